@@ -1,0 +1,58 @@
+"""State addresses, prefixes and namespaces, and the rule on who may touch what.
+
+``AccessList`` is the one home of "reads within inputs, writes within outputs and namespaces": the processor SDK applies
+it to fail early, the validator applies it to what comes back.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import Final, NewType
+
+Address = NewType("Address", str)
+"""70 lower-case hex characters, of which the first 6 are the namespace (WIRE.md, Transport)."""
+
+ADDRESS_CHARACTERS: Final = 70
+NAMESPACE_CHARACTERS: Final = 6
+
+_is_address = re.compile(r"[0-9a-f]{70}").fullmatch
+_is_prefix = re.compile(r"(?:[0-9a-f]{2}){0,35}").fullmatch
+
+
+def is_address(text: str) -> bool:
+    """Whether ``text`` is a full state address."""
+    return _is_address(text) is not None
+
+
+def is_prefix(text: str) -> bool:
+    """Whether ``text`` is an address or a prefix of one: an even number of lower-case hex characters, 0 to 70."""
+    return _is_prefix(text) is not None
+
+
+def namespace_of(family_name: str) -> str:
+    """The conventional namespace of a family: the first 6 hex characters of the SHA-512 of its name."""
+    return hashlib.sha512(family_name.encode()).hexdigest()[:NAMESPACE_CHARACTERS]
+
+
+class AccessList:
+    """The addresses that a list of full addresses and prefixes covers (seed specification, rule 5 on transactions)."""
+
+    __slots__ = ("_exact", "_prefixes", "declared")
+
+    def __init__(self, declared: Iterable[str]) -> None:
+        self.declared = tuple(declared)
+        self._exact = frozenset(entry for entry in self.declared if len(entry) == ADDRESS_CHARACTERS)
+        self._prefixes = tuple(entry for entry in self.declared if len(entry) < ADDRESS_CHARACTERS)
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        """The fully named addresses; what only a prefix covers is not among them."""
+        return self._exact
+
+    def permits(self, address: str) -> bool:
+        """Whether ``address`` (70 characters) is covered."""
+        return address in self._exact or address.startswith(self._prefixes)
+
+    def covers(self, prefix: str) -> bool:
+        """Whether everything under ``prefix`` is covered."""
+        return prefix.startswith(self._prefixes) or prefix in self._exact

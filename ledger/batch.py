@@ -1,0 +1,173 @@
+"""Batches: decoding, the one check that makes a batch verified, and building signed batches.
+
+``verify_batch`` is the one home of signatures, payload hashes, ids that match the header, and the batcher's key
+(seed specification, "Rules on transactions and batches"). Always over the bytes as received.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from ledger import signing
+from ledger.addresses import is_prefix
+from ledger.errors import InvalidKey, NotDecodable, RefusedBatch
+from ledger.ids import BatchId, TransactionId, is_id
+from ledger.signing import Signer
+from ledger.transaction import SignedTransaction, decode_header
+from protos import batch_pb2, raw_pb2, transaction_pb2
+
+
+class VerifiedTransaction(NamedTuple):
+    """What routing, scheduling and the rules need of a transaction, beside its bytes as received."""
+
+    id: TransactionId
+    family_name: str
+    family_version: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    dependencies: tuple[TransactionId, ...]
+    raw: bytes
+
+
+class VerifiedBatch(NamedTuple):
+    """A batch that passed ``verify_batch``; nothing else makes one."""
+
+    id: BatchId
+    transactions: tuple[VerifiedTransaction, ...]
+    raw: bytes
+
+
+def decode_batch_list(content: bytes) -> list[bytes]:
+    """The serialized batches of a BatchList, each as it was received. Raises NotDecodable."""
+    try:
+        return list(raw_pb2.RawBatchList.FromString(content).batches)
+    except DecodeError:
+        raise NotDecodable("the bytes are no BatchList") from None
+
+
+def verify_batch(raw: bytes) -> VerifiedBatch:
+    """Check one serialized Batch against every rule. Raises RefusedBatch with the rule that it broke."""
+    try:
+        batch = raw_pb2.RawBatch.FromString(raw)
+    except DecodeError:
+        raise RefusedBatch("batch_not_decodable", f"{len(raw)} bytes in the list are no Batch") from None
+    batch_id = batch.header_signature
+    if not is_id(batch_id):
+        raise RefusedBatch(
+            "batch_id_malformed", f"batch id {batch_id[:140]!r} is not a signature of 128 lower-case hex characters"
+        )
+    try:
+        header = batch_pb2.BatchHeader.FromString(batch.header)
+    except DecodeError:
+        raise RefusedBatch("header_not_decodable", f"batch {batch_id}: its header is no BatchHeader") from None
+    signer = header.signer_pubkey
+    _check_signature(f"batch {batch_id}", signer, batch.header, batch_id)
+    if not batch.transactions:
+        raise RefusedBatch("empty_batch", f"batch {batch_id} holds no transaction")
+    transactions = tuple(
+        _verify_transaction(raw_transaction, batch_id, signer) for raw_transaction in batch.transactions
+    )
+    _check_transaction_ids(batch_id, list(header.transaction_ids), [transaction.id for transaction in transactions])
+    return VerifiedBatch(BatchId(batch_id), transactions, raw)
+
+
+def _verify_transaction(raw: bytes, batch_id: str, batch_signer: str) -> VerifiedTransaction:
+    try:
+        message = transaction_pb2.Transaction.FromString(raw)
+    except DecodeError:
+        raise RefusedBatch(
+            "transaction_not_decodable", f"batch {batch_id}: {len(raw)} bytes in it are no Transaction"
+        ) from None
+    transaction_id = message.header_signature
+    where = f"transaction {transaction_id[:140]} of batch {batch_id}"
+    if not is_id(transaction_id):
+        raise RefusedBatch(
+            "transaction_id_malformed", f"{where}: its id is not a signature of 128 lower-case hex characters"
+        )
+    header_bytes = message.header
+    try:
+        header = decode_header(header_bytes)
+    except NotDecodable as error:
+        raise RefusedBatch("header_not_decodable", f"{where}: {error}") from None
+    _check_signature(where, header.signer_pubkey, header_bytes, transaction_id)
+    if header.batcher_pubkey != batch_signer:
+        raise RefusedBatch(
+            "batcher_key_mismatch",
+            f"{where}: its batcher_pubkey {header.batcher_pubkey[:70]} is not the key that signed the batch,"
+            f" {batch_signer}",
+        )
+    payload_sha512 = hashlib.sha512(message.payload).hexdigest()
+    if payload_sha512 != header.payload_sha512:
+        raise RefusedBatch(
+            "payload_hash_mismatch",
+            f"{where}: the payload's SHA-512 is {payload_sha512}, its header says {header.payload_sha512[:140]}",
+        )
+    for entry in (*header.inputs, *header.outputs):
+        if not is_prefix(entry):
+            raise RefusedBatch(
+                "address_malformed",
+                f"{where}: declared address {entry[:80]!r} is not an even number of lower-case hex characters, 0 to 70",
+            )
+    return VerifiedTransaction(
+        id=TransactionId(transaction_id),
+        family_name=header.family_name,
+        family_version=header.family_version,
+        inputs=header.inputs,
+        outputs=header.outputs,
+        dependencies=header.dependencies,
+        raw=raw,
+    )
+
+
+def _check_signature(where: str, public_key: str, header_bytes: bytes, signature: str) -> None:
+    if signing.is_high_s(signature):
+        raise RefusedBatch("signature_high_s", f"{where}: its signature has a high s value; low-s is required")
+    try:
+        valid = signing.verify(public_key, header_bytes, signature)
+    except InvalidKey as error:
+        raise RefusedBatch("public_key_malformed", f"{where}: signer_pubkey: {str(error)[:160]}") from None
+    if not valid:
+        raise RefusedBatch(
+            "signature_mismatch", f"{where}: signer_pubkey {public_key} did not make this signature over this header"
+        )
+
+
+def _check_transaction_ids(batch_id: str, named: list[str], held: Sequence[TransactionId]) -> None:
+    if named != held:
+        raise RefusedBatch("transaction_ids_mismatch", f"batch {batch_id}: {_first_difference(named, held)}")
+    if len(set(held)) != len(held):
+        twice = next(entry for position, entry in enumerate(held) if entry in held[:position])
+        raise RefusedBatch("duplicate_transaction", f"batch {batch_id} holds transaction {twice} twice")
+
+
+def _first_difference(named: list[str], held: Sequence[str]) -> str:
+    for position, (expected, found) in enumerate(zip(named, held, strict=False)):
+        if expected != found:
+            return f"its header names transaction {expected[:140]} at position {position}, the batch holds {found}"
+    return f"its header names {len(named)} transactions, the batch holds {len(held)}"
+
+
+class SignedBatch(NamedTuple):
+    """A batch ready to be posted: its id and its serialized bytes."""
+
+    id: BatchId
+    raw: bytes
+
+
+def build_batch(signer: Signer, transactions: Sequence[SignedTransaction]) -> SignedBatch:
+    """Sign one batch; ``signer`` must be the batcher that each transaction names."""
+    header_bytes = batch_pb2.BatchHeader(
+        signer_pubkey=signer.public_key, transaction_ids=[transaction.id for transaction in transactions]
+    ).SerializeToString()
+    batch_id = BatchId(signer.sign(header_bytes))
+    message = raw_pb2.RawBatch(
+        header=header_bytes, header_signature=batch_id, transactions=[transaction.raw for transaction in transactions]
+    )
+    return SignedBatch(batch_id, message.SerializeToString())
+
+
+def encode_batch_list(batches: Sequence[SignedBatch]) -> bytes:
+    """The body of POST /batches."""
+    return raw_pb2.RawBatchList(batches=[batch.raw for batch in batches]).SerializeToString()

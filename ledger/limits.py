@@ -1,0 +1,32 @@
+"""Every bound of the node in one type: what a client, a processor or a disk may at most make it hold."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Sizes in bytes, counts and milliseconds, as each name says."""
+
+    body_bytes_max: int = 8 * 1024 * 1024
+    message_bytes_max: int = 32 * 1024 * 1024
+    pending_batches_max: int = 20_000
+    pending_transactions_max: int = 100_000
+    pending_bytes_max: int = 512 * 1024 * 1024
+    block_transactions_max: int = 5_000
+    block_bytes_max: int = 16 * 1024 * 1024
+    state_value_bytes_max: int = 4 * 1024 * 1024
+    receipt_bytes_max: int = 4 * 1024 * 1024
+    invalid_batches_remembered: int = 100_000
+    dependency_wait_ms: int = 300_000
+    internal_error_tries_max: int = 5
+    internal_error_back_off_ms: int = 200
+    processor_ping_ms: int = 10_000
+    processor_silence_ms: int = 30_000
+    packed_transactions_max: int = 256
+    packed_bytes_max: int = 2 * 1024 * 1024
+    page_items_default: int = 100
+    page_items_max: int = 1_000
+    page_bytes_max: int = 16 * 1024 * 1024
+    status_ids_max: int = 1_000
+    status_wait_s_max: int = 3_600
+    store_map_bytes_initial: int = 64 * 1024 * 1024

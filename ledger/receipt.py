@@ -1,0 +1,52 @@
+"""Receipts: what one committed transaction changed, raised and said, in one canonical form."""
+
+from typing import NamedTuple
+
+from ledger.ids import TransactionId
+from protos import events_pb2, transaction_receipt_pb2
+
+
+class Event(NamedTuple):
+    """Something a transaction tells the world: a type, (key, value) attributes and bytes of the family."""
+
+    event_type: str
+    attributes: tuple[tuple[str, str], ...] = ()
+    data: bytes = b""
+
+
+class Receipt(NamedTuple):
+    """``changes``: address to its new value, None where it was removed."""
+
+    transaction_id: TransactionId
+    changes: dict[str, bytes | None]
+    events: tuple[Event, ...]
+    data: tuple[bytes, ...]
+
+
+def encode_receipt(receipt: Receipt) -> bytes:
+    """A serialized TransactionReceipt; changes in ascending address order, so that equal receipts are equal bytes."""
+    message = transaction_receipt_pb2.TransactionReceipt(transaction_id=receipt.transaction_id, data=receipt.data)
+    for address in sorted(receipt.changes):
+        value = receipt.changes[address]
+        if value is None:
+            message.state_changes.add(address=address, type=transaction_receipt_pb2.StateChange.DELETE)
+        else:
+            message.state_changes.add(address=address, value=value, type=transaction_receipt_pb2.StateChange.SET)
+    for event in receipt.events:
+        message.events.append(encode_event(event))
+    return message.SerializeToString()
+
+
+def encode_event(event: Event) -> events_pb2.Event:
+    """An Event message."""
+    message = events_pb2.Event(event_type=event.event_type, data=event.data)
+    for key, value in event.attributes:
+        message.attributes.add(key=key, value=value)
+    return message
+
+
+def decode_event(message: events_pb2.Event) -> Event:
+    """The value of an Event message."""
+    return Event(
+        message.event_type, tuple((attribute.key, attribute.value) for attribute in message.attributes), message.data
+    )
