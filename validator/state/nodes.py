@@ -1,0 +1,102 @@
+"""Trie nodes as bytes: encoding, fields, hashes. No reading, no walking.
+
+A node names its place absolutely (a leaf its address, a branch its prefix), so that splitting or merging an edge
+rewrites no node below it. What follows the hashed part is local to one store: the numbers under which the children are
+kept, and how many leaves each holds.
+
+    leaf    00 | address, 35 bytes | value
+    branch  01 | prefix length n | prefix, n hex characters | child bitmap, 16 bits | child hashes, 32 bytes each
+            || child numbers (64 bits) and leaf counts (32 bits)          <- not hashed
+"""
+
+import hashlib
+import struct
+from typing import Final, NamedTuple
+
+LEAF: Final = 0
+BRANCH: Final = 1
+
+HASH_BYTES: Final = 32
+_LOCAL: Final = struct.Struct(">QI")
+_BITMAP: Final = struct.Struct(">H")
+_NIBBLES: Final = "0123456789abcdef"
+
+
+class Ref(NamedTuple):
+    """A subtree: the hash of its top node, the number that node is stored under, and how many leaves it holds."""
+
+    hash: bytes
+    number: int
+    leaves: int
+
+
+EMPTY: Final = Ref(hashlib.sha256(b"").digest(), 0, 0)
+"""The state without leaves; no node is stored under number 0."""
+
+
+def encode_leaf(address: str, value: bytes) -> bytes:
+    return b"\x00" + bytes.fromhex(address) + value
+
+
+def leaf_address(node: bytes) -> str:
+    return node[1:36].hex()
+
+
+def leaf_value(node: bytes) -> bytes:
+    return node[36:]
+
+
+def encode_branch(prefix: str, children: dict[str, Ref]) -> tuple[bytes, bytes]:
+    """A branch over at least two children, by next hex character: its stored bytes and its hash."""
+    bitmap = 0
+    hashes = []
+    local = []
+    for nibble in sorted(children):
+        child = children[nibble]
+        bitmap |= 1 << int(nibble, 16)
+        hashes.append(child.hash)
+        local.append(_LOCAL.pack(child.number, child.leaves))
+    hashed = b"".join((b"\x01", bytes((len(prefix),)), prefix.encode(), _BITMAP.pack(bitmap), *hashes))
+    return b"".join((hashed, *local)), hashlib.sha256(hashed).digest()
+
+
+def branch_prefix(node: bytes) -> str:
+    return node[2 : 2 + node[1]].decode()
+
+
+def branch_children(node: bytes) -> dict[str, Ref]:
+    """All children of a branch by next hex character, in ascending order."""
+    start = 2 + node[1]
+    bitmap = _BITMAP.unpack_from(node, start)[0]
+    hash_at = start + 2
+    local_at = hash_at + HASH_BYTES * bitmap.bit_count()
+    children = {}
+    for value, nibble in enumerate(_NIBBLES):
+        if bitmap >> value & 1:
+            number, leaves = _LOCAL.unpack_from(node, local_at)
+            children[nibble] = Ref(node[hash_at : hash_at + HASH_BYTES], number, leaves)
+            hash_at += HASH_BYTES
+            local_at += _LOCAL.size
+    return children
+
+
+def branch_child_number(node: bytes, nibble: str) -> int:
+    """The number of one child of a branch; 0 where there is none. Reads no other child."""
+    start = 2 + node[1]
+    bitmap = _BITMAP.unpack_from(node, start)[0]
+    bit = 1 << int(nibble, 16)
+    if not bitmap & bit:
+        return 0
+    position = (bitmap & (bit - 1)).bit_count()
+    local_at = start + 2 + HASH_BYTES * bitmap.bit_count() + _LOCAL.size * position
+    number: int = _LOCAL.unpack_from(node, local_at)[0]
+    return number
+
+
+def node_hash(node: bytes) -> bytes:
+    """The hash that a parent, or the root, must name for these bytes."""
+    if node[0] == LEAF:
+        return hashlib.sha256(node).digest()
+    start = 2 + node[1]
+    bitmap = _BITMAP.unpack_from(node, start)[0]
+    return hashlib.sha256(node[: start + 2 + HASH_BYTES * bitmap.bit_count()]).digest()

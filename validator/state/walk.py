@@ -1,0 +1,62 @@
+"""Walking the trie in address order by index: pages, counts and positions in O(count + depth). Reads only."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.state import nodes
+from validator.state.merkle import ReadNode
+from validator.state.nodes import Ref
+
+
+class Leaf(NamedTuple):
+    address: str
+    value: bytes
+
+
+def subtree(read: ReadNode, root: Ref, prefix: str) -> Ref | None:
+    """The subtree that holds exactly the leaves under ``prefix``; None where there is none."""
+    ref: Ref | None = root if root.number else None
+    while ref is not None:
+        node = read(ref.number)
+        if node[0] == nodes.LEAF:
+            return ref if nodes.leaf_address(node).startswith(prefix) else None
+        place = nodes.branch_prefix(node)
+        if place.startswith(prefix):
+            return ref
+        if not prefix.startswith(place):
+            return None
+        ref = nodes.branch_children(node).get(prefix[len(place)])
+    return None
+
+
+def leaves(read: ReadNode, ref: Ref, skip: int = 0) -> Iterator[Leaf]:
+    """The leaves of a subtree in ascending address order, without the first ``skip``."""
+    node = read(ref.number)
+    if node[0] == nodes.LEAF:
+        if not skip:
+            yield Leaf(nodes.leaf_address(node), nodes.leaf_value(node))
+        return
+    for child in nodes.branch_children(node).values():
+        if skip >= child.leaves:
+            skip -= child.leaves
+        else:
+            yield from leaves(read, child, skip)
+            skip = 0
+
+
+def position(read: ReadNode, ref: Ref, address: str) -> int | None:
+    """How many leaves of the subtree come before ``address``; None where it has no leaf."""
+    before = 0
+    while True:
+        node = read(ref.number)
+        if node[0] == nodes.LEAF:
+            return before if nodes.leaf_address(node) == address else None
+        place = nodes.branch_prefix(node)
+        if not address.startswith(place):
+            return None
+        children = nodes.branch_children(node)
+        nibble = address[len(place)]
+        if nibble not in children:
+            return None
+        before += sum(child.leaves for other, child in children.items() if other < nibble)
+        ref = children[nibble]

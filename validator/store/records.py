@@ -1,0 +1,164 @@
+"""What the store keeps, and how each record looks as bytes. No LMDB here.
+
+Blocks, batches and transactions are numbered from 0 without gaps; a block record holds the numbers of its first batch
+and transaction, so that any page of any list is found by arithmetic and one binary search.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+import msgspec
+
+from ledger.block import BlockHeader, SealedBlock, decode_block_header
+from ledger.ids import BatchId, BlockId, StateRoot, TransactionId
+from validator.state.nodes import Ref
+
+_BLOCK: Final = struct.Struct(">64s32sQIQIQI")
+_BATCH: Final = struct.Struct(">QQ")
+_TRANSACTION: Final = struct.Struct(">QI")
+
+
+class BlockInfo(NamedTuple):
+    """A committed block without its batches."""
+
+    num: int
+    id: BlockId
+    root: Ref
+    first_batch: int
+    batch_count: int
+    first_transaction: int
+    transaction_count: int
+    header_bytes: bytes
+
+    @property
+    def header(self) -> BlockHeader:
+        return decode_block_header(self.header_bytes)
+
+    @property
+    def state_root(self) -> StateRoot:
+        return StateRoot(self.root.hash.hex())
+
+    @property
+    def batch_end(self) -> int:
+        """The number after the block's last batch: how many batches the chain holds up to this block."""
+        return self.first_batch + self.batch_count
+
+    @property
+    def transaction_end(self) -> int:
+        """The number after the block's last transaction."""
+        return self.first_transaction + self.transaction_count
+
+
+class StoredBatch(NamedTuple):
+    number: int
+    block_num: int
+    first_transaction: int
+    raw: bytes
+
+
+class StoredTransaction(NamedTuple):
+    """``position``: its index in the batch."""
+
+    number: int
+    batch_number: int
+    position: int
+    receipt: bytes
+
+
+class InvalidBatch(msgspec.Struct, frozen=True, array_like=True):
+    """Why a batch was judged INVALID (API.md, Batches and their status)."""
+
+    batch_id: BatchId
+    reason: str
+    message: str
+    transaction_id: TransactionId | None = None
+    extended_data: bytes = b""
+    family_name: str = ""
+    family_version: str = ""
+
+
+class CommittedBatch(NamedTuple):
+    """One batch of a block to commit: its bytes, and id and receipt of each transaction in order."""
+
+    id: BatchId
+    raw: bytes
+    transactions: tuple[tuple[TransactionId, bytes], ...]
+
+
+class BlockCommit(NamedTuple):
+    """All that one block changes in the store, for one write transaction.
+
+    ``settled``: arrival numbers of the pending batches that the block and ``invalid`` dispose of.
+    """
+
+    block: SealedBlock
+    batches: list[CommittedBatch]
+    root: Ref
+    nodes: list[tuple[int, bytes]]
+    superseded: list[int]
+    invalid: list[InvalidBatch]
+    settled: list[int]
+
+
+def key(number: int) -> bytes:
+    """A number as a key, so that ascending numbers are ascending keys."""
+    return number.to_bytes(8, "big")
+
+
+def id_key(text: str) -> bytes:
+    """A transaction, batch or block id (128 hex characters) as a key."""
+    return bytes.fromhex(text)
+
+
+def encode_block_info(info: BlockInfo) -> bytes:
+    fields = _BLOCK.pack(
+        bytes.fromhex(info.id),
+        info.root.hash,
+        info.root.number,
+        info.root.leaves,
+        info.first_batch,
+        info.batch_count,
+        info.first_transaction,
+        info.transaction_count,
+    )
+    return fields + info.header_bytes
+
+
+def decode_block_info(num: int, record: bytes) -> BlockInfo:
+    block_id, root, number, leaves, first_batch, batches, first_transaction, transactions = _BLOCK.unpack_from(record)
+    return BlockInfo(
+        num,
+        BlockId(block_id.hex()),
+        Ref(root, number, leaves),
+        first_batch,
+        batches,
+        first_transaction,
+        transactions,
+        record[_BLOCK.size :],
+    )
+
+
+def encode_batch(block_num: int, first_transaction: int, raw: bytes) -> bytes:
+    return _BATCH.pack(block_num, first_transaction) + raw
+
+
+def decode_batch(number: int, record: bytes) -> StoredBatch:
+    block_num, first_transaction = _BATCH.unpack_from(record)
+    return StoredBatch(number, block_num, first_transaction, record[_BATCH.size :])
+
+
+def encode_transaction(batch_number: int, position: int, receipt: bytes) -> bytes:
+    return _TRANSACTION.pack(batch_number, position) + receipt
+
+
+def decode_transaction(number: int, record: bytes) -> StoredTransaction:
+    batch_number, position = _TRANSACTION.unpack_from(record)
+    return StoredTransaction(number, batch_number, position, record[_TRANSACTION.size :])
+
+
+encode_invalid: Final = msgspec.msgpack.Encoder().encode
+decode_invalid: Final = msgspec.msgpack.Decoder(InvalidBatch).decode
+
+
+def encode_numbers(numbers: list[int]) -> bytes:
+    return struct.pack(f">{len(numbers)}Q", *numbers)

@@ -1,0 +1,287 @@
+"""The only module that knows LMDB: tables, read snapshots, write transactions, growth of the map.
+
+Everything runs in the validator's loop thread: one owner, no locks. All reads see the newest commit; nothing is
+reported as done before its write transaction is synced. What is in the records is the business of
+``validator.store.records``.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import lmdb
+
+from ledger.ids import BatchId, BlockId, TransactionId
+from ledger.limits import Limits
+from validator.store import records
+from validator.store.records import BlockCommit, BlockInfo, InvalidBatch, StoredBatch, StoredTransaction, id_key, key
+
+_FORMAT: Final = b"dovetail-store-1"
+_TABLES: Final = (
+    "meta",
+    "blocks",
+    "block_ids",
+    "batches",
+    "batch_ids",
+    "transactions",
+    "transaction_ids",
+    "nodes",
+    "superseded",
+    "pending",
+    "invalid",
+    "invalid_order",
+)
+_CACHED_NODES_MAX: Final = 65_536
+_PAGE_OVERHEAD: Final = 3
+"""A write may touch this many times its own bytes in pages: copied tree pages and half-filled new ones."""
+_GROWTH_BYTES_MIN: Final = 16 * 1024 * 1024
+
+
+class StorageFailed(Exception):
+    """The disk or the environment refused; the message says what. Nothing of the write was kept."""
+
+
+class Store:
+    """Chain and state on disk. ``path``: a folder, made when absent. Raises StorageFailed when it cannot be opened."""
+
+    def __init__(self, path: Path, limits: Limits) -> None:
+        self._limits = limits
+        try:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._env = lmdb.open(
+                str(path),
+                map_size=limits.store_map_bytes_initial,
+                max_dbs=len(_TABLES),
+                max_readers=16,
+                mode=0o600,
+            )
+            tables = {name: self._env.open_db(name.encode()) for name in _TABLES}
+        except (lmdb.Error, OSError) as error:
+            raise StorageFailed(f"cannot open the store at {path}: {error}") from None
+        self._tables: dict[str, Any] = tables
+        self._reader = self._env.begin()
+        self.node: Callable[[int], bytes] = lru_cache(maxsize=_CACHED_NODES_MAX)(self._read_node)
+        self._check_format(path)
+        self.head: BlockInfo | None = self._last_block()
+        self.next_node_number: int = self._last_key("nodes") + 1 or 1
+
+    def close(self) -> None:
+        self._reader.abort()
+        self._env.close()
+
+    # Reading
+
+    def block(self, num: int) -> BlockInfo | None:
+        """The block with number ``num``."""
+        record = self._get("blocks", key(num)) if num >= 0 else None
+        return None if record is None else records.decode_block_info(num, record)
+
+    def block_num(self, block_id: BlockId) -> int | None:
+        return self._number("block_ids", block_id)
+
+    def block_of_batch(self, number: int) -> BlockInfo:
+        """The block that holds batch ``number``, which must be on the chain."""
+        return self._block_where(lambda block: block.batch_end > number)
+
+    def block_of_transaction(self, number: int) -> BlockInfo:
+        """The block that holds transaction ``number``, which must be on the chain."""
+        return self._block_where(lambda block: block.transaction_end > number)
+
+    def batch_number(self, batch_id: BatchId) -> int | None:
+        return self._number("batch_ids", batch_id)
+
+    def batch(self, number: int) -> StoredBatch:
+        """Batch ``number``, which must be on the chain."""
+        return records.decode_batch(number, self._require("batches", number))
+
+    def batches(self, block: BlockInfo) -> list[bytes]:
+        """The serialized batches of a block, in its order."""
+        return [self.batch(number).raw for number in range(block.first_batch, block.batch_end)]
+
+    def transaction_number(self, transaction_id: TransactionId) -> int | None:
+        return self._number("transaction_ids", transaction_id)
+
+    def transaction(self, number: int) -> StoredTransaction:
+        """Transaction ``number``, which must be on the chain."""
+        return records.decode_transaction(number, self._require("transactions", number))
+
+    def invalid(self, batch_id: BatchId) -> InvalidBatch | None:
+        """Why a batch was judged INVALID, as far back as is remembered."""
+        record = self._get("invalid", id_key(batch_id))
+        return None if record is None else records.decode_invalid(record)
+
+    def pending(self) -> Iterator[tuple[int, bytes]]:
+        """Arrival number and bytes of every pending batch, in order of arrival."""
+        with self._reader.cursor(db=self._tables["pending"]) as cursor:
+            for name, raw in cursor:
+                yield int.from_bytes(name, "big"), raw
+
+    # Writing
+
+    def add_pending(self, batches: list[tuple[int, bytes]]) -> None:
+        """Keep accepted batches, with ascending arrival numbers. Synced on return. Raises StorageFailed."""
+        with self._write(sum(len(raw) for _, raw in batches) + 4096) as transaction:
+            for arrival, raw in batches:
+                transaction.put(key(arrival), raw, db=self._tables["pending"], append=True)
+
+    def commit_block(self, commit: BlockCommit) -> BlockInfo:
+        """Move the head by one: block, state, receipts, indexes, statuses and pending removals at once.
+
+        Synced on return. Raises StorageFailed, and then nothing has changed.
+        """
+        block = commit.block
+        head = self.head
+        info = BlockInfo(
+            num=block.header.block_num,
+            id=block.id,
+            root=commit.root,
+            first_batch=head.batch_end if head else 0,
+            batch_count=len(commit.batches),
+            first_transaction=head.transaction_end if head else 0,
+            transaction_count=sum(len(batch.transactions) for batch in commit.batches),
+            header_bytes=block.header_bytes,
+        )
+        if info.num != (head.num + 1 if head else 0) or (head and block.header.previous_block_id != head.id):
+            raise ValueError(f"block {info.num} {info.id} does not extend the head {head and head.num}")
+        with self._write(_commit_bytes(commit)) as transaction:
+            self._put_block(transaction, info, commit)
+            self._put_invalid(transaction, commit.invalid, commit.settled)
+        self.head = info
+        if commit.nodes:
+            self.next_node_number = commit.nodes[-1][0] + 1
+        return info
+
+    def reject(self, invalid: list[InvalidBatch], settled: list[int]) -> None:
+        """Judge batches INVALID without a block. Synced on return. Raises StorageFailed."""
+        with self._write(sum(len(entry.message) + len(entry.extended_data) + 4096 for entry in invalid)) as transaction:
+            self._put_invalid(transaction, invalid, settled)
+
+    def _put_block(self, transaction: Any, info: BlockInfo, commit: BlockCommit) -> None:
+        tables = self._tables
+        put = transaction.put
+        put(key(info.num), records.encode_block_info(info), db=tables["blocks"], append=True)
+        put(id_key(info.id), key(info.num), db=tables["block_ids"])
+        batch_number, transaction_number = info.first_batch, info.first_transaction
+        batch_ids: list[tuple[bytes, bytes]] = []
+        transaction_ids: list[tuple[bytes, bytes]] = []
+        for batch in commit.batches:
+            record = records.encode_batch(info.num, transaction_number, batch.raw)
+            put(key(batch_number), record, db=tables["batches"], append=True)
+            batch_ids.append((id_key(batch.id), key(batch_number)))
+            for position, (transaction_id, receipt) in enumerate(batch.transactions):
+                record = records.encode_transaction(batch_number, position, receipt)
+                put(key(transaction_number), record, db=tables["transactions"], append=True)
+                transaction_ids.append((id_key(transaction_id), key(transaction_number)))
+                transaction_number += 1
+            batch_number += 1
+        # Ids are random: in ascending order neighbours share the pages that their insertion copies.
+        for name, value in sorted(batch_ids):
+            put(name, value, db=tables["batch_ids"])
+        for name, value in sorted(transaction_ids):
+            put(name, value, db=tables["transaction_ids"])
+        for number, node in commit.nodes:
+            put(key(number), node, db=tables["nodes"], append=True)
+        put(key(info.num), records.encode_numbers(commit.superseded), db=tables["superseded"], append=True)
+
+    def _put_invalid(self, transaction: Any, invalid: list[InvalidBatch], settled: list[int]) -> None:
+        tables = self._tables
+        for arrival in settled:
+            transaction.delete(key(arrival), db=tables["pending"])
+        if not invalid:
+            return
+        with transaction.cursor(db=tables["invalid_order"]) as order:
+            number = int.from_bytes(order.key(), "big") + 1 if order.last() else 0
+            for entry in invalid:
+                transaction.put(id_key(entry.batch_id), records.encode_invalid(entry), db=tables["invalid"])
+                transaction.put(key(number), id_key(entry.batch_id), db=tables["invalid_order"], append=True)
+                number += 1
+            surplus = transaction.stat(tables["invalid_order"])["entries"] - self._limits.invalid_batches_remembered
+            for _ in range(surplus):
+                order.first()
+                oldest = order.value()
+                order.delete()
+                transaction.delete(oldest, db=tables["invalid"])
+
+    @contextmanager
+    def _write(self, data_bytes: int) -> Iterator[Any]:
+        """One write transaction, synced when the block ends; the reader moves on to it."""
+        self._reader.abort()
+        try:
+            self._make_room(data_bytes * _PAGE_OVERHEAD)
+            with self._env.begin(write=True) as transaction:
+                yield transaction
+        except (lmdb.Error, OSError) as error:
+            raise StorageFailed(f"the store refused a write of {data_bytes} bytes: {error}") from None
+        finally:
+            self._reader = self._env.begin()
+
+    def _make_room(self, data_bytes: int) -> None:
+        """Grow the map before a write that it might not hold; no transaction is open in this process then."""
+        info = self._env.info()
+        page_bytes = self._env.stat()["psize"]
+        used = (info["last_pgno"] + 1) * page_bytes
+        wanted = used + data_bytes + _GROWTH_BYTES_MIN
+        if wanted > info["map_size"]:
+            self._env.set_mapsize(max(wanted, 2 * info["map_size"]))
+
+    # Tables
+
+    def _get(self, table: str, name: bytes) -> bytes | None:
+        value: bytes | None = self._reader.get(name, db=self._tables[table])
+        return value
+
+    def _require(self, table: str, number: int) -> bytes:
+        record = self._get(table, key(number))
+        if record is None:
+            raise StorageFailed(f"the store lacks entry {number} of {table}")
+        return record
+
+    def _read_node(self, number: int) -> bytes:
+        return self._require("nodes", number)
+
+    def _number(self, table: str, text: str) -> int | None:
+        record = self._get(table, id_key(text))
+        return None if record is None else int.from_bytes(record, "big")
+
+    def _last_key(self, table: str) -> int:
+        """The highest number in a table; -1 when it is empty."""
+        with self._reader.cursor(db=self._tables[table]) as cursor:
+            return int.from_bytes(cursor.key(), "big") if cursor.last() else -1
+
+    def _last_block(self) -> BlockInfo | None:
+        return self.block(self._last_key("blocks"))
+
+    def _block_where(self, ends_after: Callable[[BlockInfo], bool]) -> BlockInfo:
+        """The first block for which ``ends_after`` holds; there must be one."""
+        assert self.head is not None, "an entry on the chain has a block"
+        low, high = 0, self.head.num
+        while low < high:
+            middle = (low + high) // 2
+            if ends_after(self._require_block(middle)):
+                high = middle
+            else:
+                low = middle + 1
+        return self._require_block(low)
+
+    def _require_block(self, num: int) -> BlockInfo:
+        return records.decode_block_info(num, self._require("blocks", num))
+
+    def _check_format(self, path: Path) -> None:
+        found = self._get("meta", b"format")
+        if found is None:
+            with self._write(4096) as transaction:
+                transaction.put(b"format", _FORMAT, db=self._tables["meta"])
+        elif found != _FORMAT:
+            raise StorageFailed(f"the store at {path} has format {found!r}, this validator reads {_FORMAT!r}")
+
+
+def _commit_bytes(commit: BlockCommit) -> int:
+    """An upper bound of the bytes that a block writes, keys included."""
+    batches: Iterable[int] = (
+        len(batch.raw) + 512 + sum(len(receipt) + 512 for _, receipt in batch.transactions) for batch in commit.batches
+    )
+    nodes = sum(len(node) + 64 for _, node in commit.nodes)
+    invalid = sum(len(entry.message) + len(entry.extended_data) + 1024 for entry in commit.invalid)
+    return sum(batches) + nodes + invalid + len(commit.block.header_bytes) + 16 * len(commit.superseded) + 65_536
