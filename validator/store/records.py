@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ledger.block import BlockHeader, SealedBlock, decode_block_header
-from ledger.ids import BatchId, BlockId, StateRoot, TransactionId
+from ledger.block import BlockHeader, decode_block_header
+from ledger.ids import BlockId, StateRoot
+from validator.journal.model import InvalidBatch
 from validator.state.nodes import Ref
 
 _BLOCK: Final = struct.Struct(">64s32sQIQIQI")
@@ -63,41 +64,6 @@ class StoredTransaction(NamedTuple):
     batch_number: int
     position: int
     receipt: bytes
-
-
-class InvalidBatch(msgspec.Struct, frozen=True, array_like=True):
-    """Why a batch was judged INVALID (API.md, Batches and their status)."""
-
-    batch_id: BatchId
-    reason: str
-    message: str
-    transaction_id: TransactionId | None = None
-    extended_data: bytes = b""
-    family_name: str = ""
-    family_version: str = ""
-
-
-class CommittedBatch(NamedTuple):
-    """One batch of a block to commit: its bytes, and id and receipt of each transaction in order."""
-
-    id: BatchId
-    raw: bytes
-    transactions: tuple[tuple[TransactionId, bytes], ...]
-
-
-class BlockCommit(NamedTuple):
-    """All that one block changes in the store, for one write transaction.
-
-    ``settled``: arrival numbers of the pending batches that the block and ``invalid`` dispose of.
-    """
-
-    block: SealedBlock
-    batches: list[CommittedBatch]
-    root: Ref
-    nodes: list[tuple[int, bytes]]
-    superseded: list[int]
-    invalid: list[InvalidBatch]
-    settled: list[int]
 
 
 def key(number: int) -> bytes:

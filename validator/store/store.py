@@ -15,8 +15,9 @@ import lmdb
 
 from ledger.ids import BatchId, BlockId, TransactionId
 from ledger.limits import Limits
+from validator.journal.model import BlockCommit, InvalidBatch
 from validator.store import records
-from validator.store.records import BlockCommit, BlockInfo, InvalidBatch, StoredBatch, StoredTransaction, id_key, key
+from validator.store.records import BlockInfo, StoredBatch, StoredTransaction, id_key, key
 
 _FORMAT: Final = b"dovetail-store-1"
 _TABLES: Final = (

@@ -1,0 +1,1 @@
+"""Execution: running batches through processors so that the result equals their serial order. Pure; no sockets."""

@@ -1,0 +1,91 @@
+"""A transaction's view of state while a 1.x processor applies it: what it may read and write, and what it wrote so far.
+
+Packed execution needs no such view: the processor holds it, and what comes back is checked whole.
+"""
+
+from collections.abc import Callable, Iterable
+
+from ledger.addresses import AccessList, is_address
+from ledger.batch import VerifiedTransaction
+from ledger.receipt import Event
+from validator.execution.model import TransactionOutcome, Verdict
+
+
+class Unauthorized(Exception):
+    """An address outside the declared inputs or outputs, or outside the processor's namespaces."""
+
+
+class TransactionContext:
+    """``read``: the value before this transaction, earlier transactions of its batch included."""
+
+    def __init__(
+        self, transaction: VerifiedTransaction, read: Callable[[str], bytes | None], namespaces: tuple[str, ...]
+    ) -> None:
+        self.transaction = transaction
+        self._read = read
+        self._namespaces = namespaces
+        self._inputs = AccessList(transaction.inputs)
+        self._outputs = AccessList(transaction.outputs)
+        self._refused: str | None = None
+        self._changes: dict[str, bytes | None] = {}
+        self._events: list[Event] = []
+        self._data: list[bytes] = []
+        self._receipt_bytes = 0
+
+    def get(self, addresses: Iterable[str]) -> dict[str, bytes]:
+        """The addresses that hold data. Raises Unauthorized if one is outside the inputs."""
+        wanted = list(addresses)
+        for address in wanted:
+            if not is_address(address) or not self._inputs.permits(address):
+                self._refuse(f"it read {address[:80]!r}, outside its inputs")
+        return {address: value for address in wanted if (value := self._value(address)) is not None}
+
+    def set(self, entries: Iterable[tuple[str, bytes]]) -> list[str]:
+        """The addresses written: all, or Unauthorized and none."""
+        wanted = list(entries)
+        self._check_writes(address for address, _ in wanted)
+        self._changes.update(wanted)
+        return [address for address, _ in wanted]
+
+    def delete(self, addresses: Iterable[str]) -> list[str]:
+        """The addresses that held data and are gone. Raises Unauthorized, and then nothing is."""
+        wanted = list(addresses)
+        self._check_writes(wanted)
+        gone = [address for address in dict.fromkeys(wanted) if self._value(address) is not None]
+        self._changes.update(dict.fromkeys(gone))
+        return gone
+
+    def add_event(self, event: Event) -> None:
+        self._events.append(event)
+        self._receipt_bytes += len(event.data) + sum(len(key) + len(value) for key, value in event.attributes)
+
+    def add_receipt_data(self, data: bytes) -> None:
+        self._data.append(data)
+        self._receipt_bytes += len(data)
+
+    @property
+    def receipt_bytes(self) -> int:
+        """About how much of a receipt has been added so far, so that the caller can stop it at a limit."""
+        return self._receipt_bytes
+
+    def outcome(self, verdict: Verdict, message: str, extended_data: bytes) -> TransactionOutcome:
+        """The answer of the processor together with what it did here; a refused access makes it invalid."""
+        if self._refused is not None and verdict is not Verdict.INVALID:
+            return TransactionOutcome(Verdict.INVALID, self._refused)
+        if verdict is not Verdict.OK:
+            return TransactionOutcome(verdict, message, extended_data)
+        return TransactionOutcome(verdict, "", b"", self._changes, tuple(self._events), tuple(self._data))
+
+    def _value(self, address: str) -> bytes | None:
+        return self._changes[address] if address in self._changes else self._read(address)
+
+    def _check_writes(self, addresses: Iterable[str]) -> None:
+        for address in addresses:
+            if not is_address(address) or not self._outputs.permits(address):
+                self._refuse(f"it wrote at {address[:80]!r}, outside its outputs")
+            if not address.startswith(self._namespaces):
+                self._refuse(f"it wrote at {address}, outside its processor's namespaces")
+
+    def _refuse(self, message: str) -> None:
+        self._refused = self._refused or message
+        raise Unauthorized(message)

@@ -1,0 +1,299 @@
+"""The only place where transactions run: block building and block checking both drive an ``Execution``.
+
+It is a value machine: ``next_task`` says what may run now, ``complete`` takes what a processor answered, ``changes``
+and ``results`` are what the block makes of it. Authorization of what comes back and merging it happen here and nowhere
+else. Who carries tasks to processors, and when, is the shell's business.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import count, groupby
+from typing import Final
+
+from ledger.addresses import AccessList, is_address
+from ledger.batch import VerifiedBatch, VerifiedTransaction
+from ledger.ids import TransactionId
+from ledger.limits import Limits
+from ledger.receipt import Receipt, encode_receipt
+from ledger.settings import FamilyVersion
+from validator.execution.model import (
+    Applied,
+    Rejected,
+    Result,
+    Task,
+    TransactionOutcome,
+    Unit,
+    Verdict,
+    Withdrawn,
+)
+from validator.execution.schedule import schedule
+
+ReadState = Callable[[str], bytes | None]
+"""The value at an address in the state that the block builds on."""
+
+_task_numbers: Final = count(1)
+
+
+class _Run:
+    """One batch on its way: its runs of one family each, what the finished ones left, and in the end its result."""
+
+    __slots__ = ("alone", "changes", "position", "receipts", "result", "running", "segments")
+
+    def __init__(self, batch: VerifiedBatch, alone: bool) -> None:
+        self.segments = tuple(
+            (route, tuple(transactions)) for route, transactions in groupby(batch.transactions, transaction_route)
+        )
+        self.alone = alone
+        self.position = 0
+        self.changes: dict[str, bytes | None] = {}
+        self.receipts: list[bytes] = []
+        self.running = False
+        self.result: Result | None = None
+
+    @property
+    def route(self) -> FamilyVersion:
+        return self.segments[self.position][0]
+
+    @property
+    def transactions(self) -> tuple[VerifiedTransaction, ...]:
+        return self.segments[self.position][1]
+
+
+def transaction_route(transaction: VerifiedTransaction) -> FamilyVersion:
+    """The family and version that a processor must have registered to be given ``transaction``."""
+    return FamilyVersion(transaction.family_name, transaction.family_version)
+
+
+class Execution:
+    """The batches of one block over one state.
+
+    ``alone``: indexes of batches that get a task of their own, because a processor was lost while it held them.
+    """
+
+    def __init__(
+        self, read: ReadState, batches: Sequence[VerifiedBatch], limits: Limits, alone: frozenset[int] = frozenset()
+    ) -> None:
+        self._read = read
+        self._limits = limits
+        self._runs = [_Run(batch, index in alone) for index, batch in enumerate(batches)]
+        order = schedule(batches)
+        self._waits_for = order.waits_for
+        self._frees = order.frees
+        self._dependents = order.dependents
+        self._ready: defaultdict[FamilyVersion, list[int]] = defaultdict(list)
+        self._left = len(batches)
+        self.changes: dict[str, bytes | None] = {}
+        """What the applied batches changed, merged: address to new value, None removes."""
+        for index in range(len(batches)):
+            self._make_ready(index)
+
+    @property
+    def finished(self) -> bool:
+        return not self._left
+
+    def results(self) -> list[Result]:
+        """What became of each batch, in their order; only when finished."""
+        results = [run.result for run in self._runs]
+        return [result for result in results if result is not None]
+
+    def ready_routes(self) -> list[FamilyVersion]:
+        """Families with work that may run now."""
+        return [route for route, waiting in self._ready.items() if waiting]
+
+    def ready_count(self, route: FamilyVersion) -> int:
+        """About how many batches of a family may run now; those that travel behind others are not among them."""
+        return len(self._ready[route])
+
+    def value(self, batch: int, address: str) -> bytes | None:
+        """What the next transaction of a batch finds at ``address``; good until its task is completed."""
+        own = self._runs[batch].changes
+        if address in own:
+            return own[address]
+        if address in self.changes:
+            return self.changes[address]
+        return self._read(address)
+
+    def next_task(self, route: FamilyVersion, transactions_max: int) -> Task | None:
+        """The next work for a processor of ``route``: one unit at least, more while they fit; None if nothing may run.
+
+        A batch that waits only for batches of the same task travels behind them.
+        """
+        ready = self._ready[route]
+        behind: list[int] = []
+        ahead: dict[int, int] = {}
+        units: list[Unit] = []
+        transactions = data_bytes = 0
+        while ready or behind:
+            source = behind if behind and (not ready or behind[0] < ready[0]) else ready
+            index = source[0]
+            run = self._runs[index]
+            if run.result is not None or run.running:
+                heappop(source)
+                continue
+            unit_bytes = sum(len(transaction.raw) for transaction in run.transactions)
+            transactions += len(run.transactions)
+            data_bytes += unit_bytes
+            full = transactions > transactions_max or data_bytes > self._limits.packed_bytes_max
+            if units and (full or run.alone):
+                break
+            heappop(source)
+            run.running = True
+            units.append(Unit(index, run.transactions))
+            if run.alone or transactions_max <= 1:
+                break
+            if len(run.segments) == 1:
+                for follower in self._frees[index]:
+                    ahead[follower] = ahead.get(follower, 0) + 1
+                    if ahead[follower] == self._waits_for[follower] and self._runs[follower].route == route:
+                        heappush(behind, follower)
+        return Task(next(_task_numbers), route, tuple(units)) if units else None
+
+    def complete(
+        self, task: Task, outcomes: Sequence[Sequence[TransactionOutcome]], namespaces: tuple[str, ...]
+    ) -> None:
+        """Take the answers for a task: for each unit, outcomes of its transactions up to the first that is not OK.
+
+        ``namespaces``: what the processor registered. What the processor believes applied and the rules refuse leaves
+        nothing, and later units of the task, which saw it, run again.
+        """
+        again = False
+        for unit, unit_outcomes in zip(task.units, outcomes, strict=True):
+            run = self._runs[unit.batch]
+            run.running = False
+            applied = bool(unit_outcomes) and unit_outcomes[-1].verdict is Verdict.OK
+            if run.result is not None:
+                again = again or applied
+            elif again:
+                self._make_ready(unit.batch)
+            else:
+                failure = self._merge(run, unit, unit_outcomes, namespaces)
+                if failure is not None:
+                    self._finish(unit.batch, failure)
+                    again = applied
+                elif run.position + 1 < len(run.segments):
+                    run.position += 1
+                    self._make_ready(unit.batch)
+                else:
+                    self.changes.update(run.changes)
+                    self._finish(unit.batch, Applied(tuple(run.receipts)))
+
+    def abandon(self, task: Task, alone: bool) -> None:
+        """A task will never be answered: its batches may run again, one a task when ``alone``."""
+        for unit in task.units:
+            run = self._runs[unit.batch]
+            run.running = False
+            run.alone = run.alone or alone
+            if run.result is None:
+                self._make_ready(unit.batch)
+
+    def withdraw(self, route: FamilyVersion) -> None:
+        """No processor of ``route`` is left: what needs one, and is not with one, stays pending."""
+        for index, run in enumerate(self._runs):
+            if (
+                run.result is None
+                and not run.running
+                and any(name == route for name, _ in run.segments[run.position :])
+            ):
+                self._finish(index, Withdrawn("waiting_for_processor", family=route))
+
+    def unfinished(self) -> Iterator[int]:
+        """Indexes of the batches without a result."""
+        return (index for index, run in enumerate(self._runs) if run.result is None)
+
+    def _make_ready(self, index: int) -> None:
+        run = self._runs[index]
+        if not self._waits_for[index] and run.result is None:
+            heappush(self._ready[run.route], index)
+
+    def _finish(self, index: int, result: Result) -> None:
+        """Give a batch its result, and those that depend on one without effect theirs."""
+        results = [(index, result)]
+        while results:
+            index, result = results.pop()
+            run = self._runs[index]
+            if run.result is not None:
+                continue
+            run.result = result
+            self._left -= 1
+            for follower in self._frees[index]:
+                self._waits_for[follower] -= 1
+                if not self._runs[follower].running:
+                    self._make_ready(follower)
+            if not isinstance(result, Applied):
+                run.changes = {}
+                results += [(follower, _depends(result, name)) for follower, name in self._dependents[index]]
+
+    def _merge(
+        self, run: _Run, unit: Unit, outcomes: Sequence[TransactionOutcome], namespaces: tuple[str, ...]
+    ) -> Rejected | Withdrawn | None:
+        """Add a unit's writes and receipts to its batch; the reason where they may not stand."""
+        changes = dict(run.changes)
+        receipts = []
+        for transaction, outcome in zip(unit.transactions, outcomes, strict=False):
+            if outcome.verdict is Verdict.INVALID:
+                return Rejected("invalid_transaction", outcome.message, transaction.id, outcome.extended_data)
+            if outcome.verdict is Verdict.ERROR:
+                return Withdrawn("internal_error", transaction_route(transaction), message=outcome.message)
+            refusal = self._refusal(transaction, outcome, namespaces)
+            if refusal:
+                return Rejected("invalid_transaction", refusal, transaction.id)
+            kept = {
+                address: value
+                for address, value in outcome.changes.items()
+                if value is not None or self._holds(changes, address)
+            }
+            receipt = encode_receipt(Receipt(transaction.id, kept, outcome.events, outcome.data))
+            if len(receipt) > self._limits.receipt_bytes_max:
+                return Rejected(
+                    "invalid_transaction",
+                    f"its receipt has {len(receipt)} bytes, at most {self._limits.receipt_bytes_max} are kept",
+                    transaction.id,
+                )
+            receipts.append(receipt)
+            changes.update(kept)
+        if len(outcomes) != len(unit.transactions):
+            message = f"its processor answered {len(outcomes)} of {len(unit.transactions)} transactions"
+            return Withdrawn("internal_error", transaction_route(unit.transactions[0]), message=message)
+        run.changes = changes
+        run.receipts += receipts
+        return None
+
+    def _holds(self, changes: dict[str, bytes | None], address: str) -> bool:
+        for layer in (changes, self.changes):
+            if address in layer:
+                return layer[address] is not None
+        return self._read(address) is not None
+
+    def _refusal(
+        self, transaction: VerifiedTransaction, outcome: TransactionOutcome, namespaces: tuple[str, ...]
+    ) -> str | None:
+        """Why the writes of a transaction may not stand; None if they may."""
+        if not outcome.changes:
+            return None
+        outputs = AccessList(transaction.outputs)
+        for address, value in outcome.changes.items():
+            if not is_address(address):
+                return f"it wrote at {address[:80]!r}, which is no address of 70 lower-case hex characters"
+            if not outputs.permits(address):
+                return f"it wrote at {address}, outside its outputs {_shortened(transaction.outputs)}"
+            if not address.startswith(namespaces):
+                return f"it wrote at {address}, outside its processor's namespaces {_shortened(namespaces)}"
+            if value is not None and len(value) > self._limits.state_value_bytes_max:
+                return (
+                    f"it wrote {len(value)} bytes at {address}, one address holds at most"
+                    f" {self._limits.state_value_bytes_max}"
+                )
+        return None
+
+
+def _depends(result: Rejected | Withdrawn, dependency: TransactionId) -> Result:
+    if isinstance(result, Rejected):
+        return Rejected("dependency_invalid", f"it depends on transaction {dependency}, which was judged invalid")
+    return Withdrawn("waiting_for_dependency", dependency=dependency)
+
+
+def _shortened(entries: Sequence[str]) -> str:
+    """At most three entries of a declaration, for a message."""
+    named = ", ".join(entries[:3]) or "(none)"
+    return f"{named} and {len(entries) - 3} more" if len(entries) > 3 else named

@@ -1,0 +1,149 @@
+"""Building a block: choosing batches, and making the block of what execution left of them.
+
+Between the two, the shell drives ``Candidate.execution``. Nothing is written here.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from ledger.block import BlockHeader, seal
+from ledger.ids import BlockId, StateRoot
+from ledger.limits import Limits
+from ledger.settings import FamilyVersion
+from ledger.signing import Signer
+from validator.execution.executor import Execution, ReadState, transaction_route
+from validator.execution.model import Applied, Rejected, Withdrawn
+from validator.journal.model import BlockCommit, CommittedBatch, InvalidBatch
+from validator.journal.rules import Body
+from validator.mempool.queue import Pending, PendingQueue
+from validator.state import merkle
+from validator.state.merkle import ReadNode
+from validator.state.nodes import Ref
+
+CONSENSUS: Final = b"solo"
+"""What a block of the solo engine names as its consensus."""
+
+
+class Candidate(NamedTuple):
+    """A block in the making: the batches that may enter it, and those that were refused at its door."""
+
+    entries: list[Pending]
+    execution: Execution
+    refused: list[tuple[Pending, Rejected]]
+
+
+class Parent(NamedTuple):
+    """What a block is sealed upon. ``next_node``: the first free node number of the store."""
+
+    num: int
+    id: BlockId
+    root: Ref
+    next_node: int
+
+
+class Verdicts(NamedTuple):
+    """What a candidate came to: the block (None if no batch applied), and the batches by their fate."""
+
+    commit: BlockCommit | None
+    invalid: list[InvalidBatch]
+    settled: list[Pending]
+    withdrawn: list[tuple[Pending, Withdrawn]]
+
+
+def choose(
+    queue: PendingQueue,
+    body: Body,
+    read: ReadState,
+    has_processor: Callable[[FamilyVersion], bool],
+    limits: Limits,
+    dependency_due_ms: int,
+) -> Candidate:
+    """Take from the queue, in order of arrival, what may enter the next block; park what must wait."""
+    entries: list[Pending] = []
+    refused: list[tuple[Pending, Rejected]] = []
+    transactions = data_bytes = 0
+    while (entry := queue.pop_ready()) is not None:
+        batch = entry.batch
+        transactions += len(batch.transactions)
+        data_bytes += len(batch.raw)
+        if entries and (transactions > limits.block_transactions_max or data_bytes > limits.block_bytes_max):
+            queue.put_back(entry)
+            break
+        verdict = body.check(batch)
+        if isinstance(verdict, Rejected):
+            refused.append((entry, verdict))
+            continue
+        families = map(transaction_route, batch.transactions)
+        missing = next((family for family in families if not has_processor(family)), None)
+        if missing is not None:
+            queue.park_for_processor(entry, missing)
+        elif verdict is not None:
+            park(queue, entry, verdict, dependency_due_ms)
+        else:
+            body.include(batch)
+            entries.append(entry)
+    alone = frozenset(index for index, entry in enumerate(entries) if entry.alone)
+    return Candidate(entries, Execution(read, [entry.batch for entry in entries], limits, alone), refused)
+
+
+def park(queue: PendingQueue, entry: Pending, verdict: Withdrawn, dependency_due_ms: int) -> None:
+    """Put a batch that got no verdict where it waits for what it lacks."""
+    if verdict.family is not None:
+        queue.park_for_processor(entry, verdict.family)
+    elif verdict.dependency is not None:
+        queue.park_for_dependency(entry, verdict.dependency, dependency_due_ms)
+    else:
+        queue.put_back(entry)
+
+
+def conclude(candidate: Candidate, parent: Parent, read_node: ReadNode, signer: Signer) -> Verdicts:
+    """Make the block of a finished candidate: one pass over the trie, one seal."""
+    batches: list[CommittedBatch] = []
+    invalid = [invalid_batch(entry, verdict) for entry, verdict in candidate.refused]
+    settled = [entry for entry, _ in candidate.refused]
+    withdrawn: list[tuple[Pending, Withdrawn]] = []
+    for entry, result in zip(candidate.entries, candidate.execution.results(), strict=True):
+        if isinstance(result, Applied):
+            ids = (transaction.id for transaction in entry.batch.transactions)
+            receipts = tuple(zip(ids, result.receipts, strict=True))
+            batches.append(CommittedBatch(entry.batch.id, entry.batch.raw, receipts))
+            settled.append(entry)
+        elif isinstance(result, Rejected):
+            invalid.append(invalid_batch(entry, result))
+            settled.append(entry)
+        else:
+            withdrawn.append((entry, result))
+    commit = None
+    if batches:
+        state = merkle.update(read_node, parent.root, candidate.execution.changes, parent.next_node)
+        header = BlockHeader(
+            block_num=parent.num + 1,
+            previous_block_id=parent.id,
+            signer_pubkey=signer.public_key,
+            batch_ids=tuple(batch.id for batch in batches),
+            consensus=CONSENSUS,
+            state_root_hash=StateRoot(state.root.hash.hex()),
+        )
+        commit = BlockCommit(
+            block=seal(signer, header, [batch.raw for batch in batches]),
+            batches=batches,
+            root=state.root,
+            nodes=state.nodes,
+            superseded=state.superseded,
+            invalid=invalid,
+            settled=[entry.arrival for entry in settled],
+        )
+    return Verdicts(commit, invalid, settled, withdrawn)
+
+
+def invalid_batch(entry: Pending, verdict: Rejected) -> InvalidBatch:
+    """What is remembered of a batch that was judged INVALID."""
+    return InvalidBatch(
+        batch_id=entry.batch.id,
+        reason=verdict.reason,
+        message=verdict.message,
+        transaction_id=verdict.transaction_id,
+        extended_data=verdict.extended_data,
+        family_name=verdict.family.name if verdict.family else "",
+        family_version=verdict.family.version if verdict.family else "",
+    )

@@ -1,0 +1,42 @@
+"""What a finished block hands to the store, and what is remembered of an invalid batch."""
+
+from typing import NamedTuple
+
+from ledger.block import SealedBlock
+from ledger.ids import BatchId, TransactionId
+from validator.state.nodes import Ref
+
+
+class InvalidBatch(NamedTuple):
+    """Why a batch was judged INVALID (API.md, Batches and their status)."""
+
+    batch_id: BatchId
+    reason: str
+    message: str
+    transaction_id: TransactionId | None = None
+    extended_data: bytes = b""
+    family_name: str = ""
+    family_version: str = ""
+
+
+class CommittedBatch(NamedTuple):
+    """One batch of a block to commit: its bytes, and id and receipt of each transaction in order."""
+
+    id: BatchId
+    raw: bytes
+    transactions: tuple[tuple[TransactionId, bytes], ...]
+
+
+class BlockCommit(NamedTuple):
+    """All that one block changes in the store, for one write transaction.
+
+    ``settled``: arrival numbers of the pending batches that the block and ``invalid`` dispose of.
+    """
+
+    block: SealedBlock
+    batches: list[CommittedBatch]
+    root: Ref
+    nodes: list[tuple[int, bytes]]
+    superseded: list[int]
+    invalid: list[InvalidBatch]
+    settled: list[int]

@@ -1,0 +1,1 @@
+"""The pending queue: accepted batches until they are committed or invalid. Pure."""

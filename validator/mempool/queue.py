@@ -1,0 +1,176 @@
+"""Accepted batches in order of arrival: which may be tried now, which wait and for what. Bounded; no disk, no clock.
+
+A batch that waits is parked under what it waits for and is not looked at again before that comes, so that it holds up
+nobody else.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from heapq import heappop, heappush
+
+from ledger.batch import VerifiedBatch
+from ledger.ids import BatchId, TransactionId
+from ledger.limits import Limits
+from ledger.settings import FamilyVersion
+
+
+class Reason(StrEnum):
+    """Why a batch is PENDING (API.md, Batches and their status)."""
+
+    QUEUED = "queued"
+    EXECUTING = "executing"
+    WAITING_FOR_PROCESSOR = "waiting_for_processor"
+    WAITING_FOR_DEPENDENCY = "waiting_for_dependency"
+
+
+class Pending:
+    """One accepted batch. Only its queue changes it, but for ``tries`` and ``alone``, which its executor keeps."""
+
+    __slots__ = ("alone", "arrival", "batch", "dependency", "due_ms", "family", "reason", "tries")
+
+    def __init__(self, arrival: int, batch: VerifiedBatch) -> None:
+        self.arrival = arrival
+        self.batch = batch
+        self.reason = Reason.QUEUED
+        self.family: FamilyVersion | None = None
+        self.dependency: TransactionId | None = None
+        self.due_ms: int | None = None
+        """When a wait for a dependency ends, or a back-off."""
+        self.tries = 0
+        self.alone = False
+
+
+class PendingQueue:
+    """All pending batches; the one place that knows how many there may be."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._entries: dict[BatchId, Pending] = {}
+        self._ready: list[tuple[int, BatchId]] = []
+        self._parked: defaultdict[FamilyVersion | TransactionId, dict[BatchId, None]] = defaultdict(dict)
+        self._backing_off: dict[BatchId, None] = {}
+        self._homes: defaultdict[TransactionId, int] = defaultdict(int)
+        self._transactions = 0
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Pending]:
+        return iter(self._entries.values())
+
+    def get(self, batch_id: BatchId) -> Pending | None:
+        return self._entries.get(batch_id)
+
+    def holds_transaction(self, transaction_id: TransactionId) -> bool:
+        """Whether a pending batch holds this transaction."""
+        return transaction_id in self._homes
+
+    def refusal(self, batches: Iterable[VerifiedBatch]) -> str | None:
+        """Why these new batches do not fit, with the values; None if they do."""
+        count = transactions = data_bytes = 0
+        for batch in batches:
+            count += 1
+            transactions += len(batch.transactions)
+            data_bytes += len(batch.raw)
+        limits = self._limits
+        for name, held, more, most in (
+            ("batches", len(self._entries), count, limits.pending_batches_max),
+            ("transactions", self._transactions, transactions, limits.pending_transactions_max),
+            ("bytes", self._bytes, data_bytes, limits.pending_bytes_max),
+        ):
+            if held + more > most:
+                return f"the pending queue holds {held} of at most {most} {name}, {more} more do not fit"
+        return None
+
+    def add(self, arrival: int, batch: VerifiedBatch) -> None:
+        """Queue a batch that is not in it. Whether it fits was asked before: an accepted one is never dropped."""
+        self._entries[batch.id] = Pending(arrival, batch)
+        self._transactions += len(batch.transactions)
+        self._bytes += len(batch.raw)
+        for transaction in batch.transactions:
+            self._homes[transaction.id] += 1
+        heappush(self._ready, (arrival, batch.id))
+
+    def remove(self, entry: Pending) -> None:
+        """Forget a batch that is committed or invalid."""
+        self._unpark(entry)
+        del self._entries[entry.batch.id]
+        self._transactions -= len(entry.batch.transactions)
+        self._bytes -= len(entry.batch.raw)
+        for transaction in entry.batch.transactions:
+            self._homes[transaction.id] -= 1
+            if not self._homes[transaction.id]:
+                del self._homes[transaction.id]
+
+    @property
+    def has_ready(self) -> bool:
+        while self._ready and not self._is_ready(self._ready[0]):
+            heappop(self._ready)
+        return bool(self._ready)
+
+    def pop_ready(self) -> Pending | None:
+        """The earliest batch that may be tried; it counts as executing until it is put back, parked or removed."""
+        if not self.has_ready:
+            return None
+        entry = self._entries[heappop(self._ready)[1]]
+        entry.reason = Reason.EXECUTING
+        return entry
+
+    def put_back(self, entry: Pending) -> None:
+        """Let a batch be tried again, in its old place."""
+        self._unpark(entry)
+        entry.reason = Reason.QUEUED
+        entry.family = entry.dependency = None
+        heappush(self._ready, (entry.arrival, entry.batch.id))
+
+    def park_for_processor(self, entry: Pending, family: FamilyVersion) -> None:
+        entry.reason = Reason.WAITING_FOR_PROCESSOR
+        entry.family = family
+        self._parked[family][entry.batch.id] = None
+
+    def park_for_dependency(self, entry: Pending, dependency: TransactionId, due_ms: int) -> None:
+        """Wait for a transaction; ``due_ms`` is kept from the first time that the batch waited for one."""
+        entry.reason = Reason.WAITING_FOR_DEPENDENCY
+        entry.dependency = dependency
+        if entry.due_ms is None:
+            entry.due_ms = due_ms
+        self._parked[dependency][entry.batch.id] = None
+
+    def back_off(self, entry: Pending, until_ms: int) -> None:
+        """Try a batch again, but not before ``until_ms``."""
+        entry.reason = Reason.QUEUED
+        entry.due_ms = until_ms
+        self._backing_off[entry.batch.id] = None
+
+    def wake(self, cause: FamilyVersion | TransactionId) -> None:
+        """What batches waited for has come (or, for a dependency, will not): they may be tried."""
+        for batch_id in self._parked.pop(cause, ()):
+            self.put_back(self._entries[batch_id])
+
+    def tick(self, now_ms: int) -> list[Pending]:
+        """Wake what has backed off long enough; returns the batches whose dependency did not come in time."""
+        for batch_id in list(self._backing_off):
+            entry = self._entries[batch_id]
+            if entry.due_ms is not None and entry.due_ms <= now_ms:
+                entry.due_ms = None
+                self.put_back(entry)
+        return [
+            entry
+            for parked in self._parked.values()
+            for entry in map(self._entries.__getitem__, parked)
+            if entry.reason is Reason.WAITING_FOR_DEPENDENCY and entry.due_ms is not None and entry.due_ms <= now_ms
+        ]
+
+    def _is_ready(self, item: tuple[int, BatchId]) -> bool:
+        entry = self._entries.get(item[1])
+        return entry is not None and entry.arrival == item[0] and entry.reason is Reason.QUEUED
+
+    def _unpark(self, entry: Pending) -> None:
+        self._backing_off.pop(entry.batch.id, None)
+        for cause in (entry.family, entry.dependency):
+            if cause is not None and cause in self._parked:
+                self._parked[cause].pop(entry.batch.id, None)
+                if not self._parked[cause]:
+                    del self._parked[cause]

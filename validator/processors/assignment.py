@@ -1,0 +1,244 @@
+"""One task at one processor: asking, serving its state requests, and reading its answer, in both protocols.
+
+An assignment knows the protobuf messages and the task; it knows no sockets (it is given a ``send``) and no other
+assignment. What the answers mean for the block is the executor's business.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from google.protobuf.message import DecodeError, Message
+
+from ledger.addresses import ADDRESS_CHARACTERS, AccessList
+from ledger.batch import VerifiedTransaction
+from ledger.limits import Limits
+from ledger.receipt import decode_event
+from protos import packed_pb2, processor_pb2, state_context_pb2, transaction_pb2
+from protos.transaction_receipt_pb2 import StateChange
+from protos.validator_pb2 import Message as Envelope
+from validator.execution.context import TransactionContext, Unauthorized
+from validator.execution.model import Task, TransactionOutcome, Verdict
+
+Outcomes = Sequence[Sequence[TransactionOutcome]]
+ReadFor = Callable[[int, str], bytes | None]
+"""The value that the next transaction of a batch (by index in its block) finds at an address."""
+
+Send = Callable[[int, str, bytes], None]
+"""Message type, correlation id, content."""
+
+_MESSAGE_CHARACTERS_MAX: Final = 4_096
+_EXTENDED_BYTES_MAX: Final = 65_536
+_VERDICTS: Final = {verdict.value: verdict for verdict in Verdict}
+
+
+class Assignment(Protocol):
+    """A task at a processor."""
+
+    task: Task
+
+    def start(self) -> None:
+        """Send what the processor needs to begin."""
+
+    def state_request(self, context_id: str, request: Message) -> Message:
+        """Serve one of the processor's state, receipt or event messages under a context id of this assignment."""
+
+    def answer(self, correlation_id: str, content: bytes) -> Outcomes | None:
+        """Take a process response; the outcomes when it was the last one that the task needs."""
+
+
+class PackedAssignment:
+    """The whole task in one round trip (protos/packed.proto)."""
+
+    def __init__(self, task: Task, read_for: ReadFor, send: Send, context_id: str) -> None:
+        self.task = task
+        self._read_for = read_for
+        self._send = send
+        self._context_id = context_id
+
+    def start(self) -> None:
+        request = packed_pb2.PackedProcessRequest(context_id=self._context_id)
+        seen: set[str] = set()
+        for unit in self.task.units:
+            request.units.add(transactions=[transaction.raw for transaction in unit.transactions])
+            for transaction in unit.transactions:
+                for address in transaction.inputs:
+                    if len(address) == ADDRESS_CHARACTERS and address not in seen:
+                        seen.add(address)
+                        value = self._read_for(unit.batch, address)
+                        if value is not None:
+                            request.entries.add(address=address, data=value)
+        self._send(Envelope.PACKED_PROCESS_REQUEST, self._context_id, request.SerializeToString())
+
+    def state_request(self, context_id: str, request: Message) -> Message:
+        if not isinstance(request, state_context_pb2.TpStateGetRequest):
+            return refused(request)
+        found = self._transaction(context_id)
+        if found is None:
+            return refused(request)
+        batch, transaction = found
+        inputs = AccessList(transaction.inputs)
+        response = state_context_pb2.TpStateGetResponse(status="OK")
+        for address in request.addresses:
+            if len(address) != ADDRESS_CHARACTERS or not inputs.permits(address):
+                return refused(request)
+            value = self._read_for(batch, address)
+            if value is not None:
+                response.entries.add(address=address, data=value)
+        return response
+
+    def _transaction(self, context_id: str) -> tuple[int, VerifiedTransaction] | None:
+        number = context_id.removeprefix(self._context_id + ":")
+        if not (number.isascii() and number.isdigit() and len(number) < 10):
+            return None
+        left = int(number)
+        for unit in self.task.units:
+            if left < len(unit.transactions):
+                return unit.batch, unit.transactions[left]
+            left -= len(unit.transactions)
+        return None
+
+    def answer(self, correlation_id: str, content: bytes) -> Outcomes | None:
+        outcomes: list[list[TransactionOutcome]] = []
+        try:
+            response = packed_pb2.PackedProcessResponse.FromString(content)
+        except DecodeError:
+            return [[] for _ in self.task.units]
+        for unit, results in zip(self.task.units, response.units, strict=False):
+            outcomes.append([_packed_outcome(result) for result in results.results[: len(unit.transactions)]])
+        return outcomes + [[] for _ in range(len(self.task.units) - len(outcomes))]
+
+
+class Conversation:
+    """One unit, a transaction at a time, as 1.x processors know it (WIRE.md, The life of a processor)."""
+
+    def __init__(
+        self, task: Task, read_for: ReadFor, send: Send, context_id: str, namespaces: tuple[str, ...], limits: Limits
+    ) -> None:
+        self.task = task
+        self._read_for = read_for
+        self._send = send
+        self._context_id = context_id
+        self._namespaces = namespaces
+        self._limits = limits
+        (self._unit,) = task.units
+        self._overlay: dict[str, bytes | None] = {}
+        self._outcomes: list[TransactionOutcome] = []
+        self._context = self._next_context()
+        self._serving: dict[type[Message], Callable[[Any], Message]] = {
+            state_context_pb2.TpStateGetRequest: self._get,
+            state_context_pb2.TpStateSetRequest: self._set,
+            state_context_pb2.TpStateDeleteRequest: self._delete,
+            state_context_pb2.TpReceiptAddDataRequest: self._add_receipt_data,
+            state_context_pb2.TpEventAddRequest: self._add_event,
+        }
+
+    def start(self) -> None:
+        message = transaction_pb2.Transaction.FromString(self._context.transaction.raw)
+        request = processor_pb2.TpProcessRequest(
+            header=transaction_pb2.TransactionHeader.FromString(message.header),
+            header_bytes=message.header,
+            payload=message.payload,
+            signature=message.header_signature,
+            context_id=self._current_id,
+        )
+        self._send(Envelope.TP_PROCESS_REQUEST, self._current_id, request.SerializeToString())
+
+    def state_request(self, context_id: str, request: Message) -> Message:
+        serve = self._serving.get(type(request)) if context_id == self._current_id else None
+        if serve is None:
+            return refused(request)
+        try:
+            return serve(request)
+        except Unauthorized:
+            return refused(request)
+
+    def answer(self, correlation_id: str, content: bytes) -> Outcomes | None:
+        if correlation_id != self._current_id:
+            return None
+        try:
+            response = processor_pb2.TpProcessResponse.FromString(content)
+        except DecodeError:
+            response = processor_pb2.TpProcessResponse(message=f"{len(content)} bytes that are no TpProcessResponse")
+        verdict = _VERDICTS.get(response.status, Verdict.ERROR)
+        outcome = self._context.outcome(
+            verdict, response.message[:_MESSAGE_CHARACTERS_MAX], response.extended_data[:_EXTENDED_BYTES_MAX]
+        )
+        self._outcomes.append(outcome)
+        if outcome.verdict is Verdict.OK and len(self._outcomes) < len(self._unit.transactions):
+            self._overlay.update(outcome.changes)
+            self._context = self._next_context()
+            self.start()
+            return None
+        return [self._outcomes]
+
+    @property
+    def _current_id(self) -> str:
+        return f"{self._context_id}:{len(self._outcomes)}"
+
+    def _next_context(self) -> TransactionContext:
+        transaction = self._unit.transactions[len(self._outcomes)]
+        return TransactionContext(transaction, self._read, self._namespaces)
+
+    def _read(self, address: str) -> bytes | None:
+        return self._overlay[address] if address in self._overlay else self._read_for(self._unit.batch, address)
+
+    def _get(self, request: state_context_pb2.TpStateGetRequest) -> Message:
+        response = state_context_pb2.TpStateGetResponse(status="OK")
+        for address, value in self._context.get(request.addresses).items():
+            response.entries.add(address=address, data=value)
+        return response
+
+    def _set(self, request: state_context_pb2.TpStateSetRequest) -> Message:
+        addresses = self._context.set((entry.address, entry.data) for entry in request.entries)
+        return state_context_pb2.TpStateSetResponse(addresses=addresses, status="OK")
+
+    def _delete(self, request: state_context_pb2.TpStateDeleteRequest) -> Message:
+        addresses = self._context.delete(request.addresses)
+        return state_context_pb2.TpStateDeleteResponse(addresses=addresses, status="OK")
+
+    def _add_receipt_data(self, request: state_context_pb2.TpReceiptAddDataRequest) -> Message:
+        if self._context.receipt_bytes + len(request.data) > self._limits.receipt_bytes_max:
+            return refused(request)
+        self._context.add_receipt_data(request.data)
+        return state_context_pb2.TpReceiptAddDataResponse(status="OK")
+
+    def _add_event(self, request: state_context_pb2.TpEventAddRequest) -> Message:
+        if self._context.receipt_bytes + request.ByteSize() > self._limits.receipt_bytes_max:
+            return refused(request)
+        self._context.add_event(decode_event(request.event))
+        return state_context_pb2.TpEventAddResponse(status="OK")
+
+
+def new_context_id() -> str:
+    """A context id that no other assignment has or had."""
+    return secrets.token_hex(16)
+
+
+def refused(request: Message) -> Message:
+    """The refusal of a state, receipt or event message."""
+    if isinstance(request, state_context_pb2.TpStateGetRequest):
+        return state_context_pb2.TpStateGetResponse(status="AUTHORIZATION_ERROR")
+    if isinstance(request, state_context_pb2.TpStateSetRequest):
+        return state_context_pb2.TpStateSetResponse(status="AUTHORIZATION_ERROR")
+    if isinstance(request, state_context_pb2.TpStateDeleteRequest):
+        return state_context_pb2.TpStateDeleteResponse(status="AUTHORIZATION_ERROR")
+    if isinstance(request, state_context_pb2.TpReceiptAddDataRequest):
+        return state_context_pb2.TpReceiptAddDataResponse(status="ERROR")
+    return state_context_pb2.TpEventAddResponse(status="ERROR")
+
+
+def _packed_outcome(result: packed_pb2.PackedProcessResponse.TransactionResult) -> TransactionOutcome:
+    verdict = _VERDICTS.get(result.status, Verdict.ERROR)
+    if verdict is not Verdict.OK:
+        return TransactionOutcome(
+            verdict, result.message[:_MESSAGE_CHARACTERS_MAX], result.extended_data[:_EXTENDED_BYTES_MAX]
+        )
+    return TransactionOutcome(
+        verdict,
+        "",
+        b"",
+        {change.address: change.value if change.type == StateChange.SET else None for change in result.state_changes},
+        tuple(map(decode_event, result.events)),
+        tuple(result.data),
+    )
