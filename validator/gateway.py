@@ -1,0 +1,96 @@
+"""The validator's door: one ROUTER on which processors and clients meet, and the envelope of every message.
+
+It decodes envelopes, answers pings, notices closed connections, and hands everything else on. What the messages mean is
+not known here.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import structlog
+import zmq
+from google.protobuf.message import DecodeError
+
+from ledger.limits import Limits
+from protos.validator_pb2 import Message as Envelope
+from validator.sockets import DrainedSocket
+
+log = structlog.get_logger("validator.gateway")
+
+
+class Request(NamedTuple):
+    """One message from a peer; whoever answers repeats identity and correlation id."""
+
+    identity: bytes
+    message_type: int
+    correlation_id: str
+    content: bytes
+
+
+class CannotBind(Exception):
+    """The address cannot be listened on; the message says why."""
+
+
+class Gateway:
+    """Listens on ``bind``. ``on_sweep`` is called when requests wait; it takes them with ``requests``."""
+
+    def __init__(
+        self, bind: str, limits: Limits, on_sweep: Callable[[], None], on_disconnect: Callable[[], None]
+    ) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        router = self._context.socket(zmq.ROUTER)
+        router.set(zmq.LINGER, 0)
+        router.set(zmq.ROUTER_MANDATORY, 1)
+        router.set(zmq.MAXMSGSIZE, limits.message_bytes_max)
+        router.set(zmq.HEARTBEAT_IVL, limits.processor_ping_ms)
+        router.set(zmq.HEARTBEAT_TIMEOUT, limits.processor_silence_ms)
+        monitor = router.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        try:
+            router.bind(bind)
+        except zmq.ZMQError as error:
+            router.disable_monitor()
+            self._context.destroy(linger=0)
+            raise CannotBind(f"cannot listen on {bind}: {error.strerror}") from None
+        self.endpoint = str(router.get_string(zmq.LAST_ENDPOINT)).rstrip("\0")
+        """Where it listens, with the port that a wildcard became."""
+        self._router = router
+        self._on_disconnect = on_disconnect
+        self._socket = DrainedSocket(router, on_sweep)
+        self._monitor = DrainedSocket(monitor, self._connection_closed)
+
+    def requests(self) -> Iterator[Request]:
+        """The waiting requests. Pings are answered here; what is no message is dropped and logged."""
+        for frames in self._socket.received():
+            try:
+                identity, content = frames
+                envelope = Envelope.FromString(content)
+            except (ValueError, DecodeError):
+                log.info("dropped what is no message", frames=len(frames), bytes=sum(map(len, frames)))
+                continue
+            message_type = envelope.message_type
+            if message_type == Envelope.PING_REQUEST:
+                self.send(identity, Envelope.PING_RESPONSE, envelope.correlation_id, b"")
+            yield Request(identity, message_type, envelope.correlation_id, envelope.content)
+
+    def send(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> bool:
+        """Send one message; False when the peer is gone or does not read."""
+        envelope = Envelope(
+            message_type=message_type,  # type: ignore[arg-type]
+            correlation_id=correlation_id,
+            content=content,
+        )
+        try:
+            self._socket.send([identity, envelope.SerializeToString()])
+        except zmq.ZMQError:
+            return False
+        return True
+
+    def close(self) -> None:
+        self._router.disable_monitor()
+        self._monitor.close()
+        self._socket.close()
+        self._context.term()
+
+    def _connection_closed(self) -> None:
+        if any(self._monitor.received()):
+            self._on_disconnect()

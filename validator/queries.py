@@ -1,0 +1,349 @@
+"""Reading the chain and the state for clients: the 1.x get messages, and lists by index (protos/query.proto).
+
+Pages cost O(count + log n): positions are arithmetic over the numbers that the store gives blocks, batches and
+transactions, and over the leaf counts of the trie. Reads only; nothing here waits.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from google.protobuf.message import Message
+
+from ledger.addresses import ADDRESS_CHARACTERS, is_address, is_prefix
+from ledger.block import encode_block
+from ledger.ids import BatchId, BlockId, TransactionId, is_id
+from ledger.limits import Limits
+from protos import (
+    client_batch_pb2,
+    client_block_pb2,
+    client_receipt_pb2,
+    client_state_pb2,
+    client_transaction_pb2,
+    query_pb2,
+    raw_pb2,
+    state_context_pb2,
+)
+from protos.query_pb2 import ListRequest, ListResponse
+from protos.validator_pb2 import Message as Envelope
+from validator.state import merkle, walk
+from validator.state.nodes import EMPTY
+from validator.store import BlockInfo, Store
+
+_DIGITS_MAX: Final = 18
+
+
+class _Refused(Exception):
+    """A list request that cannot be answered."""
+
+    def __init__(self, status: "ListResponse.Status", message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _List(NamedTuple):
+    """A list at one head: how long it is, where an id stands in it, and its items from an index on."""
+
+    total: int
+    position: Callable[[str], int | None]
+    items: Callable[[int], Iterator[bytes]]
+
+
+class Queries:
+    """Answers by message type; ``TABLE`` says which."""
+
+    def __init__(self, store: Store, limits: Limits) -> None:
+        self._store = store
+        self._limits = limits
+
+    def answer(self, message_type: int, content: bytes) -> tuple[int, bytes]:
+        """Response type and content. Raises DecodeError for what is no such request."""
+        request_type, response_type, answer = self.TABLE[message_type]
+        return response_type, answer(self, request_type.FromString(content)).SerializeToString()
+
+    # One resource
+
+    def _block_by_id(self, request: client_block_pb2.ClientBlockGetByIdRequest) -> Message:
+        if not is_id(request.block_id):
+            return client_block_pb2.ClientBlockGetResponse(status="INVALID_ID")
+        return self._block(self._store.block_num(BlockId(request.block_id)))
+
+    def _block_by_num(self, request: client_block_pb2.ClientBlockGetByNumRequest) -> Message:
+        return self._block(request.block_num)
+
+    def _block_by_batch(self, request: client_block_pb2.ClientBlockGetByBatchIdRequest) -> Message:
+        if not is_id(request.batch_id):
+            return client_block_pb2.ClientBlockGetResponse(status="INVALID_ID")
+        number = self._store.batch_number(BatchId(request.batch_id))
+        return self._block(None if number is None else self._store.batch(number).block_num)
+
+    def _block_by_transaction(self, request: client_block_pb2.ClientBlockGetByTransactionIdRequest) -> Message:
+        if not is_id(request.transaction_id):
+            return client_block_pb2.ClientBlockGetResponse(status="INVALID_ID")
+        number = self._store.transaction_number(TransactionId(request.transaction_id))
+        return self._block(None if number is None else self._store.block_of_transaction(number).num)
+
+    def _block(self, num: int | None) -> Message:
+        info = None if num is None else self._store.block(num)
+        if info is None:
+            return client_block_pb2.ClientBlockGetResponse(status="NO_RESOURCE")
+        # Parsed only to be serialized again: the message has no raw form for a response, and one block is asked for.
+        response = client_block_pb2.ClientBlockGetResponse(status="OK")
+        response.block.ParseFromString(self._raw_block(info))
+        return response
+
+    def _batch(self, request: client_batch_pb2.ClientBatchGetRequest) -> Message:
+        if not is_id(request.batch_id):
+            return client_batch_pb2.ClientBatchGetResponse(status="INVALID_ID")
+        number = self._store.batch_number(BatchId(request.batch_id))
+        if number is None:
+            return client_batch_pb2.ClientBatchGetResponse(status="NO_RESOURCE")
+        response = client_batch_pb2.ClientBatchGetResponse(status="OK")
+        response.batch.ParseFromString(self._store.batch(number).raw)
+        return response
+
+    def _transaction(self, request: client_transaction_pb2.ClientTransactionGetRequest) -> Message:
+        if not is_id(request.transaction_id):
+            return client_transaction_pb2.ClientTransactionGetResponse(status="INVALID_ID")
+        number = self._store.transaction_number(TransactionId(request.transaction_id))
+        if number is None:
+            return client_transaction_pb2.ClientTransactionGetResponse(status="NO_RESOURCE")
+        response = client_transaction_pb2.ClientTransactionGetResponse(status="OK")
+        response.transaction.ParseFromString(self._raw_transaction(number))
+        return response
+
+    def _receipts(self, request: client_receipt_pb2.ClientReceiptGetRequest) -> Message:
+        response = client_receipt_pb2.ClientReceiptGetResponse(status="OK")
+        for transaction_id in request.transaction_ids[: self._limits.page_items_max]:
+            if not is_id(transaction_id):
+                return client_receipt_pb2.ClientReceiptGetResponse(status="INVALID_ID")
+            number = self._store.transaction_number(TransactionId(transaction_id))
+            if number is None:
+                return client_receipt_pb2.ClientReceiptGetResponse(status="NO_RESOURCE")
+            response.receipts.add().ParseFromString(self._store.transaction(number).receipt)
+        return response
+
+    def _state_leaf(self, request: client_state_pb2.ClientStateGetRequest) -> Message:
+        head = self._store.head
+        if head is None:
+            return client_state_pb2.ClientStateGetResponse(status="NOT_READY")
+        if not is_address(request.address):
+            return client_state_pb2.ClientStateGetResponse(status="INVALID_ADDRESS")
+        if request.state_root and request.state_root != head.state_root:
+            return client_state_pb2.ClientStateGetResponse(status="NO_ROOT")
+        value = merkle.get(self._store.node, head.root, request.address)
+        if value is None:
+            return client_state_pb2.ClientStateGetResponse(status="NO_RESOURCE", state_root=head.state_root)
+        return client_state_pb2.ClientStateGetResponse(status="OK", value=value, state_root=head.state_root)
+
+    # Lists
+
+    def _list(self, request: ListRequest) -> Message:
+        try:
+            return self._page(request)
+        except _Refused as refused:
+            return ListResponse(status=refused.status, message=str(refused))
+
+    def _page(self, request: ListRequest) -> ListResponse:
+        head = self._find_head(request.head)
+        listed = self._open(request, head)
+        if request.ids:
+            positions = [listed.position(text) for text in request.ids[: self._limits.page_items_max]]
+            items = (next(listed.items(position)) for position in positions if position is not None)
+            kept = self._cut(items, len(positions))
+            return ListResponse(status="OK", head_id=head.id, items=kept, total_count=len(kept))
+        start, end = self._bounds(request, listed)
+        kept = self._cut(listed.items(start), end - start) if start < end else []
+        return ListResponse(status="OK", head_id=head.id, items=kept, start_index=start, total_count=listed.total)
+
+    def _find_head(self, text: str) -> BlockInfo:
+        head = self._store.head
+        if head is None:
+            raise _Refused(ListResponse.NOT_READY, "there is no genesis block yet")
+        if not text:
+            return head
+        if is_id(text):
+            num = self._store.block_num(BlockId(text))
+        else:
+            num = _index(text)
+        found = None if num is None else self._store.block(num)
+        if found is None:
+            raise _Refused(
+                ListResponse.HEAD_NOT_FOUND, f"head {text[:140]!r} names no block; the chain ends at block {head.num}"
+            )
+        return found
+
+    def _open(self, request: ListRequest, head: BlockInfo) -> _List:
+        if request.resource == ListRequest.BLOCKS:
+            return self._blocks(head)
+        if request.resource == ListRequest.BATCHES:
+            return self._batches(head)
+        if request.resource == ListRequest.TRANSACTIONS:
+            return self._transactions(head)
+        return self._state(head, request.address)
+
+    def _blocks(self, head: BlockInfo) -> _List:
+        def position(text: str) -> int | None:
+            num = self._store.block_num(BlockId(text)) if is_id(text) else None
+            return None if num is None or num > head.num else head.num - num
+
+        def items(start: int) -> Iterator[bytes]:
+            for num in range(head.num - start, -1, -1):
+                block = self._store.block(num)
+                assert block is not None, "numbers up to the head have blocks"
+                yield self._raw_block(block)
+
+        return _List(head.num + 1, position, items)
+
+    def _batches(self, head: BlockInfo) -> _List:
+        def position(text: str) -> int | None:
+            number = self._store.batch_number(BatchId(text)) if is_id(text) else None
+            if number is None or number >= head.batch_end:
+                return None
+            block = self._store.block_of_batch(number)
+            return head.batch_end - block.batch_end + number - block.first_batch
+
+        def items(start: int) -> Iterator[bytes]:
+            left = head.batch_end - start
+            while left > 0:
+                # The last of the ``left`` oldest batches stands in the block that the list goes on with.
+                block = self._store.block_of_batch(left - 1)
+                for number in range(block.first_batch + block.batch_end - left, block.batch_end):
+                    yield self._store.batch(number).raw
+                left = block.first_batch
+
+        return _List(head.batch_end, position, items)
+
+    def _transactions(self, head: BlockInfo) -> _List:
+        def position(text: str) -> int | None:
+            number = self._store.transaction_number(TransactionId(text)) if is_id(text) else None
+            if number is None or number >= head.transaction_end:
+                return None
+            block = self._store.block_of_transaction(number)
+            return head.transaction_end - block.transaction_end + number - block.first_transaction
+
+        def items(start: int) -> Iterator[bytes]:
+            left = head.transaction_end - start
+            while left > 0:
+                block = self._store.block_of_transaction(left - 1)
+                for number in range(block.first_transaction + block.transaction_end - left, block.transaction_end):
+                    yield self._raw_transaction(number)
+                left = block.first_transaction
+
+        return _List(head.transaction_end, position, items)
+
+    def _state(self, head: BlockInfo, prefix: str) -> _List:
+        if not is_prefix(prefix):
+            raise _Refused(
+                ListResponse.INVALID_ADDRESS,
+                f"address {prefix[:80]!r} is not an even number of lower-case hex characters, at most"
+                f" {ADDRESS_CHARACTERS}",
+            )
+        read = self._store.node
+        top = walk.subtree(read, head.root, prefix)
+
+        def position(text: str) -> int | None:
+            return walk.position(read, top, text) if top is not None and is_address(text) else None
+
+        def items(start: int) -> Iterator[bytes]:
+            if top is not None:
+                for leaf in walk.leaves(read, top, start):
+                    yield state_context_pb2.TpStateEntry(address=leaf.address, data=leaf.value).SerializeToString()
+
+        return _List((top or EMPTY).leaves, position, items)
+
+    def _bounds(self, request: ListRequest, listed: _List) -> tuple[int, int]:
+        """First index of the page and the index after its last (API.md, Lists)."""
+        limits = self._limits
+        count = min(request.count or limits.page_items_default, limits.page_items_max)
+        first = self._resolve("min", request.min, listed) if request.min else None
+        last = self._resolve("max", request.max, listed) if request.max else None
+        if first is not None and last is not None and first > last:
+            raise _Refused(
+                ListResponse.INVALID_PAGING, f"min {request.min[:140]!r} comes after max {request.max[:140]!r}"
+            )
+        end = listed.total if last is None else last + 1
+        if first is None:
+            first = 0 if last is None else max(0, end - count)
+        return first, min(end, first + count)
+
+    def _resolve(self, name: str, text: str, listed: _List) -> int:
+        # An address may consist of digits alone; an index never has its length.
+        named = listed.position(text) if len(text) > _DIGITS_MAX else None
+        index = _index(text) if named is None else named
+        if index is None or index >= listed.total:
+            raise _Refused(
+                ListResponse.INVALID_PAGING,
+                f"{name} {text[:140]!r} names nothing in a list of {listed.total} entries",
+            )
+        return index
+
+    def _cut(self, items: Iterator[bytes], count: int) -> list[bytes]:
+        """At most ``count`` items and a page's bytes, but one item at least."""
+        kept: list[bytes] = []
+        # Base64 and member names make JSON about half as long again as the bytes that it shows.
+        left = self._limits.page_bytes_max * 2 // 3
+        for item in items:
+            left -= len(item)
+            if kept and left < 0:
+                break
+            kept.append(item)
+            if len(kept) >= count:
+                break
+        return kept
+
+    def _raw_block(self, info: BlockInfo) -> bytes:
+        return encode_block(info.id, info.header_bytes, self._store.batches(info))
+
+    def _raw_transaction(self, number: int) -> bytes:
+        entry = self._store.transaction(number)
+        batch = self._store.batch(entry.batch_number)
+        return raw_pb2.RawBatch.FromString(batch.raw).transactions[entry.position]
+
+    TABLE: Final[dict[int, tuple[type[Message], int, Callable[..., Message]]]] = {
+        Envelope.CLIENT_BLOCK_GET_BY_ID_REQUEST: (
+            client_block_pb2.ClientBlockGetByIdRequest,
+            Envelope.CLIENT_BLOCK_GET_RESPONSE,
+            _block_by_id,
+        ),
+        Envelope.CLIENT_BLOCK_GET_BY_NUM_REQUEST: (
+            client_block_pb2.ClientBlockGetByNumRequest,
+            Envelope.CLIENT_BLOCK_GET_RESPONSE,
+            _block_by_num,
+        ),
+        Envelope.CLIENT_BLOCK_GET_BY_BATCH_ID_REQUEST: (
+            client_block_pb2.ClientBlockGetByBatchIdRequest,
+            Envelope.CLIENT_BLOCK_GET_RESPONSE,
+            _block_by_batch,
+        ),
+        Envelope.CLIENT_BLOCK_GET_BY_TRANSACTION_ID_REQUEST: (
+            client_block_pb2.ClientBlockGetByTransactionIdRequest,
+            Envelope.CLIENT_BLOCK_GET_RESPONSE,
+            _block_by_transaction,
+        ),
+        Envelope.CLIENT_BATCH_GET_REQUEST: (
+            client_batch_pb2.ClientBatchGetRequest,
+            Envelope.CLIENT_BATCH_GET_RESPONSE,
+            _batch,
+        ),
+        Envelope.CLIENT_TRANSACTION_GET_REQUEST: (
+            client_transaction_pb2.ClientTransactionGetRequest,
+            Envelope.CLIENT_TRANSACTION_GET_RESPONSE,
+            _transaction,
+        ),
+        Envelope.CLIENT_RECEIPT_GET_REQUEST: (
+            client_receipt_pb2.ClientReceiptGetRequest,
+            Envelope.CLIENT_RECEIPT_GET_RESPONSE,
+            _receipts,
+        ),
+        Envelope.CLIENT_STATE_GET_REQUEST: (
+            client_state_pb2.ClientStateGetRequest,
+            Envelope.CLIENT_STATE_GET_RESPONSE,
+            _state_leaf,
+        ),
+        Envelope.LIST_REQUEST: (query_pb2.ListRequest, Envelope.LIST_RESPONSE, _list),
+    }
+
+
+def _index(text: str) -> int | None:
+    """A list index or block number; None for what is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX else None

@@ -1,0 +1,61 @@
+"""A ZeroMQ socket in the event loop: its file descriptor is watched, and every waiting frame is taken in one sweep.
+
+The descriptor tells of changes only: a send can swallow the news of a frame that came meanwhile. So every send makes
+sure that another look is taken. No protocol here.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import zmq
+
+_SWEEP_FRAMES_MAX: Final = 1_000
+"""How many messages one sweep takes before the loop may look at other things."""
+
+
+class DrainedSocket:
+    """``on_readable`` is called in the loop when messages may wait; it takes them with ``received``."""
+
+    def __init__(self, socket: zmq.Socket[bytes], on_readable: Callable[[], None]) -> None:
+        self._socket = socket
+        self._on_readable = on_readable
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = int(socket.get(zmq.FD))
+        self._look: asyncio.Handle | None = None
+        self._closed = False
+        self._loop.add_reader(self._descriptor, self._readable)
+        self._look_again()
+
+    def received(self) -> Iterator[list[bytes]]:
+        """The waiting messages, at most a sweep's worth; the rest is announced again."""
+        for _ in range(_SWEEP_FRAMES_MAX):
+            try:
+                yield self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+        self._look_again()
+
+    def send(self, frames: list[bytes]) -> None:
+        """Send without waiting. Raises zmq.Again when the peer does not read, zmq.ZMQError when it is gone."""
+        self._look_again()
+        self._socket.send_multipart(frames, zmq.NOBLOCK)
+
+    def close(self) -> None:
+        self._closed = True
+        self._loop.remove_reader(self._descriptor)
+        if self._look is not None:
+            self._look.cancel()
+        self._socket.close(linger=0)
+
+    def _look_again(self) -> None:
+        if self._look is None:
+            self._look = self._loop.call_soon(self._take_look)
+
+    def _take_look(self) -> None:
+        self._look = None
+        if not self._closed and int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN:
+            self._on_readable()
+
+    def _readable(self) -> None:
+        self._look_again()

@@ -1,0 +1,193 @@
+"""Signature checks in worker processes: many batches a hand-over, all-or-nothing answers for each submission.
+
+The parent talks to each worker over one ZeroMQ socket in a private folder; the loop drains it. A worker holds nothing
+between two hand-overs, so one that dies is replaced and its hand-overs are given out again. What makes a batch valid is
+``ledger.batch.verify_batch``, which the workers call.
+"""
+
+import asyncio
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import structlog
+import zmq
+
+from ledger.batch import VerifiedBatch, verify_batch
+from ledger.errors import RefusedBatch
+from validator.sockets import DrainedSocket
+
+Verified = list[VerifiedBatch] | RefusedBatch
+
+_HAND_OVER_BYTES: Final = 64 * 1024
+"""About 64 signatures: enough that handing over costs little beside checking, small enough to share among workers."""
+
+_HAND_OVERS_IN_FLIGHT: Final = 2
+_DEATHS_MAX: Final = 3
+"""A hand-over that this many workers died with is refused."""
+
+log = structlog.get_logger("validator.verifier")
+
+
+class _Submission:
+    """Batches that are accepted together or not at all."""
+
+    __slots__ = ("left", "on_verified", "refusal", "results")
+
+    def __init__(self, count: int, on_verified: Callable[[Verified], None]) -> None:
+        self.results: list[VerifiedBatch | None] = [None] * count
+        self.left = count
+        self.refusal: RefusedBatch | None = None
+        self.on_verified = on_verified
+
+    def take(self, position: int, result: VerifiedBatch | RefusedBatch) -> None:
+        if isinstance(result, RefusedBatch):
+            self.refusal = self.refusal or result
+        else:
+            self.results[position] = result
+        self.left -= 1
+        if not self.left:
+            self.on_verified(self.refusal or [batch for batch in self.results if batch is not None])
+
+
+class _HandOver:
+    """What one message to a worker asks: batches of one or several submissions."""
+
+    __slots__ = ("batches", "deaths")
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[_Submission, int, bytes]] = []
+        self.deaths = 0
+
+
+class _Worker:
+    """One process and its socket. Its standard input stays open as long as the parent lives, and it ends with it."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, on_frames: Callable[[], None]) -> None:
+        socket = context.socket(zmq.PAIR)
+        socket.set(zmq.LINGER, 0)
+        socket.bind(endpoint)
+        self.socket = DrainedSocket(socket, on_frames)
+        self.in_flight: deque[_HandOver] = deque()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "validator.verifier", endpoint], stdin=subprocess.PIPE, start_new_session=True
+        )
+
+
+class VerifierPool:
+    """``processes`` workers; 0: one for each processor core. ``on_results`` is called after results were handed on."""
+
+    def __init__(self, processes: int, on_results: Callable[[], None]) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="dovetail-")
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._on_results = on_results
+        self._waiting: deque[_HandOver] = deque()
+        self._started = 0
+        self._workers = [self._start_worker() for _ in range(processes or os.cpu_count() or 1)]
+
+    def verify(self, raw_batches: list[bytes], on_verified: Callable[[Verified], None]) -> None:
+        """Check serialized batches; ``on_verified`` gets all of them verified, or the first refusal that was found."""
+        submission = _Submission(len(raw_batches), on_verified)
+        for position, raw in enumerate(raw_batches):
+            if not self._waiting or self._waiting[-1].deaths or _bytes(self._waiting[-1]) > _HAND_OVER_BYTES:
+                self._waiting.append(_HandOver())
+            self._waiting[-1].batches.append((submission, position, raw))
+        self._hand_out()
+
+    def watch(self) -> None:
+        """Replace workers that died."""
+        for index, worker in enumerate(self._workers):
+            if worker.process.poll() is not None:
+                log.warning("verifier died, starting another", exit_code=worker.process.returncode)
+                self._close(worker)
+                for hand_over in worker.in_flight:
+                    hand_over.deaths += 1
+                self._waiting.extendleft(reversed(worker.in_flight))
+                self._workers[index] = self._start_worker()
+        while self._waiting and self._waiting[0].deaths >= _DEATHS_MAX:
+            refusal = RefusedBatch("verifier_died", f"checking it ended {_DEATHS_MAX} verifier processes")
+            for submission, position, _ in self._waiting.popleft().batches:
+                submission.take(position, refusal)
+        self._hand_out()
+
+    def close(self) -> None:
+        for worker in self._workers:
+            self._close(worker)
+        self._context.term()
+        self._folder.cleanup()
+
+    def _start_worker(self) -> _Worker:
+        self._started += 1
+        endpoint = f"ipc://{Path(self._folder.name) / str(self._started)}"
+        return _Worker(self._context, endpoint, self._drain)
+
+    def _close(self, worker: _Worker) -> None:
+        worker.socket.close()
+        assert worker.process.stdin is not None, "it was started with a pipe"
+        worker.process.stdin.close()
+        worker.process.kill()
+        worker.process.wait()
+
+    def _hand_out(self) -> None:
+        while self._waiting:
+            worker = min(self._workers, key=lambda candidate: len(candidate.in_flight))
+            if len(worker.in_flight) >= _HAND_OVERS_IN_FLIGHT:
+                return
+            hand_over = self._waiting.popleft()
+            worker.in_flight.append(hand_over)
+            worker.socket.send([raw for _, _, raw in hand_over.batches])
+
+    def _drain(self) -> None:
+        for worker in self._workers:
+            for (content,) in worker.socket.received():
+                results: list[VerifiedBatch | RefusedBatch] = pickle.loads(content)
+                hand_over = worker.in_flight.popleft()
+                for (submission, position, _), result in zip(hand_over.batches, results, strict=True):
+                    submission.take(position, result)
+        self._hand_out()
+        self._on_results()
+
+
+def _bytes(hand_over: _HandOver) -> int:
+    return sum(len(raw) for _, _, raw in hand_over.batches)
+
+
+def _verify(raw: bytes) -> VerifiedBatch | RefusedBatch:
+    try:
+        return verify_batch(raw)
+    except RefusedBatch as refusal:
+        return refusal
+
+
+def work(endpoint: str) -> None:
+    """A worker: answers each message (serialized batches) with a pickled list, until its standard input closes."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    socket = context.socket(zmq.PAIR)
+    socket.connect(endpoint)
+    poller = zmq.Poller()
+    poller.register(socket, zmq.POLLIN)
+    poller.register(sys.stdin.fileno(), zmq.POLLIN)
+    while True:
+        ready = dict(poller.poll())
+        if sys.stdin.fileno() in ready:
+            break
+        results = [_verify(raw) for raw in socket.recv_multipart()]
+        socket.send(pickle.dumps(results, pickle.HIGHEST_PROTOCOL))
+    context.destroy(linger=0)
+
+
+async def verify_all(pool: VerifierPool, raw_batches: list[bytes]) -> Verified:
+    """``VerifierPool.verify`` for those who can wait."""
+    future: asyncio.Future[Verified] = asyncio.get_running_loop().create_future()
+    pool.verify(raw_batches, future.set_result)
+    return await future
+
+
+if __name__ == "__main__":
+    work(sys.argv[1])
