@@ -161,10 +161,7 @@ class Queries:
             raise _Refused(ListResponse.NOT_READY, "there is no genesis block yet")
         if not text:
             return head
-        if is_id(text):
-            num = self._store.block_num(BlockId(text))
-        else:
-            num = _index(text)
+        num = self._store.block_num(BlockId(text)) if is_id(text) else _index(text)
         found = None if num is None else self._store.block(num)
         if found is None:
             raise _Refused(

@@ -72,7 +72,9 @@ class _Worker:
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, on_frames: Callable[[], None]) -> None:
         socket = context.socket(zmq.PAIR)
         socket.set(zmq.LINGER, 0)
-        socket.bind(endpoint)
+        socket.set(zmq.RECONNECT_IVL, 10)
+        # The side that connects may send before the other is there.
+        socket.connect(endpoint)
         self.socket = DrainedSocket(socket, on_frames)
         self.in_flight: deque[_HandOver] = deque()
         self.process = subprocess.Popen(
@@ -169,7 +171,7 @@ def work(endpoint: str) -> None:
     """A worker: answers each message (serialized batches) with a pickled list, until its standard input closes."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket = context.socket(zmq.PAIR)
-    socket.connect(endpoint)
+    socket.bind(endpoint)
     poller = zmq.Poller()
     poller.register(socket, zmq.POLLIN)
     poller.register(sys.stdin.fileno(), zmq.POLLIN)

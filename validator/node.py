@@ -1,0 +1,243 @@
+"""The node: owns every part of the validator and is the one consumer of what happens to it.
+
+One sweep of the gateway, one result of the verifiers or one tick is taken in whole; then production goes as far as it
+can, and only then are waiters told. Everything runs in one thread.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import structlog
+from google.protobuf.message import DecodeError, Message
+
+from ledger.errors import InvalidKey, RefusedBatch
+from ledger.signing import Signer
+from protos import genesis_pb2, raw_pb2
+from protos.client_batch_submit_pb2 import (
+    ClientBatchStatusRequest,
+    ClientBatchStatusResponse,
+    ClientBatchSubmitResponse,
+)
+from protos.validator_pb2 import Message as Envelope
+from validator.config import ValidatorConfig
+from validator.gateway import CannotBind, Gateway, Request
+from validator.mempool.queue import PendingQueue
+from validator.processors import registry
+from validator.processors.registry import Arrived, Left, ProcessorEvent, Processors
+from validator.production import Production
+from validator.queries import Queries
+from validator.statuses import Statuses
+from validator.store import StorageFailed, Store
+from validator.submission import Submissions
+from validator.verifier import VerifierPool, verify_all
+
+GENESIS_FILE: Final = "genesis.batch"
+STORE_FOLDER: Final = "store"
+_TICK_S: Final = 0.5
+_PROBE_AGAIN_S: Final = 0.1
+"""A closed connection is noticed a moment before it leaves the socket's routes."""
+
+_STATUS_WAIT_S_DEFAULT: Final = 300
+
+log = structlog.get_logger("validator")
+
+
+class CannotStart(Exception):
+    """The validator cannot run with what it was given; the message says what to do."""
+
+
+async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_waiting: Callable[[str], None]) -> None:
+    """Run a validator until cancelled.
+
+    ``on_ready`` is called once, when it has a chain and its socket is open; ``on_waiting`` says what it waits for until
+    then. Raises CannotStart.
+    """
+    signer = _read_key(config)
+    try:
+        store = Store(config.data_dir / STORE_FOLDER, config.limits)
+    except StorageFailed as failure:
+        raise CannotStart(str(failure)) from None
+    try:
+        node = Node(config, store, signer)
+        try:
+            await node.restore()
+            await node.reach_genesis(on_waiting)
+            on_ready()
+            await asyncio.get_running_loop().create_future()
+        finally:
+            node.close()
+    except CannotBind as error:
+        raise CannotStart(f"{error}; is another validator running there?") from None
+    finally:
+        store.close()
+
+
+class Node:
+    """A running validator. Needs a running event loop."""
+
+    def __init__(self, config: ValidatorConfig, store: Store, signer: Signer) -> None:
+        limits = config.limits
+        self._config = config
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._queue = PendingQueue(limits)
+        self._gateway = Gateway(config.bind, limits, self._on_sweep, self._on_disconnect)
+        self._pool = VerifierPool(config.verifier_processes, self._advance)
+        self._processors = Processors(self._gateway.send, _clock_ms, limits)
+        self._production = Production(store, self._queue, self._processors, signer, limits, _clock_ms)
+        self._submissions = Submissions(store, self._queue, self._pool, limits, self._answer_submission)
+        self._statuses = Statuses(self._queue, store)
+        self._queries = Queries(store, limits)
+        self._genesis = asyncio.Event()
+        self._failure: Exception | None = None
+        self._timer = self._loop.call_later(_TICK_S, self._tick)
+        self.endpoint = self._gateway.endpoint
+
+    def close(self) -> None:
+        self._timer.cancel()
+        self._pool.close()
+        self._gateway.close()
+
+    async def restore(self) -> None:
+        """Queue again what was accepted before the last stop."""
+        pending = list(self._store.pending())
+        if not pending:
+            return
+        # Each on its own, so that a damaged entry costs no other its place.
+        checks = [verify_all(self._pool, [raw]) for _, raw in pending]
+        for (arrival, _), verified in zip(pending, await asyncio.gather(*checks), strict=True):
+            if isinstance(verified, RefusedBatch):
+                log.error("dropped a damaged pending batch", arrival=arrival, reason=str(verified))
+                self._store.reject([], [arrival])
+            elif self._queue.get(verified[0].id) is None:
+                self._queue.add(arrival, verified[0])
+        self._submissions.next_arrival = pending[-1][0] + 1
+        log.info("pending batches restored", batches=len(self._queue))
+        self._advance()
+
+    async def reach_genesis(self, on_waiting: Callable[[str], None]) -> None:
+        """Make block 0 of the genesis batches, unless there is a chain. Raises CannotStart."""
+        if self._store.head is not None:
+            return
+        path = self._config.data_dir / GENESIS_FILE
+        try:
+            content = path.read_bytes()
+            raw_batches = list(raw_pb2.RawBatchList.FromString(content).batches)
+            genesis_pb2.GenesisData.FromString(content)
+        except FileNotFoundError:
+            raise CannotStart(f"there is no chain and no {path}; make one with `dovetail genesis`") from None
+        except (OSError, DecodeError) as error:
+            raise CannotStart(f"{path} is no readable GenesisData: {error}") from None
+        verified = await verify_all(self._pool, raw_batches) if raw_batches else []
+        if isinstance(verified, RefusedBatch) or not verified:
+            raise CannotStart(f"{path} is refused: {verified or 'it holds no batch'}")
+        transactions = [transaction for batch in verified for transaction in batch.transactions]
+        if len(transactions) > self._config.limits.block_transactions_max:
+            raise CannotStart(f"{path} holds {len(transactions)} transactions, more than one block takes")
+        families = sorted({f"{entry.family_name} {entry.family_version}" for entry in transactions})
+        on_waiting(f"a processor of {', '.join(families)}, to make the genesis block")
+        for batch in verified:
+            self._queue.add(self._submissions.next_arrival, batch)
+            self._submissions.next_arrival += 1
+        self._advance()
+        await self._genesis.wait()
+        refused = [status for status in map(self._store.invalid, (batch.id for batch in verified)) if status]
+        if refused:
+            raise CannotStart(f"{path} is refused: batch {refused[0].batch_id}: {refused[0].message}")
+
+    # What happens
+
+    def _on_sweep(self) -> None:
+        for request in self._gateway.requests():
+            self._processors.heard(request.identity)
+            self._handle(request)
+        self._advance()
+
+    def _on_disconnect(self) -> None:
+        self._probe()
+        self._loop.call_later(_PROBE_AGAIN_S, self._probe)
+
+    def _probe(self) -> None:
+        if not self._loop.is_closed():
+            self._take(self._processors.probe())
+            self._advance()
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(_TICK_S, self._tick)
+        self._pool.watch()
+        self._take(self._processors.tick())
+        self._production.tick()
+        self._advance()
+
+    def _advance(self) -> None:
+        self._submissions.accept_checked()
+        settled = self._production.advance()
+        if settled:
+            self._statuses.settled(settled)
+            self._genesis.set()
+
+    def _take(self, events: list[ProcessorEvent]) -> None:
+        for event in events:
+            if isinstance(event, Arrived):
+                log.info("processor registered", family=str(event.family), packed=event.packed)
+            elif isinstance(event, Left):
+                log.info("processor left", families=[*map(str, event.families)], reason=event.why)
+            self._production.take(event)
+
+    def _handle(self, request: Request) -> None:
+        message_type = request.message_type
+        if message_type in registry.MESSAGE_TYPES:
+            self._take(self._processors.handle(request.identity, message_type, request.correlation_id, request.content))
+        elif message_type == Envelope.CLIENT_BATCH_SUBMIT_REQUEST:
+            self._submissions.submit(request)
+        elif message_type == Envelope.CLIENT_BATCH_STATUS_REQUEST:
+            self._answer_status(request)
+        elif message_type in self._queries.TABLE:
+            with suppress(DecodeError):
+                response_type, content = self._queries.answer(message_type, request.content)
+                self._gateway.send(request.identity, response_type, request.correlation_id, content)
+
+    def _answer_submission(self, request: Request, response: ClientBatchSubmitResponse) -> None:
+        self._send(request, Envelope.CLIENT_BATCH_SUBMIT_RESPONSE, response)
+
+    def _answer_status(self, request: Request) -> None:
+        response_type = Envelope.CLIENT_BATCH_STATUS_RESPONSE
+        try:
+            asked = ClientBatchStatusRequest.FromString(request.content)
+        except DecodeError:
+            self._send(request, response_type, ClientBatchStatusResponse(status="INTERNAL_ERROR"))
+            return
+        limits = self._config.limits
+        batch_ids = list(asked.batch_ids)
+        if not 0 < len(batch_ids) <= limits.status_ids_max:
+            self._send(request, response_type, ClientBatchStatusResponse(status="INVALID_ID"))
+            return
+
+        def answer() -> None:
+            statuses = self._statuses.of(batch_ids)
+            self._send(request, response_type, ClientBatchStatusResponse(status="OK", batch_statuses=statuses))
+
+        if asked.wait:
+            timeout_s = min(asked.timeout or _STATUS_WAIT_S_DEFAULT, limits.status_wait_s_max)
+            self._statuses.wait(batch_ids, timeout_s, answer)
+        else:
+            answer()
+
+    def _send(self, request: Request, message_type: int, response: Message) -> None:
+        self._gateway.send(request.identity, message_type, request.correlation_id, response.SerializeToString())
+
+
+def _clock_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def _read_key(config: ValidatorConfig) -> Signer:
+    try:
+        return Signer(config.key_file.read_text().strip())
+    except OSError as error:
+        raise CannotStart(f"cannot read the node's key {config.key_file}: {error.strerror}") from None
+    except InvalidKey as error:
+        raise CannotStart(f"{config.key_file}: {error}") from None

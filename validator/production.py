@@ -1,0 +1,283 @@
+"""Block production: carries out what the engine decides, over queue, executor, processors and store.
+
+The one place that starts and ends blocks. It is told of processors' answers, and tells which batches were settled; it
+knows no clients and no sockets.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from ledger.ids import NULL_BLOCK_ID, BatchId, TransactionId
+from ledger.limits import Limits
+from ledger.signing import Signer
+from validator.consensus.solo import Do, Happened, SoloEngine
+from validator.execution.executor import ReadState
+from validator.execution.model import Applied, Rejected, Withdrawn
+from validator.journal import builder
+from validator.journal.builder import Candidate, Parent
+from validator.journal.model import InvalidBatch
+from validator.journal.rules import Body
+from validator.mempool.queue import Pending, PendingQueue
+from validator.processors.registry import Answered, Arrived, Lost, ProcessorEvent, Processors
+from validator.state import merkle
+from validator.state.nodes import EMPTY
+from validator.store import StorageFailed, Store
+
+_INVALID_TRANSACTIONS_MAX: Final = 100_000
+_SHARE_MIN: Final = 32
+"""A task is not made smaller than this many transactions to give every processor one."""
+
+log = structlog.get_logger("validator.production")
+
+
+class Production:
+    """``clock_ms``: milliseconds of a steady clock."""
+
+    def __init__(
+        self,
+        store: Store,
+        queue: PendingQueue,
+        processors: Processors,
+        signer: Signer,
+        limits: Limits,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._queue = queue
+        self._processors = processors
+        self._signer = signer
+        self._limits = limits
+        self._clock_ms = clock_ms
+        self._engine = SoloEngine()
+        self._executing: Candidate | None = None
+        self._built: Candidate | None = None
+        self._running: dict[int, Candidate] = {}
+        self._invalid_transactions: OrderedDict[TransactionId, None] = OrderedDict()
+        self._settled: list[BatchId] = []
+
+    def take(self, event: ProcessorEvent) -> None:
+        """What a processor did. Answers for a block that was dropped change nothing."""
+        if isinstance(event, Arrived):
+            self._queue.wake(event.family)
+        elif isinstance(event, Answered):
+            candidate = self._running.pop(event.task.number, None)
+            if candidate is not None:
+                candidate.execution.complete(event.task, event.outcomes, event.namespaces)
+        elif isinstance(event, Lost):
+            candidate = self._running.pop(event.task.number, None)
+            if candidate is not None:
+                candidate.execution.abandon(event.task, alone=True)
+                for unit in event.task.units:
+                    candidate.entries[unit.batch].alone = True
+
+    def advance(self) -> list[BatchId]:
+        """Go as far as possible now; the batches that were settled on disk meanwhile."""
+        while True:
+            if self._executing is not None:
+                self._dispatch(self._executing)
+                if not self._executing.execution.finished:
+                    break
+                self._built, self._executing = self._executing, None
+                self._do(Happened.BUILT)
+            elif self._queue.has_ready:
+                self._do(Happened.WORK_READY)
+                if self._executing is None:
+                    break
+            else:
+                break
+        settled, self._settled = self._settled, []
+        return settled
+
+    def tick(self) -> None:
+        """Time has passed: end waits for dependencies, let back-offs and a refused disk be tried again."""
+        self._do(Happened.STORAGE_TRIED_AGAIN)
+        now_ms = self._clock_ms()
+        missing: list[tuple[Pending, Rejected]] = []
+        for entry in self._queue.tick(now_ms):
+            dependency = entry.dependency
+            assert dependency is not None, "only waits for dependencies end"
+            if self._queue.holds_transaction(dependency):
+                entry.due_ms = now_ms + self._limits.dependency_wait_ms
+            else:
+                waited_s = self._limits.dependency_wait_ms / 1000
+                message = f"it depends on transaction {dependency}, which did not come within {waited_s:g} s"
+                missing.append((entry, Rejected("dependency_missing", message)))
+        if missing:
+            self._reject([builder.invalid_batch(*pair) for pair in missing], [entry for entry, _ in missing])
+
+    def _do(self, happened: Happened) -> None:
+        for effect in self._engine.step(happened):
+            if effect is Do.BUILD:
+                self._build()
+            elif effect is Do.COMMIT:
+                self._conclude()
+            else:
+                self._discard()
+
+    # Building
+
+    def _build(self) -> None:
+        """Start the next block, on top of the head and of a block that is built and not yet committed."""
+        read = self._read_state()
+        built = set(self._built_transactions())
+
+        def committed(transaction_id: TransactionId) -> bool:
+            return transaction_id in built or self._store.transaction_number(transaction_id) is not None
+
+        def invalid(transaction_id: TransactionId) -> bool:
+            return transaction_id in self._invalid_transactions and not self._queue.holds_transaction(transaction_id)
+
+        candidate = builder.choose(
+            self._queue,
+            Body(read, committed, invalid),
+            read,
+            self._processors.has,
+            self._limits,
+            self._clock_ms() + self._limits.dependency_wait_ms,
+        )
+        if candidate.entries or candidate.refused:
+            self._executing = candidate
+            self._dispatch(candidate)
+        else:
+            self._do(Happened.NOTHING_BUILT)
+
+    def _read_state(self) -> ReadState:
+        head = self._store.head
+        root = head.root if head else EMPTY
+        node = self._store.node
+        if self._built is None:
+            return lambda address: merkle.get(node, root, address)
+        changes = self._built.execution.changes
+        return lambda address: changes[address] if address in changes else merkle.get(node, root, address)
+
+    def _built_transactions(self) -> list[TransactionId]:
+        if self._built is None:
+            return []
+        return [
+            transaction.id
+            for entry, result in zip(self._built.entries, self._built.execution.results(), strict=True)
+            if isinstance(result, Applied)
+            for transaction in entry.batch.transactions
+        ]
+
+    def _dispatch(self, candidate: Candidate) -> None:
+        """Give every processor with room what may run now; withdraw what none is left for."""
+        execution = candidate.execution
+        for route in execution.ready_routes():
+            while (processor := self._processors.free(route)) is not None:
+                share = -(-execution.ready_count(route) // self._processors.count(route))
+                most = min(self._limits.packed_transactions_max, max(share, _SHARE_MIN)) if processor.packed else 1
+                task = execution.next_task(route, most)
+                if task is None:
+                    break
+                self._running[task.number] = candidate
+                self._processors.start(processor, task, execution.value)
+            if not self._processors.has(route):
+                execution.withdraw(route)
+
+    # Ending
+
+    def _conclude(self) -> None:
+        """Write the built block, or, where no batch applied, the verdicts alone."""
+        candidate = self._built
+        assert candidate is not None, "the engine commits what was built"
+        head = self._store.head
+        next_node = self._store.next_node_number
+        parent = (
+            Parent(head.num, head.id, head.root, next_node) if head else Parent(-1, NULL_BLOCK_ID, EMPTY, next_node)
+        )
+        verdicts = builder.conclude(candidate, parent, self._store.node, self._signer)
+        exhausted = self._exhausted(verdicts.withdrawn)
+        invalid = verdicts.invalid + [builder.invalid_batch(entry, verdict) for entry, verdict in exhausted]
+        settled = verdicts.settled + [entry for entry, _ in exhausted]
+        if verdicts.commit is None:
+            self._built = None
+            if self._reject(invalid, settled):
+                self._put_where_they_wait(verdicts.withdrawn)
+            else:
+                self._fail(candidate)
+            return
+        commit = verdicts.commit._replace(invalid=invalid, settled=[entry.arrival for entry in settled])
+        try:
+            info = self._store.commit_block(commit)
+        except StorageFailed as failure:
+            log.error("block not written, its batches stay pending", block_num=parent.num + 1, reason=str(failure))
+            self._fail(candidate)
+            return
+        self._built = None
+        log.info("block committed", block_num=info.num, batches=info.batch_count, transactions=info.transaction_count)
+        self._forget(settled, invalid)
+        self._put_where_they_wait(verdicts.withdrawn)
+        self._do(Happened.COMMITTED)
+
+    def _exhausted(self, withdrawn: list[tuple[Pending, Withdrawn]]) -> list[tuple[Pending, Rejected]]:
+        """Batches that their processors failed on too often; they leave ``withdrawn``."""
+        exhausted = []
+        for pair in list(withdrawn):
+            entry, verdict = pair
+            if verdict.reason != "internal_error":
+                continue
+            entry.tries += 1
+            if entry.tries >= self._limits.internal_error_tries_max:
+                message = f"its processor failed {entry.tries} times, the last time with: {verdict.message}"
+                exhausted.append((entry, Rejected("internal_error", message, family=verdict.family)))
+                withdrawn.remove(pair)
+        return exhausted
+
+    def _put_where_they_wait(self, withdrawn: list[tuple[Pending, Withdrawn]]) -> None:
+        now_ms = self._clock_ms()
+        for entry, verdict in withdrawn:
+            if verdict.reason == "internal_error":
+                log.warning("processor failed, batch is tried again", batch_id=entry.batch.id, reason=verdict.message)
+                self._queue.back_off(entry, now_ms + self._limits.internal_error_back_off_ms * 2**entry.tries)
+            elif verdict.family is not None and self._processors.has(verdict.family):
+                self._queue.put_back(entry)
+            else:
+                builder.park(self._queue, entry, verdict, now_ms + self._limits.dependency_wait_ms)
+
+    def _reject(self, invalid: list[InvalidBatch], settled: list[Pending]) -> bool:
+        """Write verdicts without a block; False when the disk refused."""
+        if not settled:
+            return True
+        try:
+            self._store.reject(invalid, [entry.arrival for entry in settled])
+        except StorageFailed as failure:
+            log.error("verdicts not written, their batches stay pending", reason=str(failure))
+            return False
+        self._forget(settled, invalid)
+        return True
+
+    def _forget(self, settled: list[Pending], invalid: list[InvalidBatch]) -> None:
+        """These batches are settled on disk: whoever waits for their transactions may go on."""
+        invalid_ids = {entry.batch_id for entry in invalid}
+        for entry in settled:
+            self._queue.remove(entry)
+        for entry in settled:
+            for transaction in entry.batch.transactions:
+                if entry.batch.id in invalid_ids:
+                    self._invalid_transactions[transaction.id] = None
+                self._queue.wake(transaction.id)
+            self._settled.append(entry.batch.id)
+        while len(self._invalid_transactions) > _INVALID_TRANSACTIONS_MAX:
+            self._invalid_transactions.popitem(last=False)
+
+    def _fail(self, built: Candidate) -> None:
+        """The disk refused: everything that was on its way goes back to the queue."""
+        self._built = None
+        self._put_back(built)
+        self._do(Happened.COMMIT_FAILED)
+
+    def _discard(self) -> None:
+        if self._executing is not None:
+            self._put_back(self._executing)
+            self._executing = None
+        self._running.clear()
+
+    def _put_back(self, candidate: Candidate) -> None:
+        for entry in candidate.entries:
+            self._queue.put_back(entry)
+        for entry, _ in candidate.refused:
+            self._queue.put_back(entry)

@@ -1,0 +1,114 @@
+"""Accepting batches: verified elsewhere, then deduplicated, bounded, written to disk, queued, answered, in this order.
+
+Every list of one sweep shares one write. A list is accepted whole or not at all (API.md, Batches and their status).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import structlog
+
+from ledger.batch import VerifiedBatch, decode_batch_list
+from ledger.errors import NotDecodable, RefusedBatch
+from ledger.ids import BatchId
+from ledger.limits import Limits
+from protos.client_batch_submit_pb2 import ClientBatchSubmitResponse
+from validator.gateway import Request
+from validator.mempool.queue import PendingQueue
+from validator.store import StorageFailed, Store
+from validator.verifier import Verified, VerifierPool
+
+log = structlog.get_logger("validator.submission")
+
+Answer = Callable[[Request, ClientBatchSubmitResponse], None]
+
+
+class _Checked(NamedTuple):
+    request: Request
+    verified: Verified
+
+
+class Submissions:
+    """``answer`` sends a response to whoever made a request."""
+
+    def __init__(self, store: Store, queue: PendingQueue, pool: VerifierPool, limits: Limits, answer: Answer) -> None:
+        self._store = store
+        self._queue = queue
+        self._pool = pool
+        self._limits = limits
+        self._answer = answer
+        self._checking_bytes = 0
+        self._checked: list[_Checked] = []
+        self.next_arrival = 0
+        """The arrival number of the next batch that is accepted."""
+
+    def submit(self, request: Request) -> None:
+        """Take a BatchList; the answer follows when it is verified and on disk, or refused."""
+        if self._store.head is None:
+            self._refuse(request, "INTERNAL_ERROR", "not_ready", "there is no genesis block yet")
+            return
+        size = len(request.content)
+        if self._checking_bytes + size > self._limits.pending_bytes_max:
+            message = f"{self._checking_bytes} bytes of batches are being verified, {size} more do not fit"
+            self._refuse(request, "QUEUE_FULL", "queue_full", message)
+            return
+        full = self._queue.refusal([])
+        if full is not None:
+            self._refuse(request, "QUEUE_FULL", "queue_full", full)
+            return
+        try:
+            raw_batches = decode_batch_list(request.content)
+        except NotDecodable as error:
+            self._refuse(request, "INVALID_BATCH", "not_decodable", f"{error} ({size} bytes)")
+            return
+        if not raw_batches:
+            self._refuse(request, "INVALID_BATCH", "no_batches", "the list holds no batch")
+            return
+        self._checking_bytes += size
+
+        def verified(result: Verified) -> None:
+            self._checking_bytes -= size
+            self._checked.append(_Checked(request, result))
+
+        self._pool.verify(raw_batches, verified)
+
+    def accept_checked(self) -> None:
+        """Accept or refuse every list that was verified since the last time, with one write for all."""
+        if not self._checked:
+            return
+        checked, self._checked = self._checked, []
+        new: dict[BatchId, VerifiedBatch] = {}
+        accepted: list[tuple[Request, list[VerifiedBatch]]] = []
+        for request, verified in checked:
+            if isinstance(verified, RefusedBatch):
+                self._refuse(request, "INVALID_BATCH", verified.rule, verified.message)
+                continue
+            fresh = {batch.id: batch for batch in verified if batch.id not in new and not self._knows(batch.id)}
+            refusal = self._queue.refusal([*new.values(), *fresh.values()]) if fresh else None
+            if refusal is not None:
+                self._refuse(request, "QUEUE_FULL", "queue_full", refusal)
+                continue
+            new.update(fresh)
+            accepted.append((request, verified))
+        arrivals = list(enumerate(new.values(), self.next_arrival))
+        if arrivals:
+            try:
+                self._store.add_pending([(arrival, batch.raw) for arrival, batch in arrivals])
+            except StorageFailed as failure:
+                log.error("batches not accepted", reason=str(failure))
+                for request, _ in accepted:
+                    self._refuse(request, "INTERNAL_ERROR", "storage_failed", str(failure))
+                return
+            self.next_arrival += len(arrivals)
+            for arrival, batch in arrivals:
+                self._queue.add(arrival, batch)
+        for request, verified in accepted:
+            ids = [batch.id for batch in verified]
+            self._answer(request, ClientBatchSubmitResponse(status="OK", batch_ids=ids))
+
+    def _knows(self, batch_id: BatchId) -> bool:
+        """Whether a batch is pending or committed; an invalid one is judged again."""
+        return self._queue.get(batch_id) is not None or self._store.batch_number(batch_id) is not None
+
+    def _refuse(self, request: Request, status: str, reason: str, message: str) -> None:
+        self._answer(request, ClientBatchSubmitResponse(status=status, reason=reason, message=message))
