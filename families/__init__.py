@@ -1,0 +1,1 @@
+"""The bundled transaction families: business rules and client-side builders, nothing else."""

@@ -21,15 +21,13 @@ from validator.journal.builder import Candidate, Parent
 from validator.journal.model import InvalidBatch
 from validator.journal.rules import Body
 from validator.mempool.queue import Pending, PendingQueue
+from validator.processors.dispatch import dispatch
 from validator.processors.registry import Answered, Arrived, Lost, ProcessorEvent, Processors
 from validator.state import merkle
 from validator.state.nodes import EMPTY
 from validator.store import StorageFailed, Store
 
 _INVALID_TRANSACTIONS_MAX: Final = 100_000
-_SHARE_MIN: Final = 32
-"""A task is not made smaller than this many transactions to give every processor one."""
-
 log = structlog.get_logger("validator.production")
 
 
@@ -164,19 +162,8 @@ class Production:
         ]
 
     def _dispatch(self, candidate: Candidate) -> None:
-        """Give every processor with room what may run now; withdraw what none is left for."""
-        execution = candidate.execution
-        for route in execution.ready_routes():
-            while (processor := self._processors.free(route)) is not None:
-                share = -(-execution.ready_count(route) // self._processors.count(route))
-                most = min(self._limits.packed_transactions_max, max(share, _SHARE_MIN)) if processor.packed else 1
-                task = execution.next_task(route, most)
-                if task is None:
-                    break
-                self._running[task.number] = candidate
-                self._processors.start(processor, task, execution.value)
-            if not self._processors.has(route):
-                execution.withdraw(route)
+        for task in dispatch(candidate.execution, self._processors, self._limits.packed_transactions_max):
+            self._running[task.number] = candidate
 
     # Ending
 

@@ -1,0 +1,1 @@
+"""intkey: names that hold whole numbers, which are set, increased and decreased."""

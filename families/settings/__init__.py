@@ -1,0 +1,1 @@
+"""sawtooth_settings: on-chain settings, changed by proposals that authorized keys vote on."""

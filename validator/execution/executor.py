@@ -82,7 +82,8 @@ class Execution:
         self._frees = order.frees
         self._dependents = order.dependents
         self._ready: defaultdict[FamilyVersion, list[int]] = defaultdict(list)
-        self._left = len(batches)
+        self.left = len(batches)
+        """How many batches have no result yet."""
         self.changes: dict[str, bytes | None] = {}
         """What the applied batches changed, merged: address to new value, None removes."""
         for index in range(len(batches)):
@@ -90,7 +91,7 @@ class Execution:
 
     @property
     def finished(self) -> bool:
-        return not self._left
+        return not self.left
 
     def results(self) -> list[Result]:
         """What became of each batch, in their order; only when finished."""
@@ -100,10 +101,6 @@ class Execution:
     def ready_routes(self) -> list[FamilyVersion]:
         """Families with work that may run now."""
         return [route for route, waiting in self._ready.items() if waiting]
-
-    def ready_count(self, route: FamilyVersion) -> int:
-        """About how many batches of a family may run now; those that travel behind others are not among them."""
-        return len(self._ready[route])
 
     def value(self, batch: int, address: str) -> bytes | None:
         """What the next transaction of a batch finds at ``address``; good until its task is completed."""
@@ -196,6 +193,7 @@ class Execution:
                 and any(name == route for name, _ in run.segments[run.position :])
             ):
                 self._finish(index, Withdrawn("waiting_for_processor", family=route))
+        self._ready[route].clear()
 
     def unfinished(self) -> Iterator[int]:
         """Indexes of the batches without a result."""
@@ -215,14 +213,29 @@ class Execution:
             if run.result is not None:
                 continue
             run.result = result
-            self._left -= 1
-            for follower in self._frees[index]:
-                self._waits_for[follower] -= 1
-                if not self._runs[follower].running:
-                    self._make_ready(follower)
+            self.left -= 1
+            if not self._waits_for[index]:
+                self._free(index)
             if not isinstance(result, Applied):
                 run.changes = {}
                 results += [(follower, _depends(result, name)) for follower, name in self._dependents[index]]
+
+    def _free(self, index: int) -> None:
+        """Let those run that waited for a batch which has its result.
+
+        One that got it before its turn still stands between those before and those behind it: they keep their order
+        through it. So it frees nobody until it waits for nobody.
+        """
+        freed = [index]
+        while freed:
+            for follower in self._frees[freed.pop()]:
+                self._waits_for[follower] -= 1
+                if self._waits_for[follower]:
+                    continue
+                if self._runs[follower].result is not None:
+                    freed.append(follower)
+                elif not self._runs[follower].running:
+                    self._make_ready(follower)
 
     def _merge(
         self, run: _Run, unit: Unit, outcomes: Sequence[TransactionOutcome], namespaces: tuple[str, ...]

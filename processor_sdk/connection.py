@@ -1,0 +1,289 @@
+"""The thread that owns the connection to the validator: registers, answers pings, passes everything else on as bytes.
+
+One DEALER for each life of the connection: when it is lost, the socket goes and a fresh one with its own identity
+comes, so that nothing meant for the old connection can leave by the new one. No handlers and no state calls here: they
+are the apply thread's (``processor_sdk.runtime``), which is met on an inproc PAIR.
+
+Frames on the PAIR. To the apply thread: (kind, generation, body). From it: (kind, generation, Message bytes). The
+generation counts the connections; what comes back for an older one than the current is dropped.
+"""
+
+import logging
+import random
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Iterable
+from typing import Final
+
+import zmq
+from google.protobuf.message import DecodeError
+from zmq.utils.monitor import recv_monitor_message
+
+from ledger.limits import Limits
+from processor_sdk.handler import TransactionHandler
+from processor_sdk.registration import Registration, refusal
+from protos import validator_pb2
+
+MESSAGE: Final = b"m"
+LOST: Final = b"l"
+READY: Final = b"r"
+QUIT: Final = b"q"
+
+CALL: Final = b"c"
+ANSWER: Final = b"a"
+
+STOP: Final = b"s"
+STOP_NOW: Final = b"n"
+_STOPS: Final = (STOP, STOP_NOW, bytes([signal.SIGTERM]), bytes([signal.SIGINT]))
+
+TASKS_IN_FLIGHT_MAX: Final = 4096
+UNREGISTER_WAIT_S: Final = 5.0
+LAST_ANSWERS_WAIT_MS: Final = 2_000
+BACK_OFF_S_FIRST: Final = 0.1
+BACK_OFF_S_MAX: Final = 5.0
+HEARTBEAT_MS: Final = 10_000
+SILENCE_MS: Final = 30_000
+WAKE_BYTES_MAX: Final = 64
+
+_Message = validator_pb2.Message
+_MONITORED: Final = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
+
+_log = logging.getLogger(__name__)
+
+
+class Connection:
+    """Runs until ``wake`` says to stop: STOP or a signal's number (finish what is in flight), STOP_NOW (do not)."""
+
+    def __init__(
+        self,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        url: str,
+        handlers: Iterable[TransactionHandler],
+        *,
+        max_occupancy: int,
+        pair_url: str,
+        wake: socket.socket,
+    ) -> None:
+        self._context = context
+        self._url = url
+        self._wake = wake
+        self._registrations = [Registration(handler, max_occupancy) for handler in handlers]
+        self._asked: dict[str, Registration] = {}
+        self._pair = context.socket(zmq.PAIR)
+        self._pair.set_hwm(0)  # Bounded by TASKS_IN_FLIGHT_MAX; a full pipe must never hold up a ping.
+        self._pair.connect(pair_url)
+        self._poller = zmq.Poller()
+        self._poller.register(self._pair, zmq.POLLIN)
+        self._poller.register(wake, zmq.POLLIN)
+        self._dealer: zmq.Socket[bytes] | None = None
+        self._monitor: zmq.Socket[bytes] | None = None
+        self._connect_at: float | None = time.monotonic()
+        self._losses = 0
+        self._established = False
+        self._generation = 0
+        self._in_flight = 0
+        self._correlation = 0
+        self._stopping = False
+        self._stop_now = False
+        self._unregister_id = ""
+        self._unregister_until: float | None = None
+
+    def run(self) -> None:
+        """The body of the thread. Ends by telling the apply thread to quit, also when a bug ends it."""
+        # Signals are for the thread that called TransactionProcessor.run.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        try:
+            while not self._finished():
+                ready = dict(self._poller.poll(self._timeout_ms()))
+                if self._wake.fileno() in ready:
+                    self._read_wake()
+                if self._pair in ready:
+                    self._drain_pair()
+                if self._dealer is not None and self._dealer in ready:
+                    self._drain_dealer()
+                if self._monitor is not None and self._monitor in ready:
+                    self._drain_monitor()
+                self._run_timers(time.monotonic())
+        finally:
+            self._close_dealer(0 if self._stop_now else LAST_ANSWERS_WAIT_MS)
+            self._pair.send_multipart([QUIT, b"", b""])
+            self._pair.close()
+
+    def _finished(self) -> bool:
+        if self._stop_now:
+            return True
+        if not self._stopping:
+            return False
+        return not self._established or (self._unregister_until is None and self._in_flight == 0)
+
+    def _timeout_ms(self) -> int | None:
+        deadlines = [registration.retry_at for registration in self._registrations]
+        times = [at for at in (*deadlines, self._connect_at, self._unregister_until) if at is not None]
+        return max(0, int((min(times) - time.monotonic()) * 1000) + 1) if times else None
+
+    def _run_timers(self, now: float) -> None:
+        if self._connect_at is not None and self._connect_at <= now:
+            self._connect()
+        for registration in self._registrations:
+            if registration.retry_at is not None and registration.retry_at <= now:
+                self._register(registration)
+        if self._unregister_until is not None and self._unregister_until <= now:
+            _log.warning("the validator has not answered the unregistration in %s s", UNREGISTER_WAIT_S)
+            self._unregister_until = None
+
+    def _connect(self) -> None:
+        self._connect_at = None
+        self._dealer = dealer = self._context.socket(zmq.DEALER)
+        dealer.setsockopt(zmq.IDENTITY, uuid.uuid4().hex.encode())
+        dealer.setsockopt(zmq.MAXMSGSIZE, Limits().message_bytes_max)
+        dealer.setsockopt(zmq.RECONNECT_IVL_MAX, int(BACK_OFF_S_MAX * 1000))
+        # A validator that is gone without a word (its host died) is noticed by its silence.
+        dealer.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
+        dealer.setsockopt(zmq.HEARTBEAT_TIMEOUT, SILENCE_MS)
+        self._monitor = dealer.get_monitor_socket(_MONITORED)
+        self._poller.register(self._dealer, zmq.POLLIN)
+        self._poller.register(self._monitor, zmq.POLLIN)
+        dealer.connect(self._url)
+
+    def _close_dealer(self, linger_ms: int) -> None:
+        if self._dealer is None or self._monitor is None:
+            return
+        self._poller.unregister(self._dealer)
+        self._poller.unregister(self._monitor)
+        self._dealer.disable_monitor()
+        self._monitor.close(0)
+        self._dealer.close(linger_ms)
+        self._dealer = self._monitor = None
+
+    def _drain_monitor(self) -> None:
+        while self._monitor is not None:
+            try:
+                event = recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"]
+            except zmq.Again:
+                return
+            if event == zmq.Event.HANDSHAKE_SUCCEEDED:
+                _log.info("connected to the validator at %s", self._url)
+                self._established = True
+                for registration in self._registrations:
+                    self._register(registration)
+            elif event == zmq.Event.DISCONNECTED:
+                self._lose("the connection was closed")
+
+    def _lose(self, reason: str) -> None:
+        """Everything of this connection is void; a new one follows after a back-off."""
+        self._close_dealer(0)
+        delay_s = _back_off_s(self._losses)
+        _log.warning("lost the validator at %s: %s; connecting again in %.1f s", self._url, reason, delay_s)
+        self._losses += 1
+        self._connect_at = time.monotonic() + delay_s
+        self._established = False
+        self._in_flight = 0
+        self._generation += 1
+        self._asked.clear()
+        for registration in self._registrations:
+            registration.reset()
+        self._pair.send_multipart([LOST, b"%d" % self._generation, b""])
+
+    def _register(self, registration: Registration) -> None:
+        registration.retry_at = None
+        correlation_id = self._next_correlation_id()
+        self._asked[correlation_id] = registration
+        self._send(_Message.TP_REGISTER_REQUEST, correlation_id, registration.content)
+
+    def _next_correlation_id(self) -> str:
+        self._correlation += 1
+        return f"connection-{self._correlation}"
+
+    def _send(self, message_type: "_Message.MessageType", correlation_id: str, content: bytes = b"") -> None:
+        message = _Message(message_type=message_type, correlation_id=correlation_id, content=content)
+        self._send_raw(message.SerializeToString())
+
+    def _send_raw(self, raw: bytes) -> None:
+        if self._dealer is None:
+            return
+        try:
+            self._dealer.send(raw, zmq.NOBLOCK)
+        except zmq.Again:
+            self._lose("it takes no more messages")
+
+    def _drain_dealer(self) -> None:
+        while self._dealer is not None:
+            try:
+                frames = self._dealer.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            raw = frames[-1]
+            try:
+                message = _Message.FromString(raw)
+            except DecodeError:
+                _log.warning("%d bytes from the validator are no Message; dropped", len(raw))
+                continue
+            self._on_message(message, raw)
+
+    def _on_message(self, message: validator_pb2.Message, raw: bytes) -> None:
+        kind = message.message_type
+        if kind == _Message.PING_REQUEST:
+            self._send(_Message.PING_RESPONSE, message.correlation_id)
+        elif kind == _Message.TP_REGISTER_RESPONSE:
+            self._on_registered(message)
+        elif kind == _Message.TP_UNREGISTER_RESPONSE:
+            if message.correlation_id == self._unregister_id:
+                self._unregister_until = None
+        else:
+            if kind in (_Message.TP_PROCESS_REQUEST, _Message.PACKED_PROCESS_REQUEST):
+                self._in_flight += 1
+                if self._in_flight > TASKS_IN_FLIGHT_MAX:
+                    self._lose(f"it sent more than {TASKS_IN_FLIGHT_MAX} tasks without waiting for an answer")
+                    return
+            self._pair.send_multipart([MESSAGE, b"%d" % self._generation, raw])
+
+    def _on_registered(self, message: validator_pb2.Message) -> None:
+        registration = self._asked.pop(message.correlation_id, None)
+        if registration is None:
+            return
+        reason = refusal(message.content)
+        if reason is None:
+            registration.done = True
+            if all(other.done for other in self._registrations):
+                self._losses = 0
+                self._pair.send_multipart([READY, b"%d" % self._generation, b""])
+        elif not self._stopping:
+            delay_s = _back_off_s(registration.refusals)
+            registration.refusals += 1
+            registration.retry_at = time.monotonic() + delay_s
+            _log.error("registration of %s refused: %s; again in %.1f s", registration.family, reason, delay_s)
+
+    def _drain_pair(self) -> None:
+        while True:
+            try:
+                kind, generation, raw = self._pair.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            if int(generation) != self._generation:
+                continue
+            if kind == ANSWER:
+                self._in_flight -= 1
+            self._send_raw(raw)
+
+    def _read_wake(self) -> None:
+        asked = self._wake.recv(WAKE_BYTES_MAX)
+        if STOP_NOW in asked:
+            self._stop_now = True
+        if self._stopping or not any(reason in asked for reason in _STOPS):
+            return
+        self._stopping = True
+        _log.info("stopping: %d tasks in flight", self._in_flight)
+        for registration in self._registrations:
+            registration.retry_at = None
+        if self._established:
+            self._unregister_id = self._next_correlation_id()
+            self._unregister_until = time.monotonic() + UNREGISTER_WAIT_S
+            self._send(_Message.TP_UNREGISTER_REQUEST, self._unregister_id)
+
+
+def _back_off_s(failures: int) -> float:
+    """Doubles with every failure up to a bound; random, so that many processors do not come back all at once."""
+    longest_s = min(BACK_OFF_S_MAX, BACK_OFF_S_FIRST * float(1 << min(failures, 16)))
+    return longest_s * random.uniform(0.5, 1.0)

@@ -1,0 +1,73 @@
+"""What a handler, or the SDK on its behalf, raises to end an apply. No messages, no logging."""
+
+from collections.abc import Sequence
+from typing import Final
+
+_DECLARED_SHOWN_MAX: Final = 8
+
+
+class InvalidTransaction(Exception):
+    """The family refuses the transaction; final. Message and ``extended_data`` travel to the submitter.
+
+    Raise it only for reasons that every node finds alike: the transaction itself and the state that it reads.
+    """
+
+    extended_data: bytes = b""
+
+    def __init__(self, message: str, extended_data: bytes = b"") -> None:
+        if not isinstance(extended_data, bytes):
+            raise TypeError(f"extended_data is {type(extended_data).__name__}, not bytes")
+        super().__init__(message)
+        self.extended_data = extended_data
+
+
+class AuthorizationException(InvalidTransaction):
+    """The handler touched an address that the transaction or the handler does not declare. Nothing was changed."""
+
+    @classmethod
+    def for_read(cls, address: str, inputs: Sequence[str]) -> "AuthorizationException":
+        """``address`` is not covered by the ``inputs`` of the transaction."""
+        return cls(
+            f"may not read {address[:140]}: the transaction declares the inputs {_shown(inputs)};"
+            f" its client must add this address, or a prefix of it, to the inputs"
+        )
+
+    @classmethod
+    def for_write(cls, address: str, outputs: Sequence[str]) -> "AuthorizationException":
+        """``address`` is not covered by the ``outputs`` of the transaction."""
+        return cls(
+            f"may not write {address[:140]}: the transaction declares the outputs {_shown(outputs)};"
+            f" its client must add this address, or a prefix of it, to the outputs"
+        )
+
+    @classmethod
+    def for_namespace(cls, address: str, namespaces: Sequence[str]) -> "AuthorizationException":
+        """``address`` lies outside the ``namespaces`` of the handler."""
+        return cls(
+            f"may not write {address[:140]}: the handler declares the namespaces {_shown(namespaces)};"
+            f" write under one of them, or add {address[:6]} to the handler's namespaces"
+        )
+
+    @classmethod
+    def for_malformed(cls, address: str) -> "AuthorizationException":
+        """``address`` can be no address."""
+        return cls(
+            f"{address[:140]!r} ({len(address)} characters) is no address: an address is 70 lower-case hex characters"
+        )
+
+
+class InternalError(Exception):
+    """The transaction cannot be judged here and now; it is no verdict, and the validator tries again."""
+
+
+class StateUnavailable(BaseException):
+    """The validator did not answer a state call as the protocol says, or its connection is lost.
+
+    Not an ``Exception``: a handler that catches everything it can must not turn a missing answer into a verdict.
+    """
+
+
+def _shown(declared: Sequence[str]) -> str:
+    more = len(declared) - _DECLARED_SHOWN_MAX
+    shown = ", ".join(declared[:_DECLARED_SHOWN_MAX])
+    return f"[{shown}{f' and {more} more' if more > 0 else ''}]"

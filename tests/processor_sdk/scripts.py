@@ -1,0 +1,174 @@
+"""A family whose payloads are scripts, a state that answers the SDK's calls, and a plain interpreter as the oracle.
+
+What lives here: what several test modules of the SDK need. What must not: assertions.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ledger.ids import TransactionId
+from ledger.transaction import Transaction
+from processor_sdk import Context, InvalidTransaction, TransactionHandler
+from protos import packed_pb2, state_context_pb2, transaction_pb2, validator_pb2
+
+FAMILY, VERSION, NAMESPACE = "script", "1.0", "aaaaaa"
+OK, INVALID, INTERNAL = 1, 2, 3
+Script = Sequence[Sequence[Any]]
+
+
+def address(number: int, namespace: str = NAMESPACE) -> str:
+    return namespace + f"{number:064x}"
+
+
+class ScriptHandler(TransactionHandler):
+    """Does what the payload's list of operations says, and reports in receipt data what it saw."""
+
+    family_name = FAMILY
+    family_version = VERSION
+    namespaces = (NAMESPACE,)
+
+    def apply(self, transaction: Transaction, context: Context) -> None:
+        for operation, *arguments in json.loads(transaction.payload):
+            if operation == "get":
+                data = context.get(arguments[0])
+                context.add_receipt_data(b"none" if data is None else b"data " + data)
+            elif operation == "get_many":
+                found = context.get_many(arguments[0])
+                context.add_receipt_data(repr(sorted(found.items())).encode())
+            elif operation == "set":
+                context.set(arguments[0], arguments[1].encode())
+            elif operation == "delete":
+                context.add_receipt_data(b"held" if context.delete(arguments[0]) else b"not held")
+            elif operation == "event":
+                context.add_event(arguments[0], [("key", "value")], b"data")
+            elif operation == "invalid":
+                raise InvalidTransaction(arguments[0], b"extended")
+            elif operation == "bug":
+                raise ZeroDivisionError("a bug of the handler")
+
+
+class Spec(NamedTuple):
+    """One transaction to be: what it declares and what it does."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    script: Script
+
+    def header_bytes(self) -> bytes:
+        return transaction_pb2.TransactionHeader(
+            family_name=FAMILY, family_version=VERSION, inputs=self.inputs, outputs=self.outputs
+        ).SerializeToString()
+
+    def payload(self) -> bytes:
+        return json.dumps(self.script).encode()
+
+    def raw(self) -> bytes:
+        return transaction_pb2.Transaction(
+            header=self.header_bytes(), header_signature="ab" * 64, payload=self.payload()
+        ).SerializeToString()
+
+    def transaction_id(self) -> TransactionId:
+        return TransactionId("ab" * 64)
+
+
+class State:
+    """Answers state calls over a dict, as a validator does inside one context. ``calls`` records them."""
+
+    def __init__(self, values: Mapping[str, bytes]) -> None:
+        self.values = dict(values)
+        self.calls: list[tuple[str, str, tuple[str, ...]]] = []
+        self.receipt_data: list[bytes] = []
+        self.event_types: list[str] = []
+
+    def link(self, message_type: int, content: bytes) -> bytes:
+        message = validator_pb2.Message
+        if message_type == message.TP_STATE_GET_REQUEST:
+            get = state_context_pb2.TpStateGetRequest.FromString(content)
+            self.calls.append(("get", get.context_id, tuple(get.addresses)))
+            reply = state_context_pb2.TpStateGetResponse(status=state_context_pb2.TpStateGetResponse.OK)
+            for name in get.addresses:
+                if name in self.values:
+                    reply.entries.add(address=name, data=self.values[name])
+            return reply.SerializeToString()
+        if message_type == message.TP_STATE_SET_REQUEST:
+            put = state_context_pb2.TpStateSetRequest.FromString(content)
+            names = [entry.address for entry in put.entries]
+            self.calls.append(("set", put.context_id, tuple(names)))
+            self.values.update({entry.address: entry.data for entry in put.entries})
+            return state_context_pb2.TpStateSetResponse(
+                addresses=names, status=state_context_pb2.TpStateSetResponse.OK
+            ).SerializeToString()
+        if message_type == message.TP_STATE_DELETE_REQUEST:
+            delete = state_context_pb2.TpStateDeleteRequest.FromString(content)
+            self.calls.append(("delete", delete.context_id, tuple(delete.addresses)))
+            gone = [name for name in delete.addresses if self.values.pop(name, None) is not None]
+            return state_context_pb2.TpStateDeleteResponse(
+                addresses=gone, status=state_context_pb2.TpStateDeleteResponse.OK
+            ).SerializeToString()
+        if message_type == message.TP_RECEIPT_ADD_DATA_REQUEST:
+            self.receipt_data.append(state_context_pb2.TpReceiptAddDataRequest.FromString(content).data)
+            return state_context_pb2.TpReceiptAddDataResponse(
+                status=state_context_pb2.TpReceiptAddDataResponse.OK
+            ).SerializeToString()
+        event = state_context_pb2.TpEventAddRequest.FromString(content).event
+        self.event_types.append(event.event_type)
+        return state_context_pb2.TpEventAddResponse(status=state_context_pb2.TpEventAddResponse.OK).SerializeToString()
+
+
+def packed_request(units: Iterable[Sequence[Spec]], values: Mapping[str, bytes], context_id: str = "ctx") -> bytes:
+    """As a validator builds it: every fully named input that holds data stands in the entries."""
+    request = packed_pb2.PackedProcessRequest(context_id=context_id)
+    named: dict[str, None] = {}
+    for unit in units:
+        request.units.add(transactions=[spec.raw() for spec in unit])
+        named.update(dict.fromkeys(name for spec in unit for name in spec.inputs if len(name) == 70))
+    for name in named:
+        if name in values:
+            request.entries.add(address=name, data=values[name])
+    return request.SerializeToString()
+
+
+class Outcome(NamedTuple):
+    """What came of one transaction."""
+
+    status: int
+    receipt_data: tuple[bytes, ...] = ()
+
+
+def interpret(spec: Spec, values: Mapping[str, bytes]) -> tuple[Outcome, dict[str, bytes]]:
+    """What ``spec`` must do to ``values``, by the rules alone: nothing of the SDK is used."""
+    state = dict(values)
+    own: dict[str, bool] = {}
+    seen: list[bytes] = []
+    for operation, *arguments in spec.script:
+        if operation in ("get", "get_many"):
+            names = [arguments[0]] if operation == "get" else list(dict.fromkeys(arguments[0]))
+            if not all(_covered(name, spec.inputs) for name in names):
+                return Outcome(INVALID), dict(values)
+            if operation == "get":
+                seen.append(b"data " + state[names[0]] if names[0] in state else b"none")
+            else:
+                seen.append(repr(sorted((name, state[name]) for name in names if name in state)).encode())
+        elif operation in ("set", "delete"):
+            name = arguments[0]
+            if not _covered(name, spec.outputs) or not name.startswith(NAMESPACE):
+                return Outcome(INVALID), dict(values)
+            if operation == "set":
+                state[name] = arguments[1].encode()
+                own[name] = True
+            else:
+                held = name in state if _covered(name, spec.inputs) else own.get(name, True)
+                seen.append(b"held" if held else b"not held")
+                state.pop(name, None)
+                own[name] = False
+        elif operation == "invalid":
+            return Outcome(INVALID), dict(values)
+        elif operation == "bug":
+            return Outcome(INTERNAL), dict(values)
+    return Outcome(OK, tuple(seen)), state
+
+
+def _covered(name: str, declared: Iterable[str]) -> bool:
+    well_formed = len(name) == 70 and set(name) <= set("0123456789abcdef")
+    return well_formed and any(name.startswith(prefix) for prefix in declared)

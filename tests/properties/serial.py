@@ -1,0 +1,313 @@
+"""A family made for comparing executions, its plain serial execution, and a network of processors in memory.
+
+The family's payload is a script of reads, writes and deletes whose written values depend on all that was read before,
+so that any difference in order shows in the state. No sockets: frames are handed over in an order that the test draws.
+"""
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ledger.batch import VerifiedBatch, VerifiedTransaction
+from ledger.ids import BatchId, TransactionId
+from ledger.limits import Limits
+from ledger.receipt import Event, Receipt, encode_receipt
+from ledger.settings import FamilyVersion
+from ledger.transaction import Transaction
+from processor_sdk import Context, InvalidTransaction, TransactionHandler
+from processor_sdk.dispatch import Dispatcher
+from protos import packed_pb2, processor_pb2, transaction_pb2
+from protos.validator_pb2 import Message as Envelope
+from validator.execution.executor import Execution
+from validator.execution.model import Applied, Rejected, Result, Withdrawn
+from validator.processors.dispatch import dispatch
+from validator.processors.registry import Answered, Lost, Processors
+
+NAMESPACES = ("aaaaaa", "bbbbbb")
+FAMILIES = (FamilyVersion("script", "1.0"), FamilyVersion("other", "2.0"))
+LIMITS = Limits()
+
+
+def address(number: int) -> str:
+    """One of few addresses: four under each of two prefixes of eight characters in each of the two namespaces."""
+    namespace = NAMESPACES[number // 8 % 2]
+    return f"{namespace}{number // 4 % 2:02x}{number % 4:02x}".ljust(70, "0")
+
+
+class View(Protocol):
+    def get(self, address: str) -> bytes | None: ...
+    def set(self, address: str, data: bytes) -> None: ...
+    def delete(self, address: str) -> bool: ...
+
+
+class Fails(Exception):
+    """The script says that the transaction is invalid."""
+
+
+def run_script(payload: bytes, view: View) -> bytes:
+    """Apply a script; gives a digest of all that it saw."""
+    seen = hashlib.sha256(payload)
+    for operation, number in json.loads(payload):
+        if operation == "get":
+            seen.update(repr(view.get(address(number))).encode())
+        elif operation == "set":
+            view.set(address(number), seen.digest()[:8])
+        elif operation == "delete":
+            seen.update(repr(view.delete(address(number))).encode())
+        elif operation == "fail" or (operation == "fail_if_even" and seen.digest()[0] % 2 == 0):
+            raise Fails(f"failed after {seen.hexdigest()[:8]}")
+    return seen.digest()
+
+
+class ScriptHandler(TransactionHandler):
+    family_name, family_version = FAMILIES[0]
+    namespaces = NAMESPACES
+
+    def apply(self, transaction: Transaction, context: Context) -> None:
+        try:
+            digest = run_script(transaction.payload, context)
+        except Fails as failure:
+            raise InvalidTransaction(str(failure)) from None
+        context.add_receipt_data(digest)
+        context.add_event("script/ran", [("digest", digest.hex()[:8])])
+
+
+class OtherHandler(ScriptHandler):
+    family_name, family_version = FAMILIES[1]
+
+
+class Script(NamedTuple):
+    """A transaction to be made: operations, declared inputs and outputs, ids it depends on, index of its family."""
+
+    operations: list[tuple[str, int]]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    dependencies: tuple[TransactionId, ...]
+    family: int
+
+
+def make_batch(number: int, scripts: Sequence[Script]) -> VerifiedBatch:
+    """A batch as verification leaves it. Signatures are not what is tested here, so ids are just distinct."""
+    transactions = []
+    for position, script in enumerate(scripts):
+        payload = json.dumps(script.operations).encode()
+        family = FAMILIES[script.family]
+        transaction_id = transaction_id_of(number, position)
+        header = transaction_pb2.TransactionHeader(
+            family_name=family.name,
+            family_version=family.version,
+            inputs=script.inputs,
+            outputs=script.outputs,
+            dependencies=script.dependencies,
+            payload_sha512=hashlib.sha512(payload).hexdigest(),
+        )
+        raw = transaction_pb2.Transaction(
+            header=header.SerializeToString(), header_signature=transaction_id, payload=payload
+        ).SerializeToString()
+        transactions.append(
+            VerifiedTransaction(transaction_id, *family, script.inputs, script.outputs, script.dependencies, raw)
+        )
+    return VerifiedBatch(BatchId(f"{number:0128x}"), tuple(transactions), b"")
+
+
+def transaction_id_of(batch: int, position: int) -> TransactionId:
+    return TransactionId(f"{batch:064x}{position:064x}")
+
+
+class _SerialView:
+    def __init__(self, transaction: VerifiedTransaction, state: dict[str, bytes]) -> None:
+        self._transaction = transaction
+        self._state = state
+        self.changes: dict[str, bytes | None] = {}
+
+    def get(self, address: str) -> bytes | None:
+        if not address.startswith(self._transaction.inputs):
+            raise Fails("unauthorized")
+        return self.changes[address] if address in self.changes else self._state.get(address)
+
+    def set(self, address: str, data: bytes) -> None:
+        if not address.startswith(self._transaction.outputs):
+            raise Fails("unauthorized")
+        self.changes[address] = data
+
+    def delete(self, address: str) -> bool:
+        if not address.startswith(self._transaction.outputs):
+            raise Fails("unauthorized")
+        if not address.startswith(self._transaction.inputs):
+            # What it held may not be known: the answer is whether this transaction removed it already.
+            held = self.changes.get(address, b"") is not None
+        else:
+            held = self.get(address) is not None
+        if self._state.get(address) is None:
+            self.changes.pop(address, None)
+            if not address.startswith(self._transaction.inputs):
+                self.changes[address] = None
+        else:
+            self.changes[address] = None
+        return held
+
+
+class Outcome(NamedTuple):
+    """What a block came to, in comparable form: final state, and for each batch its receipts or its one word."""
+
+    state: dict[str, bytes]
+    batches: list[tuple[bytes, ...] | str]
+
+
+def run_serially(
+    state: dict[str, bytes], batches: Sequence[VerifiedBatch], lies: frozenset[TransactionId] = frozenset()
+) -> Outcome:
+    """The specification: batch after batch, transaction after transaction, over one dictionary.
+
+    ``lies``: transactions whose processor will claim a write that they may not do.
+    """
+    state = dict(state)
+    fates: list[tuple[bytes, ...] | str] = []
+    failed: set[TransactionId] = set()
+    for batch in batches:
+        trial = dict(state)
+        receipts = []
+        fate: tuple[bytes, ...] | str = ()
+        if any(name in failed for transaction in batch.transactions for name in transaction.dependencies):
+            fate = "dependency_invalid"
+        else:
+            for transaction in batch.transactions:
+                view = _SerialView(transaction, trial)
+                payload = transaction_pb2.Transaction.FromString(transaction.raw).payload
+                try:
+                    digest = run_script(payload, view)
+                    if transaction.id in lies:
+                        raise Fails("it was lied about")
+                except Fails:
+                    fate = "invalid_transaction"
+                    break
+                changes = {name: data for name, data in view.changes.items() if data is not None or name in trial}
+                receipts.append(_receipt(transaction, changes, digest))
+                for name, data in changes.items():
+                    if data is None:
+                        trial.pop(name, None)
+                    else:
+                        trial[name] = data
+        if fate:
+            failed.update(transaction.id for transaction in batch.transactions)
+        else:
+            fate = tuple(receipts)
+            state = trial
+        fates.append(fate)
+    return Outcome(state, fates)
+
+
+def _receipt(transaction: VerifiedTransaction, changes: dict[str, bytes | None], digest: bytes) -> bytes:
+    event = Event("script/ran", (("digest", digest.hex()[:8]),))
+    return encode_receipt(Receipt(transaction.id, changes, (event,), (digest,)))
+
+
+class Network:
+    """Processors in memory, driven through the validator's own registry and the SDK's own dispatch.
+
+    ``choose`` draws a number below its argument. ``lies``: packed answers for these claim a write outside the outputs.
+    """
+
+    def __init__(self, choose: Callable[[int], int], lies: frozenset[TransactionId] = frozenset()) -> None:
+        self._choose = choose
+        self._lies = lies
+        self._frames: dict[bytes, deque[Envelope]] = {}
+        self._dispatchers: dict[bytes, Dispatcher] = {}
+        self._replies: dict[bytes, deque[Envelope]] = {}
+        self.processors = Processors(self._send, lambda: 0, LIMITS)
+        self.messages = 0
+
+    def connect(self, name: bytes, handlers: Sequence[TransactionHandler], packed: bool) -> None:
+        self._frames[name] = deque()
+        self._replies[name] = deque()
+        self._dispatchers[name] = Dispatcher(handlers)
+        for handler in handlers:
+            request = processor_pb2.TpRegisterRequest(
+                family=handler.family_name,
+                version=handler.family_version,
+                namespaces=handler.namespaces,
+                max_occupancy=3,
+                packed_version=1 if packed else 0,
+            )
+            self.processors.handle(name, Envelope.TP_REGISTER_REQUEST, "r", request.SerializeToString())
+            self._replies[name].clear()
+
+    def kill(self, name: bytes) -> list[Any]:
+        """The processor is gone: what it held is lost."""
+        del self._dispatchers[name]
+        return self.processors.probe()
+
+    def _send(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> bool:
+        if identity not in self._dispatchers:
+            return False
+        envelope = Envelope(message_type=message_type, correlation_id=correlation_id, content=content)  # type: ignore[arg-type]
+        if message_type in (Envelope.TP_PROCESS_REQUEST, Envelope.PACKED_PROCESS_REQUEST):
+            self._frames[identity].append(envelope)
+        else:
+            self._replies[identity].append(envelope)
+        return True
+
+    def step(self) -> list[Any]:
+        """Let one processor, drawn among those with work, answer one message."""
+        busy = sorted(name for name in self._dispatchers if self._frames[name])
+        name = busy[self._choose(len(busy))]
+        frames = self._frames[name]
+        # 1.x processors may answer in any order.
+        envelope = frames[position := self._choose(len(frames))]
+        del frames[position]
+        self.messages += 1
+
+        def link(message_type: int, content: bytes) -> bytes:
+            self.processors.handle(name, message_type, "call", content)
+            return self._replies[name].pop().content
+
+        dispatcher = self._dispatchers[name]
+        if envelope.message_type == Envelope.PACKED_PROCESS_REQUEST:
+            answer_type, content = Envelope.PACKED_PROCESS_RESPONSE, dispatcher.packed(envelope.content, link)
+            content = self._lie(envelope.content, content)
+        else:
+            answer_type, content = Envelope.TP_PROCESS_RESPONSE, dispatcher.single(envelope.content, link)
+        return list(self.processors.handle(name, answer_type, envelope.correlation_id, content))
+
+    def _lie(self, request_content: bytes, content: bytes) -> bytes:
+        request = packed_pb2.PackedProcessRequest.FromString(request_content)
+        response = packed_pb2.PackedProcessResponse.FromString(content)
+        for unit, answers in zip(request.units, response.units, strict=True):
+            for raw, result in zip(unit.transactions, answers.results, strict=False):
+                if transaction_pb2.Transaction.FromString(raw).header_signature in self._lies and result.status == 1:
+                    result.state_changes.add(address="f" * 70, value=b"stolen", type="SET")
+        return response.SerializeToString()
+
+
+def run_on(
+    network: Network,
+    state: dict[str, bytes],
+    batches: Sequence[VerifiedBatch],
+    transactions_max: int,
+    after_step: Callable[[], list[Any]] = list,
+) -> Outcome:
+    """Drive an Execution as the shell does, until every batch has its result."""
+    execution = Execution(state.get, batches, LIMITS)
+    while True:
+        dispatch(execution, network.processors, transactions_max)
+        if execution.finished:
+            break
+        for event in [*network.step(), *after_step()]:
+            if isinstance(event, Answered):
+                execution.complete(event.task, event.outcomes, event.namespaces)
+            elif isinstance(event, Lost):
+                execution.abandon(event.task, alone=True)
+    final = {**state, **execution.changes}
+    return Outcome(
+        {name: data for name, data in final.items() if data is not None},
+        [_fate(result) for result in execution.results()],
+    )
+
+
+def _fate(result: Result) -> tuple[bytes, ...] | str:
+    if isinstance(result, Applied):
+        return result.receipts
+    assert isinstance(result, Rejected | Withdrawn)
+    return result.reason

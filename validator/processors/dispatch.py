@@ -1,0 +1,32 @@
+"""Handing the work of an execution to the processors that have room for it."""
+
+from typing import Final
+
+from validator.execution.executor import Execution
+from validator.execution.model import Task
+from validator.processors.registry import Processors
+
+_SHARE_MIN: Final = 32
+"""A task is not made smaller than this many transactions to give every processor one."""
+
+
+def dispatch(execution: Execution, processors: Processors, packed_transactions_max: int) -> list[Task]:
+    """Start all that may run now; withdraw what no processor is left for. Returns the tasks that were started."""
+    started: list[Task] = []
+    withdrawn = True
+    while withdrawn:
+        # What is withdrawn may set other families' work free.
+        withdrawn = False
+        for route in execution.ready_routes():
+            while (processor := processors.free(route)) is not None:
+                share = -(-execution.left // processors.count(route))
+                most = min(packed_transactions_max, max(share, _SHARE_MIN)) if processor.packed else 1
+                task = execution.next_task(route, most)
+                if task is None:
+                    break
+                started.append(task)
+                processors.start(processor, task, execution.value)
+            if not processors.has(route):
+                execution.withdraw(route)
+                withdrawn = True
+    return started
