@@ -6,7 +6,7 @@ else. Who carries tasks to processors, and when, is the shell's business.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from itertools import count, groupby
 from typing import Final
@@ -194,10 +194,6 @@ class Execution:
             ):
                 self._finish(index, Withdrawn("waiting_for_processor", family=route))
         self._ready[route].clear()
-
-    def unfinished(self) -> Iterator[int]:
-        """Indexes of the batches without a result."""
-        return (index for index, run in enumerate(self._runs) if run.result is None)
 
     def _make_ready(self, index: int) -> None:
         run = self._runs[index]

@@ -1,0 +1,268 @@
+"""The HTTP server: dispatch by the table of routes, the outermost middleware, start and orderly end.
+
+Nothing here knows a resource. Process signals belong to whoever calls ``serve``.
+"""
+
+import asyncio
+import contextlib
+import re
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Generator
+from typing import Final
+from uuid import uuid4
+
+import structlog
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from rest_api.call import Call, Door
+from rest_api.config import RestConfig, split_bind
+from rest_api.errors import ApiError, ClientGone, Problem
+from rest_api.queries import shown
+from rest_api.routes import ENDPOINTS, Endpoint
+
+log = structlog.get_logger(__name__)
+
+_HEADER_BYTES_BASE: Final = 64 * 1024
+_ID_IN_QUERY_BYTES: Final = 132
+_LOGGED_CHARACTERS_MAX: Final = 256
+_BACKLOG: Final = 2048
+_KEEP_ALIVE_S: Final = 75
+_GRACE_S: Final = 5
+_LINGER_S: Final = 2
+
+_is_request_id = re.compile(r"[A-Za-z0-9._~:+/=@-]{1,128}").fullmatch
+
+
+def create_app(config: RestConfig) -> Starlette:
+    """The ASGI application. Its lifespan opens and closes the connection to the validator (``app.state.door``)."""
+    door = Door(config)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        door.validator.open()
+        try:
+            yield
+        finally:
+            door.validator.close()
+
+    app = Starlette(
+        routes=[Route(endpoint.path, _Dispatch(door, endpoint)) for endpoint in ENDPOINTS],
+        middleware=[Middleware(_Outermost)],
+        exception_handlers={ApiError: _answer_error},
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False
+    app.router.default = _no_such_path
+    app.state.door = door
+    return app
+
+
+async def serve(config: RestConfig, *, on_ready: Callable[[], None], on_waiting: Callable[[str], None]) -> None:
+    """Serve until cancelled; then end in order: who waits is answered 503, open requests get a few seconds.
+
+    ``on_ready`` is called once, when the API listens and has a connection to the validator; ``on_waiting`` before
+    that, with what it waits for. Raises OSError that names the address when it cannot listen, ValueError when the
+    validator's address is none.
+    """
+    app = create_app(config)
+    door: Door = app.state.door
+    listener = _listen(config.bind)
+    try:
+        # Before the server starts: it would turn a refusal into the end of the process.
+        door.validator.open()
+    except ValueError:
+        listener.close()
+        raise
+    server = _Server(_server_config(app, config))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    telling = asyncio.create_task(_tell(server, door, on_ready, on_waiting))
+    try:
+        await asyncio.wait({serving, telling}, return_when=asyncio.FIRST_COMPLETED)
+        if telling.done():
+            telling.result()
+        await asyncio.shield(serving)
+    finally:
+        telling.cancel()
+        door.validator.close()
+        server.should_exit = True
+        await asyncio.gather(serving, telling, return_exceptions=True)
+        listener.close()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that leaves the process's signals alone and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+class _Protocol(H11Protocol):
+    """uvicorn's HTTP/1.1 whose answer to what is no HTTP has the error shape as well."""
+
+    _discards = False
+
+    def data_received(self, data: bytes) -> None:
+        if not self._discards:
+            super().data_received(data)
+
+    def send_400_response(self, msg: str) -> None:
+        self._discards = True
+        self.connections.discard(self)
+        if self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
+            self.transport.close()
+            return
+        error = ApiError(
+            Problem.BAD_REQUEST,
+            f"this is no HTTP/1.1 request, or its head has over {self.config.h11_max_incomplete_event_size} bytes",
+        )
+        body = error.body()
+        head = (
+            "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nx-request-id: {uuid4().hex}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        # Closing on a client that still sends would reset the connection, and the answer be lost with it.
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self.loop.call_later(_LINGER_S, self.transport.abort)
+
+
+def _server_config(app: Starlette, config: RestConfig) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        loop="asyncio",
+        http=_Protocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # Forwarding headers are read by ``links`` alone.
+        proxy_headers=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_GRACE_S,
+        # As many ids as GET /batch_status allows must fit into a request line.
+        h11_max_incomplete_event_size=_HEADER_BYTES_BASE + config.limits.status_ids_max * _ID_IN_QUERY_BYTES,
+    )
+
+
+def _listen(bind: str) -> socket.socket:
+    host, port = split_bind(bind)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol is named so that asyncio, which looks at it, sets TCP_NODELAY: without it each answer on a
+    # kept-alive connection waits 40 ms for an acknowledgement.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+        return listener
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"cannot listen on {bind}: {error.strerror or error}") from None
+
+
+async def _tell(server: _Server, door: Door, on_ready: Callable[[], None], on_waiting: Callable[[str], None]) -> None:
+    await server.listening.wait()
+    if not door.validator.connected:
+        on_waiting(f"the validator at {door.config.validator}")
+        await door.validator.wait_connected()
+    on_ready()
+
+
+class _Dispatch:
+    """The ASGI end of one endpoint: picks the handler by method."""
+
+    def __init__(self, door: Door, endpoint: Endpoint) -> None:
+        self._door = door
+        self._handlers = dict(endpoint.handlers)
+        self._handlers["HEAD"] = self._handlers["GET"]
+        self._allow = ", ".join(sorted([*self._handlers, "OPTIONS"]))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = scope["method"]
+        if method == "OPTIONS":
+            response = Response(status_code=204, headers={"Allow": self._allow})
+        elif method in self._handlers:
+            response = await self._handlers[method](Call(self._door, Request(scope, receive)))
+        else:
+            message = f"{shown(method)} is not a method of {shown(scope['path'])}; allowed: {self._allow}"
+            raise ApiError(Problem.METHOD_NOT_ALLOWED, message, headers={"Allow": self._allow})
+        await response(scope, receive, send)
+
+
+async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "http":
+        raise ApiError(Problem.PATH_NOT_FOUND, f"there is no {shown(scope['path'])}")
+
+
+async def _answer_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error.response()
+
+
+class _Outermost:
+    """Around everything: the request id, one log line a request, no body for HEAD, and an answer even to a bug."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = Headers(scope=scope).get("x-request-id", "")
+        if not _is_request_id(request_id):
+            request_id = uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        status = 0
+        began = time.perf_counter()
+
+        async def send_on(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+            elif scope["method"] == "HEAD":
+                message = {**message, "body": b""}
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_on)
+        except ClientGone:
+            log.info("client left before its answer", request_id=request_id)
+        except Exception:
+            log.exception("bug in the REST API", request_id=request_id)
+            if status:
+                raise
+            error = ApiError(Problem.UNKNOWN, f"a bug in the REST API; its log holds request {request_id}")
+            await error.response()(scope, receive, send_on)
+        finally:
+            log.info(
+                "request",
+                request_id=request_id,
+                method=scope["method"][:_LOGGED_CHARACTERS_MAX],
+                path=scope["path"][:_LOGGED_CHARACTERS_MAX],
+                status=status,
+                ms=round((time.perf_counter() - began) * 1000, 2),
+                client=(scope.get("client") or ("",))[0],
+            )

@@ -1,0 +1,60 @@
+"""What an operator may set on a REST API. Reading files, environment and flags is the command line's business."""
+
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
+
+from ledger.limits import Limits
+
+Network = IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True)
+class RestConfig:
+    """One typed configuration. A wrong value raises ValueError that names key, value and what is allowed."""
+
+    bind: str = "127.0.0.1:8080"
+    """HOST:PORT to listen on; an IPv6 host in brackets."""
+
+    validator: str = "tcp://127.0.0.1:4004"
+
+    timeout_s: int = 300
+    """How long the validator may take to answer, and the wait of a client that names no number of seconds."""
+
+    trusted_proxies: tuple[str, ...] = ("127.0.0.1", "::1")
+    """Addresses or networks (CIDR) whose forwarding headers are believed."""
+
+    requests_in_flight_max: int = 20_000
+    """Questions to the validator that wait for their answer at one time."""
+
+    request_bytes_in_flight_max: int = 256 * 1024 * 1024
+    """What those questions may hold together."""
+
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        split_bind(self.bind)
+        networks(self.trusted_proxies)
+        for key in ("timeout_s", "requests_in_flight_max", "request_bytes_in_flight_max"):
+            if getattr(self, key) < 1:
+                raise ValueError(f"{key}: {getattr(self, key)} is not a positive integer")
+
+
+def split_bind(bind: str) -> tuple[str, int]:
+    """Host (without brackets) and port of HOST:PORT. Raises ValueError."""
+    host, colon, port = bind.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    usable = bool(host) and (bracketed or ":" not in host)
+    if not colon or not usable or not (port.isascii() and port.isdigit() and len(port) <= 5) or int(port) > 65535:
+        raise ValueError(f"bind: {bind!r} is not HOST:PORT with a port of 0 to 65535 (IPv6: [HOST]:PORT)")
+    return (host[1:-1] if bracketed else host), int(port)
+
+
+def networks(entries: tuple[str, ...]) -> tuple[Network, ...]:
+    """The trusted proxies as networks; a single address is a network of one. Raises ValueError."""
+    found: list[Network] = []
+    for entry in entries:
+        try:
+            found.append(ip_network(entry))
+        except ValueError as error:
+            raise ValueError(f"trusted_proxies: {entry!r} is no address or network: {error}") from None
+    return tuple(found)

@@ -1,0 +1,72 @@
+"""Every refusal of the API as one type, and the table of codes, statuses and titles (API.md, Errors).
+
+What was wrong with a particular request is said where it is found; here is only its shape.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+import msgspec
+from starlette.responses import Response
+
+
+class Problem(Enum):
+    """(code, HTTP status, title). The codes of the last three are their HTTP status: API.md gives them none."""
+
+    UNKNOWN = (10, 500, "Unknown Validator Error")
+    NOT_READY = (15, 503, "Validator Not Ready")
+    TIMED_OUT = (17, 503, "Validator Timed Out")
+    DISCONNECTED = (18, 503, "Validator Disconnected")
+    INVALID_RESPONSE = (20, 500, "Invalid Validator Response")
+    BATCHES_INVALID = (30, 400, "Submitted Batches Invalid")
+    QUEUE_FULL = (31, 429, "Unable to Accept Batches")
+    NO_BATCHES = (34, 400, "No Batches Submitted")
+    NOT_DECODABLE = (35, 400, "Protobuf Not Decodable")
+    TOO_LARGE = (36, 413, "Request Too Large")
+    NOT_OCTET_STREAM = (42, 400, "Wrong Content Type")
+    NOT_JSON = (43, 400, "Wrong Content Type")
+    BAD_STATUS_REQUEST = (46, 400, "Bad Status Request")
+    HEAD_NOT_FOUND = (50, 404, "Head Not Found")
+    INVALID_COUNT = (53, 400, "Invalid Count Query")
+    INVALID_PAGING = (54, 400, "Invalid Paging Query")
+    INVALID_WAIT = (55, 400, "Invalid Wait Query")
+    INVALID_ADDRESS = (62, 400, "Invalid State Address")
+    INVALID_ID_QUERY = (66, 400, "Id Query Invalid or Missing")
+    BLOCK_NOT_FOUND = (70, 404, "Block Not Found")
+    BATCH_NOT_FOUND = (71, 404, "Batch Not Found")
+    TRANSACTION_NOT_FOUND = (72, 404, "Transaction Not Found")
+    STATE_NOT_FOUND = (75, 404, "State Not Found")
+    BAD_REQUEST = (400, 400, "Bad Request")
+    PATH_NOT_FOUND = (404, 404, "Not Found")
+    METHOD_NOT_ALLOWED = (405, 405, "Method Not Allowed")
+
+    def __init__(self, code: int, status: int, title: str) -> None:
+        self.code = code
+        self.status = status
+        self.title = title
+
+
+class ApiError(Exception):
+    """A request that is answered with an error. ``message`` says what was wrong with this very request."""
+
+    def __init__(
+        self, problem: Problem, message: str, *, status: int | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.problem = problem
+        self.message = message
+        self.status = problem.status if status is None else status
+        self.headers = headers
+
+    def body(self) -> bytes:
+        """The JSON error object."""
+        error = {"code": self.problem.code, "title": self.problem.title, "message": self.message}
+        return msgspec.json.encode({"error": error})
+
+    def response(self) -> Response:
+        """The HTTP answer."""
+        return Response(self.body(), self.status, self.headers, "application/json")
+
+
+class ClientGone(Exception):
+    """The HTTP client closed its connection while its answer was awaited: nobody is left to answer."""
