@@ -1,0 +1,47 @@
+"""The program's one way in and out: exit codes, and the one catch-all. What there is to do lives elsewhere."""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from dovetail.errors import Refused
+
+_REFUSED: Final = 1
+_INTERRUPTED: Final = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code. Raises SystemExit where the command itself ended with one.
+
+    ``arguments``: without the program's name; None for the process's own.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        from dovetail.cli import app
+
+        app(args=list(arguments), prog_name="dovetail")
+    except Refused as error:
+        print(f"dovetail: {error}", file=sys.stderr)
+        return _REFUSED
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except Exception as error:
+        if "--debug" in arguments:
+            raise
+        print(f"dovetail: unexpected {type(error).__name__}: {error}; {_where_the_trace_is(error)}", file=sys.stderr)
+        return _REFUSED
+    return 0
+
+
+def _where_the_trace_is(error: Exception) -> str:
+    from dovetail.home import shown
+    from dovetail.logs import write_trace
+
+    try:
+        return f"the stack trace is in {shown(write_trace(error))}"
+    except (OSError, Refused):
+        return "the stack trace could not be written; --debug shows it"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

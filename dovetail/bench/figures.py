@@ -1,0 +1,170 @@
+"""The figures of a benchmark and how they read: one type that JSON and the table both come from. Measures nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from dovetail.bench.load import Ceiling
+from dovetail.bench.processes import ProcessFigures
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Spread(NamedTuple):
+    """Several runs of one figure."""
+
+    median: float
+    lowest: float
+    highest: float
+
+
+class Latency(NamedTuple):
+    """From a POST's first attempt to the answer that all its batches are committed, in milliseconds."""
+
+    samples: int
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+
+
+class Blocks(NamedTuple):
+    """The blocks made during the run, and transactions in one."""
+
+    count: int
+    transactions_min: int
+    transactions_median: float
+    transactions_max: int
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the figures hold for."""
+
+    cores: int
+    python: str
+    system: str
+    filesystem: str | None
+    """Of the node's data; None for a node that was running already."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: every transaction was found COMMITTED afterwards."""
+
+    transactions: int
+    seconds: float
+    transactions_per_s: float
+    ceiling: Ceiling
+    ratio: float
+    latency: Latency
+    blocks: Blocks
+    refusals: int
+    disk_bytes: int | None
+    """By how much the store grew; None for a node that was running already."""
+
+    processes: tuple[ProcessFigures, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A whole benchmark. ``options`` are what it was asked for, enough to repeat it."""
+
+    machine: Machine
+    options: dict[str, object]
+    runs: tuple[Run, ...]
+    transactions_per_s: Spread
+    ratio: Spread
+
+
+def latency(samples_s: Sequence[float]) -> Latency:
+    """Percentiles by nearest rank of at least one sample."""
+    ordered = sorted(samples_s)
+
+    def percentile(percent: int) -> float:
+        return ordered[max(0, ceil(len(ordered) * percent / 100) - 1)] * 1000
+
+    return Latency(len(ordered), percentile(50), percentile(95), percentile(99))
+
+
+def blocks(sizes: Sequence[int]) -> Blocks:
+    """From the transactions in each block, at least one."""
+    return Blocks(len(sizes), min(sizes), median(sizes), max(sizes))
+
+
+def report(machine: Machine, options: dict[str, object], runs: Sequence[Run]) -> Report:
+    """Median and spread over the runs, at least one."""
+    return Report(
+        machine,
+        options,
+        tuple(runs),
+        _spread([run.transactions_per_s for run in runs]),
+        _spread([run.ratio for run in runs]),
+    )
+
+
+def _spread(values: Sequence[float]) -> Spread:
+    return Spread(median(values), min(values), max(values))
+
+
+def show(result: Report, console: "Console") -> None:
+    """The report for people: the runs, and what the median run cost by process."""
+    from rich import box
+    from rich.table import Table
+
+    machine = result.machine
+    on = f", data on {machine.filesystem}" if machine.filesystem else ""
+    console.print(f"{machine.cores} cores, Python {machine.python}, {machine.system}{on}")
+    console.print(" ".join(f"{name}={value}" for name, value in result.options.items()), style="dim", soft_wrap=True)
+
+    runs = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in ("RUN", "TX/S", "CEILING TX/S", "RATIO", "P50 MS", "P95 MS", "P99 MS", "BLOCKS", "TX A BLOCK", "429"):
+        runs.add_column(heading, justify="right")
+    for number, run in enumerate(result.runs, 1):
+        made = run.blocks
+        runs.add_row(
+            str(number),
+            f"{run.transactions_per_s:,.0f}",
+            f"{run.ceiling.transactions_per_s:,.0f}",
+            f"{run.ratio:.3f}",
+            *(f"{value:,.0f}" for value in run.latency[1:]),
+            str(made.count),
+            f"{made.transactions_min}-{made.transactions_median:.0f}-{made.transactions_max}",
+            str(run.refusals),
+        )
+    console.print(runs)
+
+    chosen = sorted(result.runs, key=lambda run: run.transactions_per_s)[(len(result.runs) - 1) // 2]
+    costs = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in ("PROCESS", "CPU S", "CORE %", "µS A TX", "MEMORY MIB", "OWN MIB", "WRITTEN MIB"):
+        costs.add_column(heading, justify="left" if heading == "PROCESS" else "right")
+    for process in chosen.processes:
+        costs.add_row(
+            process.name,
+            f"{process.cpu_s:.2f}",
+            f"{process.cpu_s / chosen.seconds:.0%}",
+            f"{process.cpu_s / chosen.transactions * 1e6:.1f}",
+            f"{process.memory_mib_max:,.0f}",
+            f"{process.own_memory_mib_max:,.0f}",
+            "" if process.written_mib is None else f"{process.written_mib:,.0f}",
+        )
+    console.print(costs)
+    console.print(_in_words(result, chosen))
+
+
+def _in_words(result: Report, chosen: Run) -> str:
+    rate, ratio = result.transactions_per_s, result.ratio
+    line = (
+        f"{rate.median:,.0f} committed transactions/s, {ratio.median:.3f} of the ceiling"
+        f" ({chosen.ceiling.batches_per_s:,.0f} batches/s, {chosen.ceiling.signatures_per_s:,.0f} signatures/s)"
+    )
+    if len(result.runs) > 1:
+        line += (
+            f"; median of {len(result.runs)}, from {rate.lowest:,.0f} to {rate.highest:,.0f}"
+            f" and {ratio.lowest:.3f} to {ratio.highest:.3f}"
+        )
+    if chosen.disk_bytes is not None:
+        line += f"; {chosen.disk_bytes / chosen.transactions:,.0f} bytes on disk a transaction"
+    return line

@@ -1,0 +1,131 @@
+"""What a run costs: processor time and memory of this process and of those below it, and bytes on disk. Linux, macOS.
+
+The names come from the command lines that ``dovetail.bench.node`` gives and the validator gives its verifiers.
+"""
+
+import contextlib
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class ProcessFigures:
+    """One process during one run."""
+
+    name: str
+    cpu_s: float
+    memory_mib_max: float
+    """The largest resident set that was seen, sampled twice a second."""
+
+    own_memory_mib_max: float
+    """The same without pages that are files or shared, such as the store's map and libraries (Linux; else as above)."""
+
+    written_mib: float | None
+    """What it had written to disk; None where the system does not say."""
+
+
+class ProcessWatch:
+    """The load generator and, when ``whole_node``, the node's processes; all counted from here on."""
+
+    def __init__(self, *, whole_node: bool) -> None:
+        own = psutil.Process()
+        named = [("load generator", own)]
+        if whole_node:
+            found = [(_role(process), process) for process in own.children(recursive=True)]
+            named += sorted(((role, process) for role, process in found if role), key=lambda pair: pair[0])
+        roles = Counter(role for role, _ in named)
+        seen: Counter[str] = Counter()
+        self._watched = []
+        for role, process in named:
+            seen[role] += 1
+            self._watched.append(_Watched(f"{role} {seen[role]}" if roles[role] > 1 else role, process))
+
+    def sample(self) -> None:
+        """Look at everybody's memory."""
+        for watched in self._watched:
+            watched.sample()
+
+    def figures(self) -> tuple[ProcessFigures, ...]:
+        """Since the beginning."""
+        self.sample()
+        return tuple(watched.figures() for watched in self._watched)
+
+
+class _Watched:
+    def __init__(self, name: str, process: psutil.Process) -> None:
+        self._name = name
+        self._process = process
+        self._memory = self._own_memory = 0
+        self._cpu_s = self._cpu_s_before = _cpu_s(process)
+        self._written = self._written_before = _written(process)
+        self.sample()
+
+    def sample(self) -> None:
+        # One that has just died ends the run in another place.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            memory = self._process.memory_info()
+            self._memory = max(self._memory, memory.rss)
+            self._own_memory = max(self._own_memory, memory.rss - getattr(memory, "shared", 0))
+
+    def figures(self) -> ProcessFigures:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._cpu_s = _cpu_s(self._process)
+            self._written = _written(self._process)
+        known = self._written is not None and self._written_before is not None
+        return ProcessFigures(
+            self._name,
+            self._cpu_s - self._cpu_s_before,
+            self._memory / _MIB,
+            self._own_memory / _MIB,
+            ((self._written or 0) - (self._written_before or 0)) / _MIB if known else None,
+        )
+
+
+def _role(process: psutil.Process) -> str:
+    """What a process of the node is; empty for one that is none."""
+    try:
+        words: list[str] = process.cmdline()
+    except psutil.NoSuchProcess:
+        return ""
+    if "validator.verifier" in words:
+        return "verifier"
+    if "dovetail" not in words[:-1]:
+        return ""
+    command, *arguments = words[words.index("dovetail") + 1 :]
+    if command == "processor":
+        return f"processor {arguments[0].split('.')[1]}"
+    return command if command in ("validator", "rest-api") else ""
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _written(process: psutil.Process) -> int | None:
+    counters = getattr(process, "io_counters", None)
+    try:
+        return int(counters().write_bytes) if counters is not None else None
+    except (psutil.AccessDenied, OSError):
+        return None
+
+
+def bytes_on_disk(folder: Path) -> int:
+    """What the files below ``folder`` occupy: a file with holes counts without them."""
+    return sum(os.stat(file).st_blocks * 512 for file in folder.rglob("*") if file.is_file())
+
+
+def filesystem_of(folder: Path) -> str:
+    """The type of the filesystem that ``folder`` is on; a tmpfs makes every sync free."""
+    within = [
+        partition
+        for partition in psutil.disk_partitions(all=True)
+        if folder.resolve().is_relative_to(partition.mountpoint)
+    ]
+    return str(max(within, key=lambda partition: len(partition.mountpoint)).fstype) if within else "unknown"

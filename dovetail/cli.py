@@ -1,0 +1,46 @@
+"""The command line as a whole: which commands there are. What they do lives in ``dovetail.commands``."""
+
+from typing import Annotated
+
+import typer
+
+from dovetail.commands import chain, intkey, parts, settings, up
+
+app = typer.Typer(
+    name="dovetail",
+    help="A ledger node: run it, write to it, read it. Start with: dovetail up",
+    epilog="Exit codes: 0 done, 1 refused with the reason on stderr, 2 wrong usage, 130 ended by Ctrl-C.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"dovetail {version('dovetail')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and end.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the stack trace of an unexpected error instead of logging it.")
+    ] = False,
+) -> None:
+    pass
+
+
+up.add_to(app)
+parts.add_to(app)
+app.add_typer(intkey.app, name="intkey")
+app.add_typer(settings.app, name="settings")
+app.add_typer(chain.block, name="block")
+app.add_typer(chain.batch, name="batch")
+app.add_typer(chain.transaction, name="transaction")
+app.add_typer(chain.state, name="state")

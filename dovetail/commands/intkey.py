@@ -1,0 +1,97 @@
+"""``intkey``: named integers on the ledger, the family to try a node with."""
+
+from typing import Annotated
+
+import typer
+
+from dovetail.commands.options import Head, Json, Key, Url, Wait, examples
+from dovetail.commands.submit import DEFAULT_URL, nonce, signer_of, submit
+from dovetail.errors import Refused
+from dovetail.output import print_json, print_json_array, print_table, printable
+
+app = typer.Typer(help="Named integers: set, inc, dec, show, list.", no_args_is_help=True)
+
+
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="1 to 20 characters.")]
+_Value = Annotated[int, typer.Argument(metavar="VALUE", help="0 to 4294967295.")]
+
+
+@app.command(
+    "set", epilog=examples("dovetail intkey set apples 5", "dovetail intkey set apples 5 --wait 30 --key alice")
+)
+def set_(
+    name: _Name, value: _Value, wait: Wait = None, key: Key = None, url: Url = DEFAULT_URL, as_json: Json = False
+) -> None:
+    """Give a new name its value. A name that exists is refused when the transaction is executed."""
+    _submit("set", name, value, wait, key, url, as_json)
+
+
+@app.command(epilog=examples("dovetail intkey inc apples 2 --wait 30"))
+def inc(
+    name: _Name, value: _Value, wait: Wait = None, key: Key = None, url: Url = DEFAULT_URL, as_json: Json = False
+) -> None:
+    """Add to a name's value."""
+    _submit("inc", name, value, wait, key, url, as_json)
+
+
+@app.command(epilog=examples("dovetail intkey dec apples 1 --wait 30"))
+def dec(
+    name: _Name, value: _Value, wait: Wait = None, key: Key = None, url: Url = DEFAULT_URL, as_json: Json = False
+) -> None:
+    """Subtract from a name's value."""
+    _submit("dec", name, value, wait, key, url, as_json)
+
+
+@app.command(epilog=examples("dovetail intkey show apples", "dovetail intkey show apples --json"))
+def show(name: _Name, url: Url = DEFAULT_URL, head: Head = None, as_json: Json = False) -> None:
+    """Show the value of a name."""
+    from dovetail.client import DovetailClient, is_not_found
+    from families.intkey.client import intkey_address
+
+    with DovetailClient(url) as client:
+        try:
+            values = _decode(client.leaf(intkey_address(name), head=head))
+        except Refused as error:
+            if not is_not_found(error):
+                raise
+            values = {}
+    if name not in values:
+        raise Refused(f"intkey has no name {name!r}" + (f" as of block {head}" if head else ""))
+    print_json({"name": name, "value": values[name]}) if as_json else typer.echo(f"{printable(name)}: {values[name]}")
+
+
+@app.command("list", epilog=examples("dovetail intkey list", "dovetail intkey list --json"))
+def list_(url: Url = DEFAULT_URL, head: Head = None, as_json: Json = False) -> None:
+    """List all names and values, in the order of their addresses."""
+    from dovetail.client import DovetailClient, decode_base64
+    from families.intkey.client import NAMESPACE
+
+    with DovetailClient(url) as client:
+        leaves = client.items("state", address=NAMESPACE, head=head, count=1000)
+        rows = ((name, value) for leaf in leaves for name, value in _decode(decode_base64(leaf["data"])).items())
+        if as_json:
+            print_json_array({"name": name, "value": value} for name, value in rows)
+        else:
+            print_table(("NAME", "VALUE"), rows)
+
+
+def _decode(leaf: bytes) -> dict[str, int]:
+    from families.intkey.client import decode_leaf
+    from families.intkey.payload import Malformed
+
+    try:
+        return decode_leaf(leaf)
+    except Malformed as error:
+        raise Refused(f"a leaf of intkey is damaged: {error}") from None
+
+
+def _submit(verb: str, name: str, value: int, wait_s: int | None, key: str | None, url: str, as_json: bool) -> None:
+    from families.intkey.client import intkey_transaction
+    from families.intkey.payload import Malformed
+
+    signer = signer_of(key)
+    try:
+        transaction = intkey_transaction(signer, signer.public_key, verb, name, value, nonce())
+    except Malformed as error:
+        raise typer.BadParameter(str(error)) from None
+    submit(signer, transaction, url=url, wait_s=wait_s, as_json=as_json)

@@ -1,0 +1,243 @@
+"""``up``, ``genesis`` and ``keygen``: from nothing to a running node."""
+
+import asyncio
+import os
+import secrets
+import shlex
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from dovetail.commands.options import ConfigFile, DataDir, Json, Key, examples
+from dovetail.commands.submit import program, url_argument
+from dovetail.errors import Refused
+from dovetail.home import HOME_VARIABLE, shown
+from dovetail.output import note, print_json, printable
+
+if TYPE_CHECKING:
+    from dovetail.config import Config
+    from dovetail.genesis import Prepared
+    from dovetail.supervisor import Part
+
+_FAMILIES: Final = {
+    "intkey": "families.intkey.handler:IntkeyHandler",
+    "settings": "families.settings.handler:SettingsHandler",
+}
+_INTERRUPTED: Final = 130
+
+
+def up(
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    validator: Annotated[
+        str | None,
+        typer.Option(
+            "--validator", metavar="ENDPOINT", help="The validator's endpoint. Default: tcp://127.0.0.1:4004."
+        ),
+    ] = None,
+    rest: Annotated[
+        str | None,
+        typer.Option("--rest", metavar="HOST:PORT", help="The REST API's address. Default: 127.0.0.1:8080."),
+    ] = None,
+    no_families: Annotated[
+        bool, typer.Option("--no-families", help="Start without the bundled intkey and settings processors.")
+    ] = False,
+    key: Key = None,
+    logs: Annotated[bool, typer.Option("--logs", help="Show the parts' log lines here too.")] = False,
+) -> None:
+    """Run a whole node: validator, REST API and the bundled processors.
+
+    The first run makes your key, the node's key and the genesis. A part that dies is started again; Ctrl-C ends all in
+    order, a second Ctrl-C at once. Log files are in the data folder, under logs.
+    """
+    from dovetail.config import Flag, load
+
+    flags = {
+        "validator.data_dir": Flag("--data-dir", data_dir and str(data_dir.expanduser().absolute())),
+        "validator.bind": Flag("--validator", validator),
+        "rest_api.bind": Flag("--rest", rest),
+    }
+    settings = load(config_file=config, environ=os.environ, flags=flags)
+    _tell_prepared(_prepare(settings, key))
+    ended_by = asyncio.run(_supervise(settings, config, key, families=not no_families, show_logs=logs))
+    if ended_by is signal.SIGINT:
+        raise typer.Exit(_INTERRUPTED)
+
+
+def genesis(config: ConfigFile = None, data_dir: DataDir = None, key: Key = None, as_json: Json = False) -> None:
+    """Make a node's first files without starting it: keys where they are missing, and the genesis.
+
+    The genesis makes the key the one that may change the ledger's settings. A folder that has a ledger is refused.
+    """
+    from dovetail.config import Flag, load
+    from dovetail.genesis import has_ledger
+
+    flag = Flag("--data-dir", data_dir and str(data_dir))
+    settings = load(config_file=config, environ=os.environ, flags={"validator.data_dir": flag})
+    folder = settings.validator.data_dir
+    if has_ledger(folder):
+        raise Refused(f"{shown(folder)} has a ledger already: its genesis stays as it is")
+    prepared = _prepare(settings, key)
+    if as_json:
+        print_json({"genesis": str(prepared.genesis), "authorized_key": prepared.authorized_key})
+    else:
+        _tell_prepared(prepared)
+
+
+def keygen(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME|PATH]", help="A name under ~/.dovetail/keys, or a file.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing key.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make a key pair: the private key readable by you alone, the public key beside it."""
+    from dovetail.keys import create_key, key_path
+
+    files = create_key(key_path(name, os.environ), overwrite=force)
+    if as_json:
+        print_json({"private_key_file": str(files.private), "public_key": files.public_key})
+    else:
+        typer.echo(f"private key {shown(files.private)}\npublic key  {files.public_key} in {shown(files.public)}")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put these commands into the command line."""
+    app.command(
+        epilog=examples("dovetail up", "dovetail up --data-dir ./ledger --rest 0.0.0.0:8080", "dovetail up --logs")
+    )(up)
+    app.command(epilog=examples("dovetail genesis", "dovetail genesis --data-dir ./ledger --key alice"))(genesis)
+    app.command(epilog=examples("dovetail keygen", "dovetail keygen alice", "dovetail keygen ./keys/node.priv"))(keygen)
+
+
+def _prepare(settings: "Config", key: str | None) -> "Prepared":
+    from dovetail.genesis import prepare
+    from dovetail.keys import key_path
+
+    config = settings.validator
+    return prepare(config.data_dir, config.key_file, key_path(key, os.environ), make_user_key=key is None)
+
+
+def _tell_prepared(prepared: "Prepared") -> None:
+    for path in prepared.keys:
+        note(f"made the key {shown(path)}")
+    if prepared.genesis is not None:
+        note(f"made the genesis {shown(prepared.genesis)}; settings are changed with key {prepared.authorized_key}")
+
+
+def _parts(settings: "Config", config_file: Path | None, families: bool) -> list["Part"]:
+    """The node's processes. Processors end first, so that they drain into a validator that still answers."""
+    from dovetail.supervisor import Part
+
+    config = settings.validator
+    shared = [] if config_file is None else ["--config", str(config_file)]
+    # Spelled as a flag for each part: what the environment says of the others' addresses must not lead them astray.
+    endpoint = _reachable(config.bind)
+
+    def command(*words: str) -> list[str]:
+        return [sys.executable, "-m", "dovetail", *words, *shared]
+
+    parts = [
+        Part(
+            "validator",
+            command(
+                "validator",
+                "--data-dir",
+                str(config.data_dir),
+                "--key-file",
+                str(config.key_file),
+                "--bind",
+                config.bind,
+            ),
+            ends=2,
+        ),
+        Part("rest-api", command("rest-api", "--bind", settings.rest_api.bind, "--validator", endpoint), ends=1),
+    ]
+    if families:
+        parts += [
+            Part(name, command("processor", handler, "--connect", endpoint), ends=0)
+            for name, handler in _FAMILIES.items()
+        ]
+    return parts
+
+
+def _reachable(address: str) -> str:
+    """Where to reach what is bound at ``address``: an address that means "all" is reached through loopback."""
+    return address.replace("//*:", "//127.0.0.1:").replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
+
+
+async def _supervise(
+    settings: "Config", config_file: Path | None, key: str | None, *, families: bool, show_logs: bool
+) -> signal.Signals:
+    from rich.console import Console
+
+    from dovetail.notify import Notifier
+    from dovetail.supervisor import Events, supervise
+
+    console = Console(stderr=True, highlight=False, markup=False)
+    notifier = Notifier.from_environment(os.environ)
+    spinner = console.status("starting")
+
+    def waiting(parts: Mapping[str, str]) -> None:
+        text = "waiting for " + ", ".join(
+            f"{name} ({printable(what)})" if what else name for name, what in parts.items()
+        )
+        notifier.status(text)
+        if console.is_terminal:
+            spinner.update(text)
+        else:
+            note(text)
+
+    def ready() -> None:
+        spinner.stop()
+        for line in _ready_lines(settings, key, families):
+            typer.echo(line)
+        sys.stdout.flush()
+        notifier.ready()
+
+    def told(line: str) -> None:
+        console.print(line, soft_wrap=True)
+
+    def output(name: str, content: bytes) -> None:
+        if show_logs:
+            for line in content.decode(errors="replace").splitlines():
+                console.print(f"{name:9} | {line}", soft_wrap=True)
+
+    if console.is_terminal:
+        spinner.start()
+    try:
+        ended_by = await supervise(
+            _parts(settings, config_file, families),
+            settings.validator.data_dir / "logs",
+            Events(waiting, ready, told, output),
+        )
+    finally:
+        spinner.stop()
+    return ended_by
+
+
+def _ready_lines(settings: "Config", key: str | None, families: bool) -> list[str]:
+    """One line that says where everything is, and three that can be typed as they stand."""
+    url = f"http://{_reachable(settings.rest_api.bind)}"
+    command, home, at = program(), os.environ.get(HOME_VARIABLE), url_argument(url)
+    signed = f" --key {shlex.quote(key)}" if key else ""
+    # The user's key is found through this variable, which another terminal may not have.
+    prefix = f"{HOME_VARIABLE}={shlex.quote(str(Path(home).absolute()))} " if home else ""
+    # A fresh name: what is set once cannot be set again, and this line must work on an old ledger too.
+    name = f"hello-{secrets.token_hex(3)}"
+    tries = [
+        f"{prefix}{command} intkey set {name} 42 --wait 30{signed}{at}",
+        f"{command} intkey show {name}{at}",
+        f"{command} block list{at}",
+    ]
+    if not families:
+        tries = [f"{command} {kind} list{at}" for kind in ("block", "transaction", "state")]
+    config = settings.validator
+    return [
+        f"ready  REST API {url}  validator {config.bind}  data {shown(config.data_dir)}",
+        *(f"try    {line}" for line in tries),
+    ]

@@ -1,0 +1,57 @@
+"""What a node needs before its first start: its key, its user's key, and the batch that block 0 is made from."""
+
+import secrets
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from dovetail.errors import Refused
+from dovetail.files import make_private_dir, write_whole
+from dovetail.home import shown
+from dovetail.keys import ensure_key, load_signer
+from families.settings.client import propose_authorized_keys
+from ledger.batch import build_batch
+from ledger.ids import PublicKey
+from ledger.signing import Signer
+from protos import genesis_pb2
+
+STORE_NAME: Final = "store"
+GENESIS_NAME: Final = "genesis.batch"
+
+
+class Prepared(NamedTuple):
+    """What was made because it was missing; ``genesis`` is None when the ledger had one."""
+
+    keys: tuple[Path, ...]
+    genesis: Path | None
+    authorized_key: PublicKey | None
+
+
+def prepare(data_dir: Path, node_key: Path, user_key: Path, *, make_user_key: bool) -> Prepared:
+    """Make what is missing. The genesis is made only for a folder with neither a store nor a genesis.
+
+    Raises Refused; also, unless ``make_user_key``, when ``user_key`` does not exist.
+    """
+    make_private_dir(data_dir)
+    made = tuple(path for path in ((node_key, user_key) if make_user_key else (node_key,)) if ensure_key(path))
+    signer = load_signer(user_key)
+    if has_ledger(data_dir):
+        return Prepared(made, None, None)
+    return Prepared(made, make_genesis(data_dir, signer), signer.public_key)
+
+
+def has_ledger(data_dir: Path) -> bool:
+    """Whether the folder has a store, or a genesis that one will be made from."""
+    return (data_dir / STORE_NAME).exists() or (data_dir / GENESIS_NAME).exists()
+
+
+def make_genesis(data_dir: Path, signer: Signer) -> Path:
+    """Write ``genesis.batch``: one settings transaction that makes ``signer`` the authorized key. Raises Refused."""
+    path = data_dir / GENESIS_NAME
+    proposal = propose_authorized_keys(signer, signer.public_key, [signer.public_key], secrets.token_hex(16))
+    data = genesis_pb2.GenesisData()
+    data.batches.add().MergeFromString(build_batch(signer, [proposal.transaction]).raw)
+    try:
+        write_whole(path, data.SerializeToString(), mode=0o600)
+    except FileExistsError:
+        raise Refused(f"{shown(path)} exists and stays as it is") from None
+    return path

@@ -1,0 +1,118 @@
+"""Logging of the processes, and the files that logs go to. What is logged is said where it happens."""
+
+import logging
+import os
+import sys
+import traceback
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from dovetail.files import make_private_dir
+from dovetail.home import home
+
+_TRACE_FILE_BYTES_MAX: Final = 1024 * 1024
+_LOG_FILE_BYTES_MAX: Final = 10 * 1024 * 1024
+_OLD_FILES_KEPT: Final = 3
+
+
+class LogFormat(StrEnum):
+    """How a log line looks."""
+
+    CONSOLE = "console"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """The least important line that is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def configure(log_format: LogFormat, level: LogLevel) -> None:
+    """Send structlog's and the standard library's records to stderr: a line each, for people or as JSON."""
+    import structlog
+
+    number = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    renderer: Any
+    if log_format is LogFormat.JSON:
+        shared.append(structlog.processors.format_exc_info)
+        renderer = structlog.processors.JSONRenderer()
+    else:
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+    structlog.configure(
+        processors=[*shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=number, force=True)
+
+
+class RotatingFile:
+    """An append-only log file of at most 10 MiB, with at most three older ones beside it (.1 is the youngest)."""
+
+    def __init__(self, path: Path, bytes_max: int = _LOG_FILE_BYTES_MAX) -> None:
+        self.path = path
+        self._bytes_max = bytes_max
+        self._file = self._open()
+        self._size = path.stat().st_size
+
+    def write(self, content: bytes) -> None:
+        """Append; a new file is begun first when this one would grow over its bound. Raises OSError."""
+        if self._size and self._size + len(content) > self._bytes_max:
+            self._file.close()
+            for number in range(_OLD_FILES_KEPT - 1, 0, -1):
+                older = self._old(number)
+                if older.exists():
+                    older.replace(self._old(number + 1))
+            self.path.replace(self._old(1))
+            self._file = self._open()
+            self._size = 0
+        self._file.write(content)
+        self._size += len(content)
+
+    def close(self) -> None:
+        """No more writing."""
+        self._file.close()
+
+    def _open(self) -> Any:
+        # Unbuffered: the last words of a process must be on disk when somebody looks for them.
+        return open(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab", buffering=0)
+
+    def _old(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{number}")
+
+
+def write_trace(error: BaseException) -> Path:
+    """Append the stack trace of an unexpected exception to the user's log file, and say where that is.
+
+    Raises OSError or Refused when it cannot be written.
+    """
+    path = home() / "logs" / "dovetail.log"
+    make_private_dir(path.parent)
+    file = RotatingFile(path, _TRACE_FILE_BYTES_MAX)
+    try:
+        trace = "".join(traceback.format_exception(error))
+        file.write(f"{datetime.now(UTC).isoformat()} {' '.join(sys.argv)}\n{trace}\n".encode())
+    finally:
+        file.close()
+    return path

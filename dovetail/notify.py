@@ -1,0 +1,117 @@
+"""Telling whoever started this process that it serves, and noticing when that one is gone.
+
+Readiness is systemd's notify protocol (NOTIFY_SOCKET, a Unix datagram socket), so that the same words serve systemd
+and our own supervisor. The lifeline is a pipe whose writing end only the supervisor holds: its end of file means that
+the supervisor is gone, however it went. No processes are started here.
+"""
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, MutableMapping
+from pathlib import Path
+from typing import Final
+
+NOTIFY_SOCKET: Final = "NOTIFY_SOCKET"
+LIFELINE_FD: Final = "DOVETAIL_LIFELINE_FD"
+
+_DATAGRAM_BYTES_MAX: Final = 4096
+_STATUS_CHARACTERS_MAX: Final = 400
+_ORPHAN_GRACE_S: Final = 10.0
+
+
+class Notifier:
+    """Says READY=1 and STATUS=… to a notify socket; says nothing when there is none."""
+
+    def __init__(self, address: str | None) -> None:
+        """``address``: a path, or ``@name`` for Linux's abstract sockets; None for nobody."""
+        self._address = "\0" + address[1:] if address and address.startswith("@") else address
+
+    @classmethod
+    def from_environment(cls, environ: MutableMapping[str, str]) -> "Notifier":
+        """Takes NOTIFY_SOCKET out of ``environ``: processes that this one starts are not meant by it."""
+        return cls(environ.pop(NOTIFY_SOCKET, None))
+
+    def ready(self) -> None:
+        """This process serves."""
+        self._send("READY=1\nSTATUS=ready")
+
+    def status(self, text: str) -> None:
+        """What this process is doing or waiting for, in one line."""
+        self._send(f"STATUS={' '.join(text.split())[:_STATUS_CHARACTERS_MAX]}")
+
+    def stopping(self) -> None:
+        """This process is ending in order."""
+        self._send("STOPPING=1")
+
+    def _send(self, words: str) -> None:
+        if not self._address:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            try:
+                sender.connect(self._address)
+                sender.send(words.encode())
+            except OSError:
+                # The listener may be gone; that is the lifeline's business, and no reason to stop serving.
+                return
+
+
+class NotifyListener:
+    """The receiving side: one socket for one child."""
+
+    def __init__(self, path: Path) -> None:
+        """``path``: in a folder that only this user can enter, and short enough for a socket's name."""
+        self.path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._socket.bind(str(path))
+
+    def fileno(self) -> int:
+        """Readable when something was said."""
+        return self._socket.fileno()
+
+    def drain(self) -> list[dict[str, str]]:
+        """Every datagram that is waiting, each as its variables."""
+        said: list[dict[str, str]] = []
+        while True:
+            try:
+                datagram = self._socket.recv(_DATAGRAM_BYTES_MAX)
+            except BlockingIOError:
+                return said
+            lines = datagram.decode(errors="replace").splitlines()
+            said.append(dict(line.split("=", 1) for line in lines if "=" in line))
+
+    def close(self) -> None:
+        """Frees the socket and its name."""
+        self._socket.close()
+        self.path.unlink(missing_ok=True)
+
+
+def watch_lifeline(environ: MutableMapping[str, str], on_lost: Callable[[], None] | None = None) -> None:
+    """End this process in order when its supervisor is gone; at once if it has not ended 10 s later.
+
+    Does nothing when no supervisor gave a lifeline. ``on_lost`` replaces the ending.
+    """
+    named = environ.pop(LIFELINE_FD, None)
+    if named is None:
+        return
+    descriptor = int(named)
+    os.set_inheritable(descriptor, False)
+    threading.Thread(
+        target=_wait_for_end, args=(descriptor, on_lost or _end_self), name="lifeline", daemon=True
+    ).start()
+
+
+def _wait_for_end(descriptor: int, on_lost: Callable[[], None]) -> None:
+    while os.read(descriptor, 1):
+        pass
+    on_lost()
+
+
+def _end_self() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    threading.Event().wait(_ORPHAN_GRACE_S)
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)

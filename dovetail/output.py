@@ -1,0 +1,80 @@
+"""What commands print: tables and indented text for people, JSON for scripts. Nothing here asks a server.
+
+Ledger data is anybody's: whatever came from outside goes through ``printable`` before it reaches a terminal.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import typer
+
+_TABLE_COLUMNS: Final = 400
+_SHORT_CHARACTERS: Final = 16
+
+
+def printable(value: object) -> str:
+    """``value`` as text in which nothing can steer a terminal: what is not printable stands as an escape."""
+    text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
+        for character in text
+    )
+
+
+def short(text: object) -> str:
+    """The beginning of a long hex value, for tables in which it is not the column to copy from."""
+    shown = printable(text)
+    return shown if len(shown) <= _SHORT_CHARACTERS else f"{shown[:_SHORT_CHARACTERS]}…"
+
+
+def print_json(value: object) -> None:
+    """One JSON document, on one line."""
+    typer.echo(json.dumps(value))
+
+
+def print_json_array(values: Iterable[object]) -> None:
+    """One JSON array, an item a line, printed as the items come."""
+    separator = "["
+    for value in values:
+        typer.echo(separator + json.dumps(value), nl=False)
+        separator = ",\n "
+    typer.echo("[]" if separator == "[" else "]")
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table as wide as its content: a cut id cannot be copied, so a narrow terminal wraps instead."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*headings, box=None, pad_edge=False)
+    for column in table.columns:
+        column.no_wrap = True
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    Console(width=_TABLE_COLUMNS, highlight=False).print(table)
+
+
+def print_tree(value: Any, depth: int = 0) -> None:
+    """Objects and arrays as indented ``name: value`` lines."""
+    indent = "  " * depth
+    entries = value.items() if isinstance(value, dict) else ((None, entry) for entry in value)
+    for name, entry in entries:
+        label = "-" if name is None else f"{printable(name)}:"
+        if isinstance(entry, (dict, list)) and entry:
+            typer.echo(f"{indent}{label}")
+            print_tree(entry, depth + 1)
+        else:
+            typer.echo(f"{indent}{label} {_scalar(entry)}")
+
+
+def note(text: str) -> None:
+    """A remark for people, on stderr: never in the way of a script that reads stdout."""
+    typer.echo(text, err=True)
+
+
+def _scalar(value: object) -> str:
+    return printable(value) if isinstance(value, str) else json.dumps(value)

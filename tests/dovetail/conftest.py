@@ -1,0 +1,105 @@
+"""A user's home of their own, a REST API that answers what a test says, and the command line as a function."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from dovetail.__main__ import main
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """DOVETAIL_HOME, not made yet; no other variable of ours is set."""
+    for variable in ("URL", "KEY", "DEBUG"):
+        monkeypatch.delenv(f"DOVETAIL_{variable}", raising=False)
+    monkeypatch.setenv("DOVETAIL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("LOGNAME", "tester")
+    return tmp_path / "home"
+
+
+class Outcome(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line, without the program's name."""
+
+    def run(*arguments: str) -> Outcome:
+        try:
+            code = main(arguments)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return Outcome(code, *capsys.readouterr())
+
+    return run
+
+
+class Request(NamedTuple):
+    """One request as it arrived."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class FakeApi:
+    """Answers each ``METHOD target`` as told, anything else with 404; remembers what was asked."""
+
+    url: str
+    answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    requests: list[Request] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def refuse(self, target: str, status: int, code: int, title: str, message: str) -> None:
+        """Answer ``target`` with an error in the REST API's shape."""
+        self.answers[target] = (status, {"error": {"code": code, "title": title, "message": message}})
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApi]:
+    """A REST API on a free port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            fake.requests.append(Request(self.command, self.path, dict(self.headers.items()), body))
+            missing = (404, {"error": {"code": 0, "title": "Not Found", "message": self.path}})
+            path = self.path.partition("?")[0]
+            status, answer = fake.answers.get(
+                f"{self.command} {self.path}", fake.answers.get(f"{self.command} {path}", missing)
+            )
+            content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(content)), **fake.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = _answer  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        fake = FakeApi(f"http://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield fake
+        server.shutdown()
+        thread.join()

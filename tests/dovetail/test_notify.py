@@ -1,0 +1,70 @@
+"""The notify protocol and the lifeline, between real sockets and pipes."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from dovetail.notify import LIFELINE_FD, NOTIFY_SOCKET, Notifier, NotifyListener, watch_lifeline
+
+pytestmark = pytest.mark.timeout(30)
+
+
+def test_what_is_said_is_heard_in_order(tmp_path: Path) -> None:
+    listener = NotifyListener(tmp_path / "s")
+    environ = {NOTIFY_SOCKET: str(tmp_path / "s")}
+    notifier = Notifier.from_environment(environ)
+    assert environ == {}
+    notifier.status("opening\nthe store")
+    notifier.ready()
+    notifier.stopping()
+    assert listener.drain() == [
+        {"STATUS": "opening the store"},
+        {"READY": "1", "STATUS": "ready"},
+        {"STOPPING": "1"},
+    ]
+    assert listener.drain() == []
+    listener.close()
+    assert not (tmp_path / "s").exists()
+
+
+def test_nobody_listening_is_no_error(tmp_path: Path) -> None:
+    Notifier(None).ready()
+    Notifier(str(tmp_path / "gone")).ready()
+
+
+def test_a_long_status_is_cut_to_one_datagram(tmp_path: Path) -> None:
+    listener = NotifyListener(tmp_path / "s")
+    Notifier(str(tmp_path / "s")).status("x" * 100_000)
+    assert listener.drain() == [{"STATUS": "x" * 400}]
+    listener.close()
+
+
+def test_rubbish_is_heard_as_nothing(tmp_path: Path) -> None:
+    import socket
+
+    listener = NotifyListener(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.connect(str(tmp_path / "s"))
+        sender.send(b"\xff\xfe no variable")
+    assert listener.drain() == [{}]
+    listener.close()
+
+
+def test_the_end_of_the_lifeline_is_noticed() -> None:
+    reading, writing = os.pipe()
+    lost = threading.Event()
+    environ = {LIFELINE_FD: str(reading)}
+    watch_lifeline(environ, on_lost=lost.set)
+    assert environ == {}
+    assert not lost.is_set()
+    os.close(writing)
+    assert lost.wait(10)
+    os.close(reading)
+
+
+def test_without_a_lifeline_nothing_is_watched() -> None:
+    before = threading.active_count()
+    watch_lifeline({})
+    assert threading.active_count() == before
