@@ -13,7 +13,7 @@ from urllib.parse import quote
 import httpx
 
 from dovetail.errors import Refused
-from ledger.batch import SignedBatch, encode_batch_list
+from ledger.building import SignedBatch, encode_batch_list
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 

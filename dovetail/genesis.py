@@ -9,7 +9,7 @@ from dovetail.files import make_private_dir, write_whole
 from dovetail.home import shown
 from dovetail.keys import ensure_key, load_signer
 from families.settings.client import propose_authorized_keys
-from ledger.batch import build_batch
+from ledger.building import build_batch
 from ledger.ids import PublicKey
 from ledger.signing import Signer
 from protos import genesis_pb2

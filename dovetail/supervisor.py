@@ -26,6 +26,9 @@ STOP_S: Final = 15.0
 """How long each rank may take to end in order before it is killed."""
 
 _REFUSALS: Final = (1, 2)
+_PROGRAM: Final = "dovetail: "
+"""How this program begins a refusal; not said twice when it is handed on."""
+
 _SOCKET_PATH_BYTES_MAX: Final = 90
 
 
@@ -130,7 +133,8 @@ class _Supervisor:
                 if self._ending.is_set():
                     return
                 if exit_code in _REFUSALS and part.name not in self._served:
-                    raise Refused(last_line or f"{part.name} ended with exit code {exit_code} and said nothing")
+                    reason = last_line.removeprefix(_PROGRAM) or f"it ended with exit code {exit_code}, saying nothing"
+                    raise Refused(f"{part.name}: {reason}")
                 pause_s = back_off(pause_s, time.monotonic() - started)
                 self._events.told(
                     f"{part.name} {_how_it_ended(exit_code)}; starting it again in {pause_s:g} s (log: {log.path})"

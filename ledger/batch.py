@@ -1,4 +1,4 @@
-"""Batches: decoding, the one check that makes a batch verified, and building signed batches.
+"""Batches: decoding, and the one check that makes a batch verified.
 
 ``verify_batch`` is the one home of signatures, payload hashes, ids that match the header, and the batcher's key
 (seed specification, "Rules on transactions and batches"). Always over the bytes as received.
@@ -14,8 +14,7 @@ from ledger import signing
 from ledger.addresses import is_prefix
 from ledger.errors import InvalidKey, NotDecodable, RefusedBatch
 from ledger.ids import BatchId, TransactionId, is_id
-from ledger.signing import Signer
-from ledger.transaction import SignedTransaction, decode_header
+from ledger.transaction import decode_header
 from protos import batch_pb2, raw_pb2, transaction_pb2
 
 
@@ -147,27 +146,3 @@ def _first_difference(named: list[str], held: Sequence[str]) -> str:
         if expected != found:
             return f"its header names transaction {expected[:140]} at position {position}, the batch holds {found}"
     return f"its header names {len(named)} transactions, the batch holds {len(held)}"
-
-
-class SignedBatch(NamedTuple):
-    """A batch ready to be posted: its id and its serialized bytes."""
-
-    id: BatchId
-    raw: bytes
-
-
-def build_batch(signer: Signer, transactions: Sequence[SignedTransaction]) -> SignedBatch:
-    """Sign one batch; ``signer`` must be the batcher that each transaction names."""
-    header_bytes = batch_pb2.BatchHeader(
-        signer_pubkey=signer.public_key, transaction_ids=[transaction.id for transaction in transactions]
-    ).SerializeToString()
-    batch_id = BatchId(signer.sign(header_bytes))
-    message = raw_pb2.RawBatch(
-        header=header_bytes, header_signature=batch_id, transactions=[transaction.raw for transaction in transactions]
-    )
-    return SignedBatch(batch_id, message.SerializeToString())
-
-
-def encode_batch_list(batches: Sequence[SignedBatch]) -> bytes:
-    """The body of POST /batches."""
-    return raw_pb2.RawBatchList(batches=[batch.raw for batch in batches]).SerializeToString()

@@ -1,17 +1,15 @@
-"""Transactions: decoding a header once, and building signed transactions.
+"""Transactions: decoding a header once.
 
-Verification of a transaction happens with the batch it travels in (``ledger.batch``). No families, no execution.
+Verification of a transaction happens with the batch it travels in (``ledger.batch``), signing in ``ledger.building``:
+who only processes transactions needs no curve library.
 """
 
-import hashlib
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from ledger.errors import NotDecodable
 from ledger.ids import TransactionId
-from ledger.signing import Signer
 from protos import transaction_pb2
 
 
@@ -69,41 +67,3 @@ def decode_transaction(raw: bytes) -> Transaction:
     return Transaction(
         TransactionId(message.header_signature), decode_header(header_bytes), header_bytes, message.payload
     )
-
-
-class SignedTransaction(NamedTuple):
-    """A transaction ready for a batch: its id and its serialized bytes."""
-
-    id: TransactionId
-    raw: bytes
-
-
-def build_transaction(
-    signer: Signer,
-    *,
-    batcher_pubkey: str,
-    family_name: str,
-    family_version: str,
-    inputs: Iterable[str],
-    outputs: Iterable[str],
-    payload: bytes,
-    payload_encoding: str,
-    nonce: str,
-    dependencies: Iterable[TransactionId] = (),
-) -> SignedTransaction:
-    """Sign one transaction. ``nonce`` makes otherwise identical transactions differ: give each its own."""
-    header_bytes = transaction_pb2.TransactionHeader(
-        batcher_pubkey=batcher_pubkey,
-        dependencies=dependencies,
-        family_name=family_name,
-        family_version=family_version,
-        inputs=inputs,
-        nonce=nonce,
-        outputs=outputs,
-        payload_encoding=payload_encoding,
-        payload_sha512=hashlib.sha512(payload).hexdigest(),
-        signer_pubkey=signer.public_key,
-    ).SerializeToString()
-    transaction_id = TransactionId(signer.sign(header_bytes))
-    message = transaction_pb2.Transaction(header=header_bytes, header_signature=transaction_id, payload=payload)
-    return SignedTransaction(transaction_id, message.SerializeToString())

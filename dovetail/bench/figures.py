@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dovetail.bench.load import Ceiling
 from dovetail.bench.processes import ProcessFigures
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-class Spread(NamedTuple):
+@dataclass(frozen=True)
+class Spread:
     """Several runs of one figure."""
 
     median: float
@@ -21,7 +22,8 @@ class Spread(NamedTuple):
     highest: float
 
 
-class Latency(NamedTuple):
+@dataclass(frozen=True)
+class Latency:
     """From a POST's first attempt to the answer that all its batches are committed, in milliseconds."""
 
     samples: int
@@ -30,7 +32,8 @@ class Latency(NamedTuple):
     p99_ms: float
 
 
-class Blocks(NamedTuple):
+@dataclass(frozen=True)
+class Blocks:
     """The blocks made during the run, and transactions in one."""
 
     count: int
@@ -120,7 +123,18 @@ def show(result: Report, console: "Console") -> None:
     console.print(" ".join(f"{name}={value}" for name, value in result.options.items()), style="dim", soft_wrap=True)
 
     runs = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("RUN", "TX/S", "CEILING TX/S", "RATIO", "P50 MS", "P95 MS", "P99 MS", "BLOCKS", "TX A BLOCK", "429"):
+    for heading in (
+        "RUN",
+        "TX/S",
+        "CEILING TX/S",
+        "RATIO",
+        "P50 MS",
+        "P95 MS",
+        "P99 MS",
+        "BLOCKS",
+        "TX A BLOCK",
+        "429",
+    ):
         runs.add_column(heading, justify="right")
     for number, run in enumerate(result.runs, 1):
         made = run.blocks
@@ -129,7 +143,7 @@ def show(result: Report, console: "Console") -> None:
             f"{run.transactions_per_s:,.0f}",
             f"{run.ceiling.transactions_per_s:,.0f}",
             f"{run.ratio:.3f}",
-            *(f"{value:,.0f}" for value in run.latency[1:]),
+            *(f"{value:,.0f}" for value in (run.latency.p50_ms, run.latency.p95_ms, run.latency.p99_ms)),
             str(made.count),
             f"{made.transactions_min}-{made.transactions_median:.0f}-{made.transactions_max}",
             str(run.refusals),

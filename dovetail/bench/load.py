@@ -19,7 +19,8 @@ from types import TracebackType
 from typing import Final, NamedTuple
 
 from families.intkey.client import intkey_transaction
-from ledger.batch import build_batch, decode_batch_list, encode_batch_list, verify_batch
+from ledger.batch import decode_batch_list, verify_batch
+from ledger.building import build_batch, encode_batch_list
 from ledger.signing import Signer
 
 NAMES_MAX: Final = 10_000_000
@@ -67,7 +68,8 @@ class Post(NamedTuple):
     transactions: int
 
 
-class Ceiling(NamedTuple):
+@dataclass(frozen=True)
+class Ceiling:
     """What all processor cores together verify in a second, doing nothing else."""
 
     batches_per_s: float

@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from dovetail.errors import Refused
 from dovetail.genesis import STORE_NAME, prepare
@@ -38,9 +38,7 @@ class Interrupted(Exception):
         self.number = number
 
 
-async def with_node(
-    folder: Path, *, processors: int, profile: Path | None, use: Callable[[Node], Awaitable[T]]
-) -> T:
+async def with_node(folder: Path, *, processors: int, profile: Path | None, use: Callable[[Node], Awaitable[T]]) -> T:
     """Start a node with its data in ``folder`` (not there yet), run ``use`` once everything serves, and end it.
 
     ``processors``: how many intkey processes. ``profile``: where cProfile of the validator's main process goes. Raises
@@ -73,8 +71,9 @@ async def with_node(
         supervise(parts, folder / "logs", Events(lambda _: None, on_ready, on_told, lambda *_: None))
     )
     working = asyncio.create_task(work())
+    awaited: list[asyncio.Future[Any]] = [supervising, working, broken]
     try:
-        await asyncio.wait({supervising, working, broken}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
         if broken.done():
             raise Refused(f"the node did not hold: {broken.result()}")
         if working.done():
@@ -86,9 +85,7 @@ async def with_node(
         await asyncio.gather(working, supervising, return_exceptions=True)
 
 
-def _parts(
-    folder: Path, validator_port: int, rest_port: int, processors: int, profile: Path | None
-) -> Sequence[Part]:
+def _parts(folder: Path, validator_port: int, rest_port: int, processors: int, profile: Path | None) -> Sequence[Part]:
     endpoint = f"tcp://{_LOOPBACK}:{validator_port}"
 
     def command(*words: str, under: Sequence[str] = ()) -> list[str]:

@@ -153,7 +153,7 @@ class _Sending:
         try:
             for lane in lanes:
                 _, connection = await self._loop.create_connection(
-                    lambda lane=lane: _Connection(self, lane),  # type: ignore[misc]
+                    lambda lane=lane: _Connection(self, lane),
                     self._host,
                     self._port,
                     ssl=self._tls or None,
@@ -243,7 +243,9 @@ def _why(answer: bytes) -> str:
             word = {batch_id: word for batch_id, word in content["data"].items() if word != "COMMITTED"}
             batch_id = next(iter(word))
             why = content.get("details", {}).get(batch_id, {})
-            return f"{len(word)} batches of a POST did not commit within {WAIT_S} s, {batch_id} is {word[batch_id]}: {why}"
+            return (
+                f"{len(word)} batches of a POST did not commit within {WAIT_S} s, {batch_id} is {word[batch_id]}: {why}"
+            )
         return f"POST /batches was answered {status} {content['error']['title']}: {content['error']['message']}"
     except (ValueError, LookupError, TypeError, AttributeError, StopIteration):
         return f"POST /batches was answered {status}, not as Dovetail's REST API does"

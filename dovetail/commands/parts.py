@@ -52,6 +52,7 @@ def validator(
     flags; the later wins.
     """
     from dovetail.config import Flag
+    from dovetail.files import lock_dir
     from dovetail.keys import load_signer
 
     settings = _load(
@@ -63,6 +64,7 @@ def validator(
         },
     ).validator
     load_signer(settings.key_file)
+    lock_dir(settings.data_dir)
     log, notifier = _start("validator", log_format, log_level)
     from validator.node import CannotStart, serve
 
@@ -233,7 +235,7 @@ def _run(serve: Serve, log: Any, notifier: Notifier, bind: str, *refusals: type[
     try:
         ended_by = asyncio.run(until_signalled())
     except refusals as error:
-        raise Refused(str(error)) from None
+        raise Refused(getattr(error, "strerror", None) or str(error)) from None
     if ended_by is signal.SIGINT:
         raise typer.Exit(_INTERRUPTED)
 

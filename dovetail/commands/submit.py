@@ -16,8 +16,8 @@ from dovetail.output import print_json, printable
 
 if TYPE_CHECKING:
     from dovetail.client import BatchStatus
+    from ledger.building import SignedTransaction
     from ledger.signing import Signer
-    from ledger.transaction import SignedTransaction
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
@@ -48,7 +48,7 @@ def submit(
     ``extra`` joins the JSON document and, as ``name: value`` lines, what people read.
     """
     from dovetail.client import DovetailClient
-    from ledger.batch import build_batch
+    from ledger.building import build_batch
 
     batch = build_batch(signer, [transaction])
     with DovetailClient(url) as client:

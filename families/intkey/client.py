@@ -6,8 +6,8 @@ from typing import Final
 from families.intkey import payload
 from families.intkey.payload import decode_leaf
 from ledger.addresses import Address, namespace_of
+from ledger.building import SignedTransaction, build_transaction
 from ledger.signing import Signer
-from ledger.transaction import SignedTransaction, build_transaction
 
 __all__ = ["NAMESPACE", "decode_leaf", "intkey_address", "intkey_transaction"]
 

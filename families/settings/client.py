@@ -10,6 +10,7 @@ from families.settings.candidates import (
     encode_proposal,
     proposal_id_of,
 )
+from ledger.building import SignedTransaction, build_transaction
 from ledger.settings import (
     APPROVAL_THRESHOLD,
     AUTHORIZED_KEYS,
@@ -20,7 +21,6 @@ from ledger.settings import (
     setting_address,
 )
 from ledger.signing import Signer
-from ledger.transaction import SignedTransaction, build_transaction
 from protos import settings_pb2
 
 PAYLOAD_ENCODING: Final = "application/protobuf"

@@ -19,7 +19,7 @@ def main(name: str, journal: str, behaviour: str) -> int:
         watch_lifeline(os.environ)
         if behaviour == "refuse":
             print("a line before", file=sys.stderr)
-            print(f"{name}: the port is in use", file=sys.stderr)
+            print("dovetail: the port is in use", file=sys.stderr)
             return 1
         if behaviour == "parent":
             code = "import signal; print('born', flush=True); signal.pause()"

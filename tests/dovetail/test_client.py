@@ -9,7 +9,7 @@ import pytest
 
 from dovetail.client import ApiError, DovetailClient
 from dovetail.errors import Refused
-from ledger.batch import SignedBatch
+from ledger.building import SignedBatch
 from ledger.ids import BatchId
 from protos import batch_pb2
 

@@ -121,7 +121,7 @@ def test_a_refusal_at_the_start_ends_all_with_its_last_line(tmp_path: Path) -> N
     told = Told()
     with pytest.raises(Refused, match=r"^door: the port is in use$"):
         _run(tmp_path, [_part("core", journal, ends=1), _part("door", journal, "refuse")], told)
-    assert (tmp_path / "logs" / "door.log").read_text() == "a line before\ndoor: the port is in use\n"
+    assert (tmp_path / "logs" / "door.log").read_text() == "a line before\ndovetail: the port is in use\n"
 
 
 def test_a_command_that_cannot_start_is_refused(tmp_path: Path) -> None:

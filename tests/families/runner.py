@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from ledger.building import SignedTransaction, build_transaction
 from ledger.signing import Signer
-from ledger.transaction import SignedTransaction, build_transaction, decode_transaction
+from ledger.transaction import decode_transaction
 from processor_sdk import TransactionHandler
 from processor_sdk.dispatch import Dispatcher
 from protos import packed_pb2, validator_pb2

@@ -11,11 +11,10 @@ import zmq
 from google.protobuf.message import Message
 from structlog.typing import EventDict
 
-from ledger.batch import SignedBatch, build_batch
 from ledger.block import BlockHeader, SealedBlock, encode_block, seal
+from ledger.building import SignedBatch, build_batch, build_transaction
 from ledger.ids import BatchId, BlockId, StateRoot
 from ledger.signing import Signer
-from ledger.transaction import build_transaction
 from protos import client_batch_submit_pb2, query_pb2, validator_pb2
 from rest_api.app import create_app
 from rest_api.config import RestConfig

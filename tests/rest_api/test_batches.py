@@ -6,7 +6,7 @@ import httpx
 import msgspec
 import pytest
 
-from ledger.batch import encode_batch_list
+from ledger.building import encode_batch_list
 from ledger.limits import Limits
 from protos import validator_pb2
 from rest_api.config import RestConfig

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ledger.batch import decode_batch_list, encode_batch_list
+from ledger.batch import decode_batch_list
+from ledger.building import encode_batch_list
 from ledger.limits import Limits
 from protos import (
     batch_pb2,

@@ -1,0 +1,149 @@
+"""``bench``: how fast a node is on this machine, and what each of its processes costs."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from dovetail.commands.options import Json, examples
+from dovetail.errors import Refused
+
+_COLUMNS: Final = 120
+_UNIFORM_NAMES: Final = 10_000
+_PER_POST_BATCHES_MAX: Final = 100
+_PER_POST_TRANSACTIONS: Final = 1_000
+
+
+def bench(
+    transactions: Annotated[
+        int, typer.Option("--transactions", min=1, max=2_000_000, metavar="N", help="How many to send and measure.")
+    ] = 50_000,
+    shape: Annotated[int, typer.Option("--shape", min=1, max=5_000, metavar="N", help="Transactions a batch.")] = 1,
+    per_post: Annotated[
+        int | None,
+        typer.Option(
+            "--per-post",
+            min=1,
+            max=10_000,
+            metavar="N",
+            help="Batches a POST. Default: 100, fewer where that is over 1000 transactions.",
+        ),
+    ] = None,
+    keys: Annotated[
+        str,
+        typer.Option(
+            "--keys", metavar="hot|uniform|N", help="Names that they share: one, 10000, or N; drawn uniformly."
+        ),
+    ] = "uniform",
+    pending: Annotated[
+        int,
+        typer.Option(
+            "--pending",
+            min=0,
+            metavar="N",
+            help="Transactions sent and not yet seen to commit; 0: until the node answers 429.",
+        ),
+    ] = 10_000,
+    in_flight: Annotated[
+        int, typer.Option("--in-flight", min=1, max=1_000, metavar="N", help="POSTs without an answer at one time.")
+    ] = 8,
+    processors: Annotated[
+        int | None, typer.Option("--processors", min=1, max=64, metavar="N", help="Intkey processes. Default: 1.")
+    ] = None,
+    repeat: Annotated[
+        int,
+        typer.Option("--repeat", min=1, max=100, metavar="N", help="Runs, each on a fresh node; the median is told."),
+    ] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides keys, names and their order.")] = 1,
+    ceiling: Annotated[
+        float,
+        typer.Option("--ceiling", min=0.01, max=60, metavar="SECONDS", help="How long to measure bare verification."),
+    ] = 2.0,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", metavar="URL", help="Measure the node that runs there instead of starting one."),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--dir", metavar="DIR", help="Where the node's temporary data goes: a real disk, for real syncs."),
+    ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            "--profile-validator", metavar="FILE", help="Write the validator's cProfile there (and run slower)."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure committed transactions a second, latency, and what each process costs.
+
+    Starts a node on temporary data, sends it a load that is signed beforehand, and sets the rate against what this
+    machine can verify at most. docs/performance.md says what each figure means.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from dovetail.bench.figures import show
+    from dovetail.bench.node import Interrupted
+    from dovetail.bench.run import Options
+    from dovetail.bench.run import bench as run_bench
+
+    if url and (processors or folder or profile):
+        raise typer.BadParameter("--processors, --dir and --profile-validator are for a node that bench starts itself")
+    for path in (folder, profile and profile.absolute().parent):
+        if path is not None and not path.is_dir():
+            raise Refused(f"{path} is no folder")
+    options = Options(
+        transactions=transactions,
+        shape=shape,
+        per_post=per_post or max(1, min(_PER_POST_BATCHES_MAX, _PER_POST_TRANSACTIONS // shape)),
+        names=_names(keys),
+        pending=pending,
+        in_flight=in_flight,
+        processors=processors or 1,
+        repeat=repeat,
+        seed=seed,
+        ceiling_s=ceiling,
+        url=url,
+        folder=folder,
+        profile=profile and profile.absolute(),
+    )
+    console = Console(stderr=True, highlight=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    progress = Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
+    try:
+        with progress:
+            report = asyncio.run(run_bench(options, progress))
+    except Interrupted as interrupted:
+        raise typer.Exit(128 + interrupted.number) from None
+    if as_json:
+        from dataclasses import asdict
+
+        from dovetail.output import print_json
+
+        print_json(asdict(report))
+    else:
+        show(report, Console(width=_COLUMNS, highlight=False, markup=False))
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put this command into the command line."""
+    app.command(
+        epilog=examples(
+            "dovetail bench",
+            "dovetail bench --shape 100 --keys hot --repeat 5",
+            "dovetail bench --transactions 200 --per-post 1 --pending 1",
+            "dovetail bench --url http://127.0.0.1:8080 --json",
+        )
+    )(bench)
+
+
+def _names(keys: str) -> int:
+    from dovetail.bench.load import NAMES_MAX
+
+    if keys in ("hot", "uniform"):
+        return 1 if keys == "hot" else _UNIFORM_NAMES
+    if keys.isascii() and keys.isdigit() and 1 <= int(keys) <= NAMES_MAX:
+        return int(keys)
+    raise typer.BadParameter(f"--keys is {keys!r}, not hot, uniform or a number from 1 to {NAMES_MAX}")
