@@ -23,6 +23,7 @@ PROPOSALS: Final = "sawtooth.settings.vote.proposals"
 TRANSACTION_FAMILIES: Final = "sawtooth.validator.transaction_families"
 
 _ADDRESS_PARTS: Final = 4
+_NESTING_MAX: Final = 16
 
 
 def setting_address(key: str) -> Address:
@@ -62,11 +63,15 @@ class FamilyVersion(NamedTuple):
 def decode_permitted_families(value: str) -> frozenset[FamilyVersion]:
     """The value of ``sawtooth.validator.transaction_families``: a JSON array of objects with family and version.
 
-    Raises NotDecodable that says what is wrong with it.
+    Raises NotDecodable that says what is wrong with it. What is nested too deeply is refused before it is parsed, so
+    that the verdict is the same on every node, whatever the depth of its stack.
     """
+    depth = _nesting(value)
+    if depth > _NESTING_MAX:
+        raise NotDecodable(f"{TRANSACTION_FAMILIES} is nested {depth} deep, at most {_NESTING_MAX} is allowed")
     try:
         entries = json.loads(value)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise NotDecodable(f"{TRANSACTION_FAMILIES} is no JSON: {error}") from None
     if not isinstance(entries, list):
         raise NotDecodable(f"{TRANSACTION_FAMILIES} is a JSON {type(entries).__name__}, not an array")
@@ -79,3 +84,21 @@ def decode_permitted_families(value: str) -> frozenset[FamilyVersion]:
             raise NotDecodable(f"{TRANSACTION_FAMILIES}: {entry!r} does not hold the strings family and version")
         families.add(FamilyVersion(name, version))
     return frozenset(families)
+
+
+def _nesting(text: str) -> int:
+    """How deep the arrays and objects of a JSON text are nested."""
+    depth = deepest = 0
+    in_string = escaped = False
+    for character in text:
+        if in_string:
+            in_string = escaped or character != '"'
+            escaped = character == "\\" and not escaped
+        elif character == '"':
+            in_string = True
+        elif character in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "]}":
+            depth -= 1
+    return deepest

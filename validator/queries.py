@@ -4,7 +4,9 @@ Pages cost O(count + log n): positions are arithmetic over the numbers that the 
 transactions, and over the leaf counts of the trie. Reads only; nothing here waits.
 """
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from google.protobuf.message import Message
@@ -147,12 +149,12 @@ class Queries:
         head = self._find_head(request.head)
         listed = self._open(request, head)
         if request.ids:
-            positions = [listed.position(text) for text in request.ids[: self._limits.page_items_max]]
-            items = (next(listed.items(position)) for position in positions if position is not None)
-            kept = self._cut(items, len(positions))
-            return ListResponse(status="OK", head_id=head.id, items=kept, total_count=len(kept))
+            listed = _chosen(listed, request.ids[: self._limits.page_items_max])
         start, end = self._bounds(request, listed)
-        kept = self._cut(listed.items(start), end - start) if start < end else []
+        items = islice(listed.items(start), end - start) if start < end else iter(())
+        kept = self._cut(items, from_front=not request.max or bool(request.min))
+        if request.max and not request.min:
+            start = end - len(kept)
         return ListResponse(status="OK", head_id=head.id, items=kept, start_index=start, total_count=listed.total)
 
     def _find_head(self, text: str) -> BlockInfo:
@@ -274,19 +276,20 @@ class Queries:
             )
         return index
 
-    def _cut(self, items: Iterator[bytes], count: int) -> list[bytes]:
-        """At most ``count`` items and a page's bytes, but one item at least."""
-        kept: list[bytes] = []
+    def _cut(self, items: Iterator[bytes], *, from_front: bool) -> list[bytes]:
+        """What fits a page's bytes, one item at least: the first ones, or the last ones of a page named by its end."""
         # Base64 and member names make JSON about half as long again as the bytes that it shows.
-        left = self._limits.page_bytes_max * 2 // 3
+        most = self._limits.page_bytes_max * 2 // 3
+        kept: deque[bytes] = deque()
+        size = 0
         for item in items:
-            left -= len(item)
-            if kept and left < 0:
+            size += len(item)
+            if size > most and kept and from_front:
                 break
             kept.append(item)
-            if len(kept) >= count:
-                break
-        return kept
+            while size > most and len(kept) > 1:
+                size -= len(kept.popleft())
+        return list(kept)
 
     def _raw_block(self, info: BlockInfo) -> bytes:
         return encode_block(info.id, info.header_bytes, self._store.batches(info))
@@ -339,6 +342,17 @@ class Queries:
         ),
         Envelope.LIST_REQUEST: (query_pb2.ListRequest, Envelope.LIST_RESPONSE, _list),
     }
+
+
+def _chosen(listed: _List, ids: Sequence[str]) -> _List:
+    """The entries of a list that ``ids`` name, in their order; ids that name nothing are dropped."""
+    found = [(text, place) for text, place in ((text, listed.position(text)) for text in ids) if place is not None]
+    order = [text for text, _ in found]
+    return _List(
+        len(found),
+        lambda text: order.index(text) if text in order else None,
+        lambda start: (next(listed.items(place)) for _, place in found[start:]),
+    )
 
 
 def _index(text: str) -> int | None:

@@ -5,11 +5,12 @@ reported as done before its write transaction is synced. What is in the records 
 ``validator.store.records``.
 """
 
+import fcntl
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import lmdb
 
@@ -51,6 +52,7 @@ class Store:
         self._limits = limits
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = _lock(path)
             self._env = lmdb.open(
                 str(path),
                 map_size=limits.store_map_bytes_initial,
@@ -71,6 +73,7 @@ class Store:
     def close(self) -> None:
         self._reader.abort()
         self._env.close()
+        self._lock.close()
 
     # Reading
 
@@ -276,6 +279,17 @@ class Store:
                 transaction.put(b"format", _FORMAT, db=self._tables["meta"])
         elif found != _FORMAT:
             raise StorageFailed(f"the store at {path} has format {found!r}, this validator reads {_FORMAT!r}")
+
+
+def _lock(path: Path) -> IO[bytes]:
+    """Hold the store for this process alone, for as long as the file is open; the end of the process frees it."""
+    file = (path / "owner.lock").open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise StorageFailed(f"the store at {path} is in use by another validator") from None
+    return file
 
 
 def _commit_bytes(commit: BlockCommit) -> int:
