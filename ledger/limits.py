@@ -14,6 +14,7 @@ class Limits:
     pending_bytes_max: int = 512 * 1024 * 1024
     block_transactions_max: int = 5_000
     block_bytes_max: int = 16 * 1024 * 1024
+    block_execution_ms_max: int = 1_000
     state_value_bytes_max: int = 4 * 1024 * 1024
     receipt_bytes_max: int = 4 * 1024 * 1024
     invalid_batches_remembered: int = 100_000

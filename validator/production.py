@@ -12,6 +12,7 @@ import structlog
 
 from ledger.ids import NULL_BLOCK_ID, BatchId, TransactionId
 from ledger.limits import Limits
+from ledger.settings import FamilyVersion
 from ledger.signing import Signer
 from validator.consensus.solo import Do, Happened, SoloEngine
 from validator.execution.executor import ReadState
@@ -53,6 +54,7 @@ class Production:
         self._executing: Candidate | None = None
         self._built: Candidate | None = None
         self._running: dict[int, Candidate] = {}
+        self._started_ms = 0
         self._invalid_transactions: OrderedDict[TransactionId, None] = OrderedDict()
         self._settled: list[BatchId] = []
 
@@ -61,22 +63,22 @@ class Production:
         if isinstance(event, Arrived):
             self._queue.wake(event.family)
         elif isinstance(event, Answered):
+            self._queue.wake(event.task.route)
             candidate = self._running.pop(event.task.number, None)
             if candidate is not None:
                 candidate.execution.complete(event.task, event.outcomes, event.namespaces)
         elif isinstance(event, Lost):
             candidate = self._running.pop(event.task.number, None)
             if candidate is not None:
-                candidate.execution.abandon(event.task, alone=True)
-                for unit in event.task.units:
-                    candidate.entries[unit.batch].alone = True
+                for index in candidate.execution.abandon(event.task, alone=True):
+                    candidate.entries[index].alone = True
 
     def advance(self) -> list[BatchId]:
         """Go as far as possible now; the batches that were settled on disk meanwhile."""
         while True:
             if self._executing is not None:
                 self._dispatch(self._executing)
-                if not self._executing.execution.finished:
+                if not self._ends_now(self._executing):
                     break
                 self._built, self._executing = self._executing, None
                 self._do(Happened.BUILT)
@@ -88,6 +90,14 @@ class Production:
                 break
         settled, self._settled = self._settled, []
         return settled
+
+    def _ends_now(self, candidate: Candidate) -> bool:
+        """Whether the block ends here: all is done, or what is not is slow and must not hold up the others."""
+        execution = candidate.execution
+        if execution.finished or execution.held_up:
+            return True
+        late = self._clock_ms() - self._started_ms > self._limits.block_execution_ms_max
+        return late and (execution.left < len(candidate.entries) or self._queue.has_ready)
 
     def tick(self) -> None:
         """Time has passed: end waits for dependencies, let back-offs and a refused disk be tried again."""
@@ -132,15 +142,26 @@ class Production:
             self._queue,
             Body(read, committed, invalid),
             read,
-            self._processors.has,
+            self._takes_work,
             self._limits,
             self._clock_ms() + self._limits.dependency_wait_ms,
+            self._built,
         )
         if candidate.entries or candidate.refused:
             self._executing = candidate
+            self._started_ms = self._clock_ms()
+            for number, owner in self._running.items():
+                if owner is self._built:
+                    self._running[number] = candidate
             self._dispatch(candidate)
         else:
             self._do(Happened.NOTHING_BUILT)
+
+    def _takes_work(self, family: FamilyVersion) -> bool:
+        """Whether a processor of ``family`` is there, and not all of them are held up since the block before."""
+        if self._built is not None and not self._built.execution.finished and self._processors.free(family) is None:
+            return False
+        return self._processors.has(family)
 
     def _read_state(self) -> ReadState:
         head = self._store.head

@@ -287,23 +287,38 @@ def run_on(
     batches: Sequence[VerifiedBatch],
     transactions_max: int,
     after_step: Callable[[], list[Any]] = list,
+    ends_early: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Drive an Execution as the shell does, until every batch has its result."""
-    execution = Execution(state.get, batches, LIMITS)
+    """Drive executions as the shell does, until every batch has its result.
+
+    ``ends_early`` draws whether a block ends though work is out, and the next goes on with it.
+    """
+    current: dict[str, bytes | None] = dict(state)
+    fates: dict[int, tuple[bytes, ...] | str] = {}
+    places = list(range(len(batches)))
+    execution = Execution(dict(current).get, batches, LIMITS)
     while True:
         dispatch(execution, network.processors, transactions_max)
-        if execution.finished:
-            break
+        if execution.finished or ends_early():
+            current.update(execution.changes)
+            for place, result in zip(places, execution.results(), strict=True):
+                if result is not None:
+                    fates[place] = _fate(result)
+            if execution.finished:
+                break
+            held = execution.at_processors()
+            order = held + sorted(set(execution.not_finished()).difference(held))
+            places = [places[index] for index in order]
+            left = [batches[place] for place in places]
+            execution = Execution(dict(current).get, left, LIMITS, resumed=execution)
+            continue
         for event in [*network.step(), *after_step()]:
             if isinstance(event, Answered):
                 execution.complete(event.task, event.outcomes, event.namespaces)
             elif isinstance(event, Lost):
                 execution.abandon(event.task, alone=True)
-    final = {**state, **execution.changes}
-    return Outcome(
-        {name: data for name, data in final.items() if data is not None},
-        [_fate(result) for result in execution.results()],
-    )
+    kept = {name: data for name, data in current.items() if data is not None}
+    return Outcome(kept, [fates[place] for place in range(len(batches))])
 
 
 def _fate(result: Result) -> tuple[bytes, ...] | str:

@@ -77,6 +77,20 @@ def test_equals_plain_serial_execution(
     _same(run_on(network, state, batches, transactions_max), run_serially(state, batches))
 
 
+@settings(max_examples=200, deadline=None)
+@given(block=blocks(), seed=st.integers(0, 2**32), transactions_max=st.sampled_from((1, 3, 256)))
+def test_blocks_that_end_while_work_is_out_change_nothing(
+    block: tuple[dict[str, bytes], list[VerifiedBatch]], seed: int, transactions_max: int
+) -> None:
+    state, batches = block
+    chance = random.Random(seed)
+    network = Network(chance.randrange)
+    for number in range(3):
+        network.connect(f"processor {number}".encode(), [ScriptHandler(), OtherHandler()], chance.random() < 0.7)
+    outcome = run_on(network, state, batches, transactions_max, ends_early=lambda: chance.random() < 0.3)
+    _same(outcome, run_serially(state, batches))
+
+
 @settings(max_examples=120, deadline=None)
 @given(block=blocks(), seed=st.integers(0, 2**32))
 def test_processors_that_die_in_mid_task_change_nothing(

@@ -36,9 +36,9 @@ _task_numbers: Final = count(1)
 
 
 class _Run:
-    """One batch on its way: its runs of one family each, what the finished ones left, and in the end its result."""
+    """One batch on its way: its runs of one family each, and what the finished ones left."""
 
-    __slots__ = ("alone", "changes", "position", "receipts", "result", "running", "segments")
+    __slots__ = ("alone", "changes", "position", "receipts", "running", "segments")
 
     def __init__(self, batch: VerifiedBatch, alone: bool) -> None:
         self.segments = tuple(
@@ -49,7 +49,6 @@ class _Run:
         self.changes: dict[str, bytes | None] = {}
         self.receipts: list[bytes] = []
         self.running = False
-        self.result: Result | None = None
 
     @property
     def route(self) -> FamilyVersion:
@@ -69,14 +68,31 @@ class Execution:
     """The batches of one block over one state.
 
     ``alone``: indexes of batches that get a task of their own, because a processor was lost while it held them.
+    ``resumed``: the execution of the block before, ended early: ``batches`` begins with those that processors still
+    hold, and their tasks go on. What these read stays as it was, because whatever meets them waits for them here.
     """
 
     def __init__(
-        self, read: ReadState, batches: Sequence[VerifiedBatch], limits: Limits, alone: frozenset[int] = frozenset()
+        self,
+        read: ReadState,
+        batches: Sequence[VerifiedBatch],
+        limits: Limits,
+        alone: frozenset[int] = frozenset(),
+        resumed: "Execution | None" = None,
     ) -> None:
         self._read = read
         self._limits = limits
-        self._runs = [_Run(batch, index in alone) for index, batch in enumerate(batches)]
+        carried = resumed.at_processors() if resumed else []
+        self._runs: list[_Run] = [resumed._runs[old] for old in carried] if resumed else []
+        self._runs += [_Run(batches[index], index in alone) for index in range(len(carried), len(batches))]
+        places = {old: new for new, old in enumerate(carried)}
+        # Where the units of each task stand; None where a batch got its result before this execution.
+        self._tasks: dict[int, list[int | None]] = {
+            number: [None if old is None else places.get(old) for old in indexes]
+            for number, indexes in (resumed._tasks.items() if resumed else ())
+        }
+        self._resumed_tasks = frozenset(self._tasks)
+        self._results: list[Result | None] = [None] * len(batches)
         order = schedule(batches)
         self._waits_for = order.waits_for
         self._frees = order.frees
@@ -93,10 +109,26 @@ class Execution:
     def finished(self) -> bool:
         return not self.left
 
-    def results(self) -> list[Result]:
-        """What became of each batch, in their order; only when finished."""
-        results = [run.result for run in self._runs]
-        return [result for result in results if result is not None]
+    @property
+    def held_up(self) -> bool:
+        """Whether some batches have results, and all work that is still out was out before this execution."""
+        return 0 < self.left < len(self._runs) and self._tasks.keys() <= self._resumed_tasks
+
+    def results(self) -> list[Result | None]:
+        """What became of each batch, in their order; None for the unfinished."""
+        return list(self._results)
+
+    def at_processors(self) -> list[int]:
+        """Indexes of the batches without a result that are in a task."""
+        return [index for index in self.not_finished() if self._runs[index].running]
+
+    def not_finished(self) -> list[int]:
+        """Indexes of the batches without a result."""
+        return [index for index, result in enumerate(self._results) if result is None]
+
+    def reject(self, index: int, verdict: Rejected | Withdrawn) -> None:
+        """A batch may no longer enter the block, whatever its processor will say."""
+        self._finish(index, verdict)
 
     def ready_routes(self) -> list[FamilyVersion]:
         """Families with work that may run now."""
@@ -125,7 +157,7 @@ class Execution:
             source = behind if behind and (not ready or behind[0] < ready[0]) else ready
             index = source[0]
             run = self._runs[index]
-            if run.result is not None or run.running:
+            if self._results[index] is not None or run.running:
                 heappop(source)
                 continue
             unit_bytes = sum(len(transaction.raw) for transaction in run.transactions)
@@ -144,7 +176,11 @@ class Execution:
                     ahead[follower] = ahead.get(follower, 0) + 1
                     if ahead[follower] == self._waits_for[follower] and self._runs[follower].route == route:
                         heappush(behind, follower)
-        return Task(next(_task_numbers), route, tuple(units)) if units else None
+        if not units:
+            return None
+        task = Task(next(_task_numbers), route, tuple(units))
+        self._tasks[task.number] = [unit.batch for unit in units]
+        return task
 
     def complete(
         self, task: Task, outcomes: Sequence[Sequence[TransactionOutcome]], namespaces: tuple[str, ...]
@@ -155,40 +191,44 @@ class Execution:
         nothing, and later units of the task, which saw it, run again.
         """
         again = False
-        for unit, unit_outcomes in zip(task.units, outcomes, strict=True):
-            run = self._runs[unit.batch]
-            run.running = False
+        for index, unit, unit_outcomes in zip(self._tasks.pop(task.number), task.units, outcomes, strict=True):
             applied = bool(unit_outcomes) and unit_outcomes[-1].verdict is Verdict.OK
-            if run.result is not None:
+            if index is None:
+                again = again or applied
+                continue
+            run = self._runs[index]
+            run.running = False
+            if self._results[index] is not None:
                 again = again or applied
             elif again:
-                self._make_ready(unit.batch)
+                self._make_ready(index)
             else:
                 failure = self._merge(run, unit, unit_outcomes, namespaces)
                 if failure is not None:
-                    self._finish(unit.batch, failure)
+                    self._finish(index, failure)
                     again = applied
                 elif run.position + 1 < len(run.segments):
                     run.position += 1
-                    self._make_ready(unit.batch)
+                    self._make_ready(index)
                 else:
                     self.changes.update(run.changes)
-                    self._finish(unit.batch, Applied(tuple(run.receipts)))
+                    self._finish(index, Applied(tuple(run.receipts)))
 
-    def abandon(self, task: Task, alone: bool) -> None:
-        """A task will never be answered: its batches may run again, one a task when ``alone``."""
-        for unit in task.units:
-            run = self._runs[unit.batch]
+    def abandon(self, task: Task, alone: bool) -> list[int]:
+        """A task will never be answered: its batches may run again, one a task when ``alone``. Gives their indexes."""
+        indexes = [index for index in self._tasks.pop(task.number) if index is not None]
+        for index in indexes:
+            run = self._runs[index]
             run.running = False
             run.alone = run.alone or alone
-            if run.result is None:
-                self._make_ready(unit.batch)
+            self._make_ready(index)
+        return indexes
 
     def withdraw(self, route: FamilyVersion) -> None:
         """No processor of ``route`` is left: what needs one, and is not with one, stays pending."""
         for index, run in enumerate(self._runs):
             if (
-                run.result is None
+                self._results[index] is None
                 and not run.running
                 and any(name == route for name, _ in run.segments[run.position :])
             ):
@@ -197,7 +237,7 @@ class Execution:
 
     def _make_ready(self, index: int) -> None:
         run = self._runs[index]
-        if not self._waits_for[index] and run.result is None:
+        if not self._waits_for[index] and self._results[index] is None and not run.running:
             heappush(self._ready[run.route], index)
 
     def _finish(self, index: int, result: Result) -> None:
@@ -205,15 +245,14 @@ class Execution:
         results = [(index, result)]
         while results:
             index, result = results.pop()
-            run = self._runs[index]
-            if run.result is not None:
+            if self._results[index] is not None:
                 continue
-            run.result = result
+            self._results[index] = result
             self.left -= 1
             if not self._waits_for[index]:
                 self._free(index)
             if not isinstance(result, Applied):
-                run.changes = {}
+                self._runs[index].changes = {}
                 results += [(follower, _depends(result, name)) for follower, name in self._dependents[index]]
 
     def _free(self, index: int) -> None:
@@ -228,9 +267,9 @@ class Execution:
                 self._waits_for[follower] -= 1
                 if self._waits_for[follower]:
                     continue
-                if self._runs[follower].result is not None:
+                if self._results[follower] is not None:
                     freed.append(follower)
-                elif not self._runs[follower].running:
+                else:
                     self._make_ready(follower)
 
     def _merge(

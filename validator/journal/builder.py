@@ -57,13 +57,26 @@ def choose(
     has_processor: Callable[[FamilyVersion], bool],
     limits: Limits,
     dependency_due_ms: int,
+    before: Candidate | None,
 ) -> Candidate:
-    """Take from the queue, in order of arrival, what may enter the next block; park what must wait."""
+    """Take from the queue, in order of arrival, what may enter the next block; park what must wait.
+
+    What the block ``before`` left at processors comes first; the rest that it left is chosen from again.
+    """
     entries: list[Pending] = []
+    if before is not None:
+        held = before.execution.at_processors()
+        entries = [before.entries[index] for index in held]
+        for index in set(before.execution.not_finished()).difference(held):
+            queue.put_back(before.entries[index])
+    carried = [body.check(entry.batch) for entry in entries]
+    for entry in entries:
+        body.include(entry.batch)
     refused: list[tuple[Pending, Rejected]] = []
-    transactions = data_bytes = 0
-    while (entry := queue.pop_ready()) is not None:
-        batch = entry.batch
+    transactions = sum(len(entry.batch.transactions) for entry in entries)
+    data_bytes = sum(len(entry.batch.raw) for entry in entries)
+    while (ready := queue.pop_ready()) is not None:
+        entry, batch = ready, ready.batch
         transactions += len(batch.transactions)
         data_bytes += len(batch.raw)
         if entries and (transactions > limits.block_transactions_max or data_bytes > limits.block_bytes_max):
@@ -83,7 +96,12 @@ def choose(
             body.include(batch)
             entries.append(entry)
     alone = frozenset(index for index, entry in enumerate(entries) if entry.alone)
-    return Candidate(entries, Execution(read, [entry.batch for entry in entries], limits, alone), refused)
+    batches = [entry.batch for entry in entries]
+    execution = Execution(read, batches, limits, alone, before.execution if before else None)
+    for index, verdict in enumerate(carried):
+        if verdict is not None:
+            execution.reject(index, verdict)
+    return Candidate(entries, execution, refused)
 
 
 def park(queue: PendingQueue, entry: Pending, verdict: Withdrawn, dependency_due_ms: int) -> None:
@@ -97,7 +115,7 @@ def park(queue: PendingQueue, entry: Pending, verdict: Withdrawn, dependency_due
 
 
 def conclude(candidate: Candidate, parent: Parent, read_node: ReadNode, signer: Signer) -> Verdicts:
-    """Make the block of a finished candidate: one pass over the trie, one seal."""
+    """Make the block of what a candidate has finished: one pass over the trie, one seal."""
     batches: list[CommittedBatch] = []
     invalid = [invalid_batch(entry, verdict) for entry, verdict in candidate.refused]
     settled = [entry for entry, _ in candidate.refused]
@@ -111,7 +129,7 @@ def conclude(candidate: Candidate, parent: Parent, read_node: ReadNode, signer: 
         elif isinstance(result, Rejected):
             invalid.append(invalid_batch(entry, result))
             settled.append(entry)
-        else:
+        elif result is not None:
             withdrawn.append((entry, result))
     commit = None
     if batches:
