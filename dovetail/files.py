@@ -1,6 +1,5 @@
-"""Private folders, one user of a folder at a time, and writes that never leave half a file behind."""
+"""Private folders, and writes that never leave half a file behind."""
 
-import fcntl
 import os
 import secrets
 from pathlib import Path
@@ -44,17 +43,3 @@ def write_whole(path: Path, content: bytes, *, mode: int, overwrite: bool = Fals
         raise
     except OSError as error:
         raise Refused(f"cannot write {path}: {error.strerror}") from None
-
-
-def lock_dir(path: Path) -> None:
-    """Be the only process that uses the folder until this one ends. Raises Refused when another one is."""
-    make_private_dir(path)
-    try:
-        # Left open on purpose: the lock lives as long as the process.
-        descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise Refused(f"{path} is in use by another validator") from None
-    except OSError as error:
-        raise Refused(f"cannot use {path}: {error.strerror}") from None

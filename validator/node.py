@@ -70,7 +70,7 @@ async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_wai
         finally:
             node.close()
     except CannotBind as error:
-        raise CannotStart(f"{error}; is another validator running there?") from None
+        raise CannotStart(str(error)) from None
     finally:
         store.close()
 

@@ -21,6 +21,7 @@ import zmq
 
 from ledger.batch import VerifiedBatch, verify_batch
 from ledger.errors import RefusedBatch
+from protos import raw_pb2
 from validator.sockets import DrainedSocket
 
 Verified = list[VerifiedBatch] | RefusedBatch
@@ -59,10 +60,11 @@ class _Submission:
 class _HandOver:
     """What one message to a worker asks: batches of one or several submissions."""
 
-    __slots__ = ("batches", "deaths")
+    __slots__ = ("batches", "data_bytes", "deaths")
 
     def __init__(self) -> None:
         self.batches: list[tuple[_Submission, int, bytes]] = []
+        self.data_bytes = 0
         self.deaths = 0
 
 
@@ -97,9 +99,11 @@ class VerifierPool:
         """Check serialized batches; ``on_verified`` gets all of them verified, or the first refusal that was found."""
         submission = _Submission(len(raw_batches), on_verified)
         for position, raw in enumerate(raw_batches):
-            if not self._waiting or self._waiting[-1].deaths or _bytes(self._waiting[-1]) > _HAND_OVER_BYTES:
+            if not self._waiting or self._waiting[-1].deaths or self._waiting[-1].data_bytes > _HAND_OVER_BYTES:
                 self._waiting.append(_HandOver())
-            self._waiting[-1].batches.append((submission, position, raw))
+            hand_over = self._waiting[-1]
+            hand_over.batches.append((submission, position, raw))
+            hand_over.data_bytes += len(raw)
         self._hand_out()
 
     def watch(self) -> None:
@@ -143,7 +147,8 @@ class VerifierPool:
                 return
             hand_over = self._waiting.popleft()
             worker.in_flight.append(hand_over)
-            worker.socket.send([raw for _, _, raw in hand_over.batches])
+            request = raw_pb2.RawBatchList(batches=[raw for _, _, raw in hand_over.batches])
+            worker.socket.send([request.SerializeToString()])
 
     def _drain(self) -> None:
         for worker in self._workers:
@@ -156,10 +161,6 @@ class VerifierPool:
         self._on_results()
 
 
-def _bytes(hand_over: _HandOver) -> int:
-    return sum(len(raw) for _, _, raw in hand_over.batches)
-
-
 def _verify(raw: bytes) -> VerifiedBatch | RefusedBatch:
     try:
         return verify_batch(raw)
@@ -168,7 +169,7 @@ def _verify(raw: bytes) -> VerifiedBatch | RefusedBatch:
 
 
 def work(endpoint: str) -> None:
-    """A worker: answers each message (serialized batches) with a pickled list, until its standard input closes."""
+    """A worker: answers each message (a RawBatchList) with a pickled list, until its standard input closes."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket = context.socket(zmq.PAIR)
     socket.bind(endpoint)
@@ -179,7 +180,7 @@ def work(endpoint: str) -> None:
         ready = dict(poller.poll())
         if sys.stdin.fileno() in ready:
             break
-        results = [_verify(raw) for raw in socket.recv_multipart()]
+        results = [_verify(raw) for raw in raw_pb2.RawBatchList.FromString(socket.recv()).batches]
         socket.send(pickle.dumps(results, pickle.HIGHEST_PROTOCOL))
     context.destroy(linger=0)
 

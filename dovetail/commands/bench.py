@@ -47,7 +47,7 @@ def bench(
     ] = 10_000,
     in_flight: Annotated[
         int, typer.Option("--in-flight", min=1, max=1_000, metavar="N", help="POSTs without an answer at one time.")
-    ] = 8,
+    ] = 16,
     processors: Annotated[
         int | None, typer.Option("--processors", min=1, max=64, metavar="N", help="Intkey processes. Default: 1.")
     ] = None,

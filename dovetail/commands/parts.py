@@ -52,7 +52,6 @@ def validator(
     flags; the later wins.
     """
     from dovetail.config import Flag
-    from dovetail.files import lock_dir
     from dovetail.keys import load_signer
 
     settings = _load(
@@ -64,7 +63,6 @@ def validator(
         },
     ).validator
     load_signer(settings.key_file)
-    lock_dir(settings.data_dir)
     log, notifier = _start("validator", log_format, log_level)
     from validator.node import CannotStart, serve
 

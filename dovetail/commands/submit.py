@@ -58,9 +58,10 @@ def submit(
     else:
         for name, value in (extra or {}).items():
             typer.echo(f"{name.replace('_', ' ')}: {value}")
-        if status.status != "INVALID" and not (wait_s and status.status == "PENDING"):
-            typer.echo(f"batch {batch.id} {'accepted' if status.status == 'PENDING' else status.status}")
-        if not wait_s:
+        if status.status == "COMMITTED":
+            typer.echo(f"batch {batch.id} COMMITTED")
+        elif not wait_s:
+            typer.echo(f"batch {batch.id} accepted")
             typer.echo(f"follow it: {program()} batch status {batch.id} --wait 60{url_argument(url)}")
     refuse_uncommitted([status], wait_s)
 

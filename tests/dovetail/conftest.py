@@ -65,6 +65,7 @@ class FakeApi:
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
+    on_request: Callable[[], None] = lambda: None
 
     def refuse(self, target: str, status: int, code: int, title: str, message: str) -> None:
         """Answer ``target`` with an error in the REST API's shape."""
@@ -79,6 +80,7 @@ def api() -> Iterator[FakeApi]:
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             fake.requests.append(Request(self.command, self.path, dict(self.headers.items()), body))
+            fake.on_request()
             missing = (404, {"error": {"code": 0, "title": "Not Found", "message": self.path}})
             path = self.path.partition("?")[0]
             status, answer = fake.answers.get(

@@ -1,0 +1,147 @@
+"""Exit codes and what reaches the user's eyes: help, refusals, surprises and Ctrl-C."""
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dovetail import client
+from dovetail.__main__ import main
+from dovetail.logs import RotatingFile
+
+from .conftest import FakeApi, Run
+
+pytestmark = pytest.mark.timeout(60)
+
+_COMMANDS = (
+    (),
+    ("up",),
+    ("genesis",),
+    ("keygen",),
+    ("validator",),
+    ("rest-api",),
+    ("processor",),
+    *((group,) for group in ("intkey", "settings", "block", "batch", "transaction", "state")),
+    *(("intkey", command) for command in ("set", "inc", "dec", "show", "list")),
+    *(("settings", command) for command in ("propose", "vote", "list")),
+    *((group, command) for group in ("block", "batch", "transaction", "state") for command in ("list", "show")),
+    ("batch", "status"),
+)
+
+
+@pytest.mark.parametrize("command", _COMMANDS, ids=" ".join)
+def test_every_command_has_help(run: Run, command: tuple[str, ...]) -> None:
+    helped = run(*command, "--help")
+    assert helped.code == 0
+    assert helped.err == ""
+    is_group = len(command) == 0 or command in {
+        (g,) for g in ("intkey", "settings", "block", "batch", "transaction", "state")
+    }
+    assert ("Commands" if is_group else "Examples:") in helped.out
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, dovetail.cli;"
+        "heavy = {'httpx', 'zmq', 'lmdb', 'coincurve', 'google.protobuf', 'structlog', 'uvicorn'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_nobody_answers(run: Run) -> None:
+    done = run("block", "list", "--url", "http://127.0.0.1:1")
+    assert done == (1, "", "dovetail: nothing answers at http://127.0.0.1:1; is `dovetail up` running?\n")
+
+
+def test_a_surprise_is_one_line_and_a_trace_in_the_log(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def surprise(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("by nought")
+
+    monkeypatch.setattr(client, "DovetailClient", surprise)
+    done = run("block", "list")
+    log = home / "logs" / "dovetail.log"
+    assert done.code == 1
+    assert done.err == f"dovetail: unexpected ZeroDivisionError: by nought; the stack trace is in {log}\n"
+    assert "Traceback" in log.read_text()
+    with pytest.raises(ZeroDivisionError):
+        main(("--debug", "block", "list"))
+
+
+def test_a_trace_that_cannot_be_written(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.write_text("a file where the folder should be")
+    monkeypatch.setattr(client, "DovetailClient", None)
+    done = run("block", "list")
+    assert done.code == 1
+    assert done.err.endswith("the stack trace could not be written; --debug shows it\n")
+    assert done.err.count("\n") == 1
+
+
+def test_ctrl_c_ends_quietly_with_130(run: Run, api: FakeApi) -> None:
+    run("keygen")
+    started: queue.Queue[subprocess.Popen[bytes]] = queue.Queue()
+
+    def interrupt() -> None:
+        process = started.get()
+        process.send_signal(signal.SIGINT)
+        started.put(process)
+        process.wait()
+
+    api.on_request = interrupt
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dovetail", "intkey", "set", "a", "1", "--wait", "60", "--url", api.url],
+        cwd=Path(__file__).parents[2],
+        env=dict(os.environ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    started.put(process)
+    out, err = process.communicate()
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("processor", "no_such_module:X"), "cannot import no_such_module for no_such_module:X: No module named"),
+        (("processor", "families.intkey.handler:X"), "has no handler class X; it has IntkeyHandler"),
+        (("processor", "families.intkey.handler"), "names no handler: MODULE:HANDLER"),
+        (
+            ("processor", "families.intkey.handler:IntkeyHandler", "--connect", "here"),
+            "processor.connect = 'here' (flag --connect)",
+        ),
+        (("rest-api", "--bind", "8080"), "rest_api.bind = '8080' (flag --bind): must be HOST:PORT"),
+        (("validator", "--data-dir", "/nowhere"), "there is no key at /nowhere/keys/validator.priv"),
+        (("up", "--data-dir", "/dev/null/x"), "cannot make the folder /dev/null/x: Not a directory"),
+        (("up", "--config", "no.toml"), "cannot read the configuration no.toml"),
+    ],
+)
+def test_parts_that_cannot_start_say_why(run: Run, arguments: tuple[str, ...], reason: str) -> None:
+    done = run(*arguments)
+    assert (done.code, done.out) == (1, "")
+    assert reason in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_log_file_keeps_its_bound_and_three_older_ones(tmp_path: Path) -> None:
+    path = tmp_path / "part.log"
+    file = RotatingFile(path, bytes_max=10)
+    for number in range(6):
+        file.write(f"line {number}\n".encode())
+    file.close()
+    again = RotatingFile(path, bytes_max=10)
+    again.write(b"line 6\n")
+    again.close()
+    held = {entry.name: entry.read_text() for entry in tmp_path.glob("part.log*")}
+    assert held == {
+        "part.log": "line 6\n",
+        "part.log.1": "line 5\n",
+        "part.log.2": "line 4\n",
+        "part.log.3": "line 3\n",
+    }

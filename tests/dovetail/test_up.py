@@ -1,0 +1,76 @@
+"""``dovetail up`` as a newcomer meets it: real processes on free ports."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+_ROOT = Path(__file__).parents[2]
+
+
+def _free_ports(count: int) -> list[int]:
+    with_ports = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [server.getsockname()[1] for server in with_ports]
+    for server in with_ports:
+        server.close()
+    return ports
+
+
+def _up(*arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "dovetail", "up", *arguments],
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _tried(process: "subprocess.Popen[str]") -> list[str]:
+    """The commands that are printed once the node serves."""
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    assert first.startswith("ready  REST API http://127.0.0.1:"), process.communicate()
+    return [process.stdout.readline().removeprefix("try").strip() for _ in range(3)]
+
+
+def test_the_printed_commands_work_as_printed_on_a_new_and_on_an_old_ledger(home: Path) -> None:
+    validator, rest = _free_ports(2)
+    arguments = ("--validator", f"tcp://127.0.0.1:{validator}", "--rest", f"127.0.0.1:{rest}")
+    # Another terminal knows nothing of this one's variables.
+    elsewhere = {name: value for name, value in os.environ.items() if not name.startswith("DOVETAIL_")}
+    blocks = []
+    for stop, code in ((signal.SIGINT, 130), (signal.SIGTERM, 0)):
+        with _up(*arguments) as process:
+            outputs = [
+                subprocess.run(
+                    ["/bin/sh", "-c", command], cwd=_ROOT, env=elsewhere, capture_output=True, text=True, check=True
+                ).stdout
+                for command in _tried(process)
+            ]
+            process.send_signal(stop)
+            out, err = process.communicate()
+        assert (process.returncode, out) == (code, "")
+        assert "Traceback" not in err
+        assert outputs[0].endswith("COMMITTED\n")
+        assert outputs[1].endswith(": 42\n")
+        blocks.append(len(outputs[2].splitlines()))
+    assert blocks == [3, 4]
+    assert not any("Traceback" in log.read_text() for log in (home / "data" / "logs").iterdir())
+
+
+def test_a_port_in_use_is_one_clear_line(home: Path) -> None:
+    (free,) = _free_ports(1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with _up("--validator", f"tcp://127.0.0.1:{free}", "--rest", f"127.0.0.1:{port}") as process:
+            out, err = process.communicate()
+    assert (process.returncode, out) == (1, "")
+    assert err.splitlines()[-1] == f"dovetail: rest-api: cannot listen on 127.0.0.1:{port}: Address already in use"
