@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dovetail.bench.load import Ceiling
 from dovetail.bench.processes import ProcessFigures
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_CORE_SHARE_MIN: Final = 0.95
+_OTHERS_SHARE_MAX: Final = 0.10
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,13 @@ class Run:
     """By how much the store grew; None for a node that was running already."""
 
     processes: tuple[ProcessFigures, ...]
+    others_cpu_s: float | None
+    """What everything else on the machine took meanwhile, the system's own work included; None as above."""
+
+    def is_disturbed(self, cores: int) -> bool:
+        """Whether something else took so much of the machine that rate and ratio mean little."""
+        others = (self.others_cpu_s or 0.0) / (self.seconds * cores)
+        return self.ceiling.core_share < _CORE_SHARE_MIN or others > _OTHERS_SHARE_MAX
 
 
 @dataclass(frozen=True)
@@ -143,7 +153,10 @@ def show(result: Report, console: "Console") -> None:
             f"{run.transactions_per_s:,.0f}",
             f"{run.ceiling.transactions_per_s:,.0f}",
             f"{run.ratio:.3f}",
-            *(f"{value:,.0f}" for value in (run.latency.p50_ms, run.latency.p95_ms, run.latency.p99_ms)),
+            *(
+                f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+                for value in (run.latency.p50_ms, run.latency.p95_ms, run.latency.p99_ms)
+            ),
             str(made.count),
             f"{made.transactions_min}-{made.transactions_median:.0f}-{made.transactions_max}",
             str(run.refusals),
@@ -164,8 +177,16 @@ def show(result: Report, console: "Console") -> None:
             f"{process.own_memory_mib_max:,.0f}",
             "" if process.written_mib is None else f"{process.written_mib:,.0f}",
         )
+    if chosen.others_cpu_s is not None:
+        costs.add_row("everything else", f"{chosen.others_cpu_s:.2f}", f"{chosen.others_cpu_s / chosen.seconds:.0%}")
     console.print(costs)
     console.print(_in_words(result, chosen))
+    disturbed = [str(number) for number, run in enumerate(result.runs, 1) if run.is_disturbed(machine.cores)]
+    if disturbed:
+        console.print(
+            f"run {', '.join(disturbed)}: something else was using this machine; rates and ratios mean little",
+            style="yellow",
+        )
 
 
 def _in_words(result: Report, chosen: Run) -> str:

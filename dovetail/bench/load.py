@@ -75,6 +75,8 @@ class Ceiling:
     batches_per_s: float
     signatures_per_s: float
     transactions_per_s: float
+    core_share: float
+    """How much of a core each worker got, 0 to 1: well below 1, something else took the rest of this machine."""
 
 
 def sign_post(load: Load, number: int) -> Post:
@@ -164,26 +166,34 @@ class Workers:
                 break
         jobs = [self._pool.submit(_verify_for, bodies, seconds) for _ in range(self.count)]
         rates = await asyncio.gather(*map(asyncio.wrap_future, jobs))
-        batches_per_s = sum(batches / took_s for batches, _, took_s in rates)
-        transactions_per_s = sum(count / took_s for _, count, took_s in rates)
-        return Ceiling(batches_per_s, batches_per_s + transactions_per_s, transactions_per_s)
+        batches_per_s = sum(rate.batches / rate.seconds for rate in rates)
+        transactions_per_s = sum(rate.transactions / rate.seconds for rate in rates)
+        share = sum(rate.cpu_s for rate in rates) / sum(rate.seconds for rate in rates)
+        return Ceiling(batches_per_s, batches_per_s + transactions_per_s, transactions_per_s, share)
 
 
 def _sign_posts(load: Load, start: int, end: int) -> list[Post]:
     return [sign_post(load, number) for number in range(start, end)]
 
 
-def _verify_for(bodies: list[bytes], seconds: float) -> tuple[int, int, float]:
-    """Batches and transactions verified, and the seconds it took."""
+class _Verified(NamedTuple):
+    batches: int
+    transactions: int
+    seconds: float
+    cpu_s: float
+
+
+def _verify_for(bodies: list[bytes], seconds: float) -> _Verified:
     raw_batches = [raw for body in bodies for raw in decode_batch_list(body)]
     verify_batch(raw_batches[0])
     batches = transactions = 0
+    cpu_before_s = time.process_time()
     start = now = time.perf_counter()
     while now - start < seconds:
         transactions += len(verify_batch(raw_batches[batches % len(raw_batches)]).transactions)
         batches += 1
         now = time.perf_counter()
-    return batches, transactions, now - start
+    return _Verified(batches, transactions, now - start, time.process_time() - cpu_before_s)
 
 
 def _begin_worker() -> None:

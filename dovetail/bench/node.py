@@ -19,6 +19,7 @@ from dovetail.supervisor import Events, Part, supervise
 _INTKEY: Final = "families.intkey.handler:IntkeyHandler"
 _SETTINGS: Final = "families.settings.handler:SettingsHandler"
 _LOOPBACK: Final = "127.0.0.1"
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 T = TypeVar("T")
 
@@ -46,10 +47,21 @@ async def with_node(folder: Path, *, processors: int, profile: Path | None, use:
     """
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
+    broken: asyncio.Future[str] = loop.create_future()
+    signalled: asyncio.Future[signal.Signals] = loop.create_future()
 
     def on_ready() -> None:
-        if not ready.done():
-            ready.set_result(None)
+        # From here on a signal ends the work before the node, so that the work does not see a node that is ending.
+        for number in _ENDING:
+            loop.add_signal_handler(number, on_signal, number)
+        ready.set_result(None)
+
+    def on_signal(number: signal.Signals) -> None:
+        signalled.set_result(number)
+        for handled in _ENDING:
+            loop.remove_signal_handler(handled)
+            # A second one ends this process at once, and the lifeline ends the node.
+            signal.signal(handled, signal.SIG_DFL)
 
     def on_told(line: str) -> None:
         if not ready.done():
@@ -57,7 +69,6 @@ async def with_node(folder: Path, *, processors: int, profile: Path | None, use:
         elif not broken.done():
             broken.set_result(line)
 
-    broken: asyncio.Future[str] = loop.create_future()
     validator_port, rest_port = _free_ports(2)
     node = Node(f"http://{_LOOPBACK}:{rest_port}", folder / STORE_NAME)
     prepare(folder, node_key_file(folder), folder / "keys" / "user.priv", make_user_key=True)
@@ -71,9 +82,11 @@ async def with_node(folder: Path, *, processors: int, profile: Path | None, use:
         supervise(parts, folder / "logs", Events(lambda _: None, on_ready, on_told, lambda *_: None))
     )
     working = asyncio.create_task(work())
-    awaited: list[asyncio.Future[Any]] = [supervising, working, broken]
+    awaited: list[asyncio.Future[Any]] = [supervising, working, broken, signalled]
     try:
         await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+        if signalled.done():
+            raise Interrupted(signalled.result())
         if broken.done():
             raise Refused(f"the node did not hold: {broken.result()}")
         if working.done():

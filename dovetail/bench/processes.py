@@ -42,6 +42,7 @@ class ProcessWatch:
         roles = Counter(role for role, _ in named)
         seen: Counter[str] = Counter()
         self._watched = []
+        self._busy_before_s = _busy_s()
         for role, process in named:
             seen[role] += 1
             self._watched.append(_Watched(f"{role} {seen[role]}" if roles[role] > 1 else role, process))
@@ -55,6 +56,10 @@ class ProcessWatch:
         """Since the beginning."""
         self.sample()
         return tuple(watched.figures() for watched in self._watched)
+
+    def machine_cpu_s(self) -> float:
+        """Processor time of everything on the machine, since the beginning."""
+        return _busy_s() - self._busy_before_s
 
 
 class _Watched:
@@ -106,6 +111,12 @@ def _role(process: psutil.Process) -> str:
 def _cpu_s(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system)
+
+
+def _busy_s() -> float:
+    times = psutil.cpu_times()
+    names = ("user", "nice", "system", "irq", "softirq")
+    return float(sum(getattr(times, name, 0.0) for name in names))
 
 
 def _written(process: psutil.Process) -> int | None:

@@ -66,6 +66,7 @@ class _Measured(NamedTuple):
     blocks: figures.Blocks
     disk_bytes: int | None
     processes: tuple[ProcessFigures, ...]
+    others_cpu_s: float | None
 
 
 async def bench(options: Options, progress: "Progress") -> Report:
@@ -144,12 +145,16 @@ class _Benchmark:
         watch = ProcessWatch(whole_node=store is not None)
         async with self._step(f"send{of}", self._load.transactions, watch.sample) as advance:
             sent = await self._send(url, self._posts, self._options.pending, advance)
-        processes = watch.figures()
+        processes, machine_cpu_s = watch.figures(), watch.machine_cpu_s()
+        # Of a node that was running already, "others" would be the node itself.
+        others_cpu_s = max(0.0, machine_cpu_s - sum(process.cpu_s for process in processes)) if store else None
         async with self._step(f"verify{of}", None):
             seconds = await asyncio.to_thread(_verify_committed, url, self._posts, sent)
             sizes = await asyncio.to_thread(_block_sizes, url, head)
         grown = bytes_on_disk(store) - disk_before if store else None
-        return _Measured(seconds, sent.latencies_s, sent.refusals, figures.blocks(sizes), grown, processes)
+        return _Measured(
+            seconds, sent.latencies_s, sent.refusals, figures.blocks(sizes), grown, processes, others_cpu_s
+        )
 
     async def _prepare(self, url: str, of: str) -> None:
         """Give every name a value."""
@@ -212,6 +217,7 @@ class _Benchmark:
             refusals=measured.refusals,
             disk_bytes=measured.disk_bytes,
             processes=measured.processes,
+            others_cpu_s=measured.others_cpu_s,
         )
 
 
