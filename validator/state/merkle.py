@@ -105,8 +105,21 @@ class _Writer:
     def _change_branch(self, ref: Ref, node: bytes, prefix: str, items: list[_Item]) -> Ref | None:
         """``items``: at least one, all under ``prefix``."""
         depth = len(prefix)
+        nibble = items[0][0][depth]
+        if items[-1][0][depth] == nibble:
+            # Far from the root nearly every branch has one changed child: no need to take it apart.
+            before = nodes.branch_child(node, nibble)
+            after = self.change(before, items)
+            if after == before:
+                return ref
+            if before is not None and after is not None:
+                self.superseded.append(ref.number)
+                changed_node, digest = nodes.with_child(node, nibble, after)
+                return self._append(changed_node, digest, ref.leaves - before.leaves + after.leaves)
+            children = nodes.branch_children(node)
+            return self._replace(ref, prefix, children, {nibble: after})
         children = nodes.branch_children(node)
-        changed = False
+        changes: dict[str, Ref | None] = {}
         start = 0
         while start < len(items):
             nibble = items[start][0][depth]
@@ -116,17 +129,19 @@ class _Writer:
             before = children.get(nibble)
             after = self.change(before, items[start:end])
             start = end
-            if after == before:
-                continue
-            changed = True
-            if after is None:
-                del children[nibble]
-            else:
-                children[nibble] = after
-        if not changed:
-            return ref
+            if after != before:
+                changes[nibble] = after
+        return self._replace(ref, prefix, children, changes) if changes else ref
+
+    def _replace(self, ref: Ref, prefix: str, children: dict[str, Ref], changes: dict[str, Ref | None]) -> Ref | None:
+        """A branch anew, with some of its children changed, added or (None) gone."""
         self.superseded.append(ref.number)
-        return self._branch(prefix, children)
+        kept: dict[str, Ref] = {}
+        for nibble in children.keys() | changes.keys():
+            child = changes[nibble] if nibble in changes else children[nibble]
+            if child is not None:
+                kept[nibble] = child
+        return self._branch(prefix, kept)
 
     def _grow(self, entries: list[tuple[str, bytes | Ref]] | list[tuple[str, bytes]]) -> Ref | None:
         """A subtree over sorted, disjoint entries: new leaves (address, value) and standing subtrees (prefix, ref)."""

@@ -80,17 +80,52 @@ def branch_children(node: bytes) -> dict[str, Ref]:
     return children
 
 
+def branch_child(node: bytes, nibble: str) -> Ref | None:
+    """One child of a branch; None where there is none. Reads no other child."""
+    place = _place(node, nibble)
+    if not place.held:
+        return None
+    number, leaves = _LOCAL.unpack_from(node, place.local_at)
+    return Ref(node[place.hash_at : place.hash_at + HASH_BYTES], number, leaves)
+
+
 def branch_child_number(node: bytes, nibble: str) -> int:
-    """The number of one child of a branch; 0 where there is none. Reads no other child."""
+    """The number of one child of a branch; 0 where there is none. Every read of a leaf passes here several times."""
     start = 2 + node[1]
-    bitmap = _BITMAP.unpack_from(node, start)[0]
+    bitmap: int = _BITMAP.unpack_from(node, start)[0]
     bit = 1 << int(nibble, 16)
     if not bitmap & bit:
         return 0
-    position = (bitmap & (bit - 1)).bit_count()
-    local_at = start + 2 + HASH_BYTES * bitmap.bit_count() + _LOCAL.size * position
+    local_at = start + 2 + HASH_BYTES * bitmap.bit_count() + _LOCAL.size * (bitmap & (bit - 1)).bit_count()
     number: int = _LOCAL.unpack_from(node, local_at)[0]
     return number
+
+
+def with_child(node: bytes, nibble: str, child: Ref) -> tuple[bytes, bytes]:
+    """The branch with another child in the place of a standing one: its stored bytes and its hash."""
+    place = _place(node, nibble)
+    hashed = node[: place.hash_at] + child.hash + node[place.hash_at + HASH_BYTES : place.hashed_end]
+    local = _LOCAL.pack(child.number, child.leaves)
+    rest = node[place.hashed_end : place.local_at] + local + node[place.local_at + _LOCAL.size :]
+    return hashed + rest, hashlib.sha256(hashed).digest()
+
+
+class _Place(NamedTuple):
+    """Where a child stands, or would stand, in a branch."""
+
+    held: int
+    hash_at: int
+    hashed_end: int
+    local_at: int
+
+
+def _place(node: bytes, nibble: str) -> _Place:
+    start = 2 + node[1]
+    bitmap = _BITMAP.unpack_from(node, start)[0]
+    bit = 1 << int(nibble, 16)
+    position = (bitmap & (bit - 1)).bit_count()
+    hashed_end = start + 2 + HASH_BYTES * bitmap.bit_count()
+    return _Place(bitmap & bit, start + 2 + HASH_BYTES * position, hashed_end, hashed_end + _LOCAL.size * position)
 
 
 def node_hash(node: bytes) -> bytes:
