@@ -14,7 +14,7 @@ from ledger import signing
 from ledger.addresses import is_prefix
 from ledger.errors import InvalidKey, NotDecodable, RefusedBatch
 from ledger.ids import BatchId, TransactionId, is_id
-from ledger.transaction import decode_header
+from ledger.transaction import FAMILY_CHARACTERS_MAX, decode_header
 from protos import batch_pb2, raw_pb2, transaction_pb2
 
 
@@ -103,6 +103,18 @@ def _verify_transaction(raw: bytes, batch_id: str, batch_signer: str) -> Verifie
             "payload_hash_mismatch",
             f"{where}: the payload's SHA-512 is {payload_sha512}, its header says {header.payload_sha512[:140]}",
         )
+    for name, value in (("family_name", header.family_name), ("family_version", header.family_version)):
+        if not 0 < len(value) <= FAMILY_CHARACTERS_MAX:
+            raise RefusedBatch(
+                "family_malformed",
+                f"{where}: its {name} has {len(value)} characters, allowed are 1 to {FAMILY_CHARACTERS_MAX}",
+            )
+    for dependency in header.dependencies:
+        if not is_id(dependency):
+            raise RefusedBatch(
+                "dependency_malformed",
+                f"{where}: its dependency {dependency[:140]!r} is not an id of 128 lower-case hex characters",
+            )
     for entry in (*header.inputs, *header.outputs):
         if not is_prefix(entry):
             raise RefusedBatch(

@@ -5,6 +5,7 @@ Who may change a setting is the settings family's business (``families.settings`
 
 import hashlib
 import json
+import re
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -24,6 +25,7 @@ TRANSACTION_FAMILIES: Final = "sawtooth.validator.transaction_families"
 
 _ADDRESS_PARTS: Final = 4
 _NESTING_MAX: Final = 16
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]").search
 
 
 def setting_address(key: str) -> Address:
@@ -82,6 +84,8 @@ def decode_permitted_families(value: str) -> frozenset[FamilyVersion]:
         name, version = entry.get("family"), entry.get("version")
         if not isinstance(name, str) or not isinstance(version, str):
             raise NotDecodable(f"{TRANSACTION_FAMILIES}: {entry!r} does not hold the strings family and version")
+        if _LONE_SURROGATE(name) or _LONE_SURROGATE(version):
+            raise NotDecodable(f"{TRANSACTION_FAMILIES}: {entry!r} holds half a character, which is no text")
         families.add(FamilyVersion(name, version))
     return frozenset(families)
 

@@ -4,6 +4,7 @@ The only module that imports the curve library; another binding of libsecp256k1 
 No messages, no keys' files.
 """
 
+import re
 from functools import lru_cache
 from typing import Final
 
@@ -16,6 +17,8 @@ from ledger.errors import InvalidKey
 _HALF_ORDER: Final = bytes.fromhex("7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0")
 _PARSED_KEYS_MAX: Final = 4096
 
+_is_private_key = re.compile(r"[0-9a-fA-F]{64}").fullmatch
+
 
 class Signer:
     """A private key, parsed once."""
@@ -23,13 +26,13 @@ class Signer:
     __slots__ = ("_key", "public_key")
 
     def __init__(self, private_key: str) -> None:
-        """``private_key``: 64 hex characters. Raises InvalidKey."""
+        """``private_key``: 64 hex characters. Raises InvalidKey, whose message never holds the key."""
+        if not _is_private_key(private_key):
+            raise InvalidKey(f"{len(private_key)} characters that are not a private key of 64 hex characters")
         try:
             self._key = PrivateKey(bytes.fromhex(private_key))
-            if len(private_key) != 64:
-                raise ValueError(f"{len(private_key)} characters instead of 64")
-        except ValueError as error:
-            raise InvalidKey(f"not a private key of 64 hex characters: {error}") from None
+        except ValueError:
+            raise InvalidKey("the private key is zero, or not below the order of the curve") from None
         self.public_key = ids.PublicKey(self._key.public_key.format(compressed=True).hex())
 
     def sign(self, message: bytes) -> str:

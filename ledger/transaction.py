@@ -4,13 +4,16 @@ Verification of a transaction happens with the batch it travels in (``ledger.bat
 who only processes transactions needs no curve library.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from ledger.errors import NotDecodable
 from ledger.ids import TransactionId
 from protos import transaction_pb2
+
+FAMILY_CHARACTERS_MAX: Final = 256
+"""Most characters of a family's name, and of its version. None is no family."""
 
 
 class TransactionHeader(NamedTuple):

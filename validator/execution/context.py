@@ -4,11 +4,15 @@ Packed execution needs no such view: the processor holds it, and what comes back
 """
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from ledger.addresses import AccessList, is_address
 from ledger.batch import VerifiedTransaction
 from ledger.receipt import Event
 from validator.execution.model import TransactionOutcome, Verdict
+
+_ENTRY_BYTES: Final = 64
+"""What an empty event, attribute or data entry costs in memory, so that their number is bounded as well."""
 
 
 class Unauthorized(Exception):
@@ -34,7 +38,7 @@ class TransactionContext:
 
     def get(self, addresses: Iterable[str]) -> dict[str, bytes]:
         """The addresses that hold data. Raises Unauthorized if one is outside the inputs."""
-        wanted = list(addresses)
+        wanted = dict.fromkeys(addresses)
         for address in wanted:
             if not is_address(address) or not self._inputs.permits(address):
                 self._refuse(f"it read {address[:80]!r}, outside its inputs")
@@ -57,11 +61,12 @@ class TransactionContext:
 
     def add_event(self, event: Event) -> None:
         self._events.append(event)
-        self._receipt_bytes += len(event.data) + sum(len(key) + len(value) for key, value in event.attributes)
+        attributes = sum(len(key) + len(value) + _ENTRY_BYTES for key, value in event.attributes)
+        self._receipt_bytes += len(event.event_type) + len(event.data) + attributes + _ENTRY_BYTES
 
     def add_receipt_data(self, data: bytes) -> None:
         self._data.append(data)
-        self._receipt_bytes += len(data)
+        self._receipt_bytes += len(data) + _ENTRY_BYTES
 
     @property
     def receipt_bytes(self) -> int:

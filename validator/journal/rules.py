@@ -5,6 +5,7 @@ the transactions do is the executor's business.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from ledger import settings
 from ledger.batch import VerifiedBatch
@@ -13,6 +14,9 @@ from ledger.ids import TransactionId
 from ledger.settings import FamilyVersion
 from validator.execution.executor import transaction_route
 from validator.execution.model import Rejected, Withdrawn
+
+_SHOWN_MAX: Final = 10
+_SHOWN_CHARACTERS_MAX: Final = 80
 
 ReadState = Callable[[str], bytes | None]
 Knows = Callable[[TransactionId], bool]
@@ -41,7 +45,7 @@ class Body:
         for transaction in batch.transactions:
             family = transaction_route(transaction)
             if self._permitted is not None and family not in self._permitted:
-                listed = ", ".join(sorted(map(str, self._permitted))) or "none"
+                listed = _listed(self._permitted)
                 message = f"{family} is not permitted; {settings.TRANSACTION_FAMILIES} permits: {listed}"
                 return Rejected("family_not_permitted", message, transaction.id, family=family)
             if self._committed(transaction.id):
@@ -61,6 +65,13 @@ class Body:
                     )
                 return Withdrawn("waiting_for_dependency", dependency=dependency)
         return None
+
+
+def _listed(families: frozenset[FamilyVersion]) -> str:
+    """Some of the permitted families, for a message that is kept for every batch that they refuse."""
+    names = sorted(map(str, families))
+    named = ", ".join(name[:_SHOWN_CHARACTERS_MAX] for name in names[:_SHOWN_MAX]) or "none"
+    return f"{named} and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else named
 
 
 def permitted_families(read: ReadState) -> frozenset[FamilyVersion] | None:

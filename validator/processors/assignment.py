@@ -50,11 +50,12 @@ class Assignment(Protocol):
 class PackedAssignment:
     """The whole task in one round trip (protos/packed.proto)."""
 
-    def __init__(self, task: Task, read_for: ReadFor, send: Send, context_id: str) -> None:
+    def __init__(self, task: Task, read_for: ReadFor, send: Send, context_id: str, limits: Limits) -> None:
         self.task = task
         self._read_for = read_for
         self._send = send
         self._context_id = context_id
+        self._limits = limits
 
     def start(self) -> None:
         request = packed_pb2.PackedProcessRequest(context_id=self._context_id)
@@ -79,11 +80,15 @@ class PackedAssignment:
         batch, transaction = found
         inputs = AccessList(transaction.inputs)
         response = state_context_pb2.TpStateGetResponse(status="OK")
-        for address in request.addresses:
+        data_bytes = 0
+        for address in dict.fromkeys(request.addresses):
             if len(address) != ADDRESS_CHARACTERS or not inputs.permits(address):
                 return refused(request)
             value = self._read_for(batch, address)
             if value is not None:
+                data_bytes += len(value)
+                if data_bytes > self._limits.message_bytes_max:
+                    return refused(request)
                 response.entries.add(address=address, data=value)
         return response
 

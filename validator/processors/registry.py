@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from ledger.addresses import is_prefix
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
+from ledger.transaction import FAMILY_CHARACTERS_MAX
 from protos import processor_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope
 from validator.execution.model import Task
@@ -31,7 +32,6 @@ _PACKED_IN_FLIGHT: Final = 2
 
 _OCCUPANCY_DEFAULT: Final = 10
 _OCCUPANCY_MAX: Final = 1_000
-_FAMILY_CHARACTERS_MAX: Final = 256
 _FAMILIES_MAX: Final = 100
 _NAMESPACES_MAX: Final = 1_000
 
@@ -147,7 +147,7 @@ class Processors:
 
         assignment: Assignment
         if processor.packed:
-            assignment = PackedAssignment(task, read_for, send, context_id)
+            assignment = PackedAssignment(task, read_for, send, context_id, self._limits)
         else:
             namespaces = processor.families[task.route]
             assignment = Conversation(task, read_for, send, context_id, namespaces, self._limits)
@@ -263,8 +263,8 @@ class Processors:
 def _registration_refusal(request: processor_pb2.TpRegisterRequest, processor: Processor) -> str | None:
     """Why a registration cannot stand, with the values; None if it can."""
     for name, value in (("family", request.family), ("version", request.version)):
-        if not 0 < len(value) <= _FAMILY_CHARACTERS_MAX:
-            return f"{name} has {len(value)} characters, allowed are 1 to {_FAMILY_CHARACTERS_MAX}"
+        if not 0 < len(value) <= FAMILY_CHARACTERS_MAX:
+            return f"{name} has {len(value)} characters, allowed are 1 to {FAMILY_CHARACTERS_MAX}"
     if len(request.namespaces) > _NAMESPACES_MAX:
         return f"{len(request.namespaces)} namespaces, at most {_NAMESPACES_MAX} are allowed"
     for namespace in request.namespaces:

@@ -17,6 +17,9 @@ from validator.state.nodes import Ref
 _BLOCK: Final = struct.Struct(">64s32sQIQIQI")
 _BATCH: Final = struct.Struct(">QQ")
 _TRANSACTION: Final = struct.Struct(">QI")
+_KEY_BYTES: Final = 8
+_invalid_encoder: Final = msgspec.msgpack.Encoder()
+_invalid_decoder: Final = msgspec.msgpack.Decoder(InvalidBatch)
 
 
 class BlockInfo(NamedTuple):
@@ -122,8 +125,18 @@ def decode_transaction(number: int, record: bytes) -> StoredTransaction:
     return StoredTransaction(number, batch_number, position, record[_TRANSACTION.size :])
 
 
-encode_invalid: Final = msgspec.msgpack.Encoder().encode
-decode_invalid: Final = msgspec.msgpack.Decoder(InvalidBatch).decode
+def encode_invalid(number: int, entry: InvalidBatch) -> bytes:
+    """``number``: its place in the order in which batches are forgotten."""
+    return key(number) + _invalid_encoder.encode(entry)
+
+
+def decode_invalid(record: bytes) -> InvalidBatch:
+    return _invalid_decoder.decode(record[_KEY_BYTES:])
+
+
+def invalid_number_key(record: bytes) -> bytes:
+    """The key under which the order names this record."""
+    return record[:_KEY_BYTES]
 
 
 def encode_numbers(numbers: list[int]) -> bytes:

@@ -7,7 +7,7 @@ reported as done before its write transaction is synced. What is in the records 
 
 import fcntl
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, Final
@@ -50,23 +50,26 @@ class Store:
 
     def __init__(self, path: Path, limits: Limits) -> None:
         self._limits = limits
-        try:
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = _lock(path)
-            self._env = lmdb.open(
-                str(path),
-                map_size=limits.store_map_bytes_initial,
-                max_dbs=len(_TABLES),
-                max_readers=16,
-                mode=0o600,
-            )
-            tables = {name: self._env.open_db(name.encode()) for name in _TABLES}
-        except (lmdb.Error, OSError) as error:
-            raise StorageFailed(f"cannot open the store at {path}: {error}") from None
-        self._tables: dict[str, Any] = tables
-        self._reader = self._env.begin()
+        with ExitStack() as undo:
+            try:
+                path.mkdir(parents=True, exist_ok=True, mode=0o700)
+                undo.callback((lock := _lock(path)).close)
+                env = lmdb.open(
+                    str(path),
+                    map_size=limits.store_map_bytes_initial,
+                    max_dbs=len(_TABLES),
+                    max_readers=16,
+                    mode=0o600,
+                )
+                undo.callback(env.close)
+                self._tables: dict[str, Any] = {name: env.open_db(name.encode()) for name in _TABLES}
+            except (lmdb.Error, OSError) as error:
+                raise StorageFailed(f"cannot open the store at {path}: {error}") from None
+            self._lock, self._env, self._reader = lock, env, env.begin()
+            undo.callback(lambda: self._reader.abort())
+            self._check_format(path)
+            undo.pop_all()
         self.node: Callable[[int], bytes] = lru_cache(maxsize=_CACHED_NODES_MAX)(self._read_node)
-        self._check_format(path)
         self.head: BlockInfo | None = self._last_block()
         self.next_node_number: int = self._last_key("nodes") + 1 or 1
 
@@ -198,8 +201,12 @@ class Store:
         with transaction.cursor(db=tables["invalid_order"]) as order:
             number = int.from_bytes(order.key(), "big") + 1 if order.last() else 0
             for entry in invalid:
-                transaction.put(id_key(entry.batch_id), records.encode_invalid(entry), db=tables["invalid"])
-                transaction.put(key(number), id_key(entry.batch_id), db=tables["invalid_order"], append=True)
+                name = id_key(entry.batch_id)
+                before = transaction.get(name, db=tables["invalid"])
+                if before is not None:
+                    transaction.delete(records.invalid_number_key(before), db=tables["invalid_order"])
+                transaction.put(name, records.encode_invalid(number, entry), db=tables["invalid"])
+                transaction.put(key(number), name, db=tables["invalid_order"], append=True)
                 number += 1
             surplus = transaction.stat(tables["invalid_order"])["entries"] - self._limits.invalid_batches_remembered
             for _ in range(surplus):
