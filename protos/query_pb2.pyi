@@ -47,6 +47,7 @@ class ListResponse(_message.Message):
         HEAD_NOT_FOUND: _ClassVar[ListResponse.Status]
         INVALID_PAGING: _ClassVar[ListResponse.Status]
         INVALID_ADDRESS: _ClassVar[ListResponse.Status]
+        INVALID_RESOURCE: _ClassVar[ListResponse.Status]
     STATUS_UNSET: ListResponse.Status
     OK: ListResponse.Status
     INTERNAL_ERROR: ListResponse.Status
@@ -54,6 +55,7 @@ class ListResponse(_message.Message):
     HEAD_NOT_FOUND: ListResponse.Status
     INVALID_PAGING: ListResponse.Status
     INVALID_ADDRESS: ListResponse.Status
+    INVALID_RESOURCE: ListResponse.Status
     STATUS_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     HEAD_ID_FIELD_NUMBER: _ClassVar[int]

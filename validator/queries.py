@@ -178,7 +178,9 @@ class Queries:
             return self._batches(head)
         if request.resource == ListRequest.TRANSACTIONS:
             return self._transactions(head)
-        return self._state(head, request.address)
+        if request.resource == ListRequest.STATE:
+            return self._state(head, request.address)
+        raise _Refused(ListResponse.INVALID_RESOURCE, f"there is no list of resource {request.resource}")
 
     def _blocks(self, head: BlockInfo) -> _List:
         def position(text: str) -> int | None:

@@ -1,7 +1,7 @@
-"""The rules of intkey 1.0 (WIRE.md, Families). Encodings are in ``payload``, addresses in ``client``."""
+"""The rules of intkey 1.0 (WIRE.md, Families). Encodings are in ``payload``, addresses in ``addresses``."""
 
 from families.intkey import payload
-from families.intkey.client import NAMESPACE, intkey_address
+from families.intkey.addresses import NAMESPACE, intkey_address
 from ledger.transaction import Transaction
 from processor_sdk import Context, InvalidTransaction, TransactionHandler
 

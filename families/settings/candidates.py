@@ -4,13 +4,15 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from ledger.errors import NotDecodable
 from ledger.settings import PROPOSALS
 from protos import settings_pb2
+
+PAYLOAD_ENCODING: Final = "application/protobuf"
 
 
 class Proposal(NamedTuple):

@@ -1,9 +1,10 @@
 """What a client of the settings family needs: signed proposals and votes, and the candidates in a leaf."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from families.settings.candidates import (
+    PAYLOAD_ENCODING,
     Candidate,
     Proposal,
     decode_candidates,
@@ -22,8 +23,6 @@ from ledger.settings import (
 )
 from ledger.signing import Signer
 from protos import settings_pb2
-
-PAYLOAD_ENCODING: Final = "application/protobuf"
 
 
 class SignedProposal(NamedTuple):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from families.settings.candidates import (
+    PAYLOAD_ENCODING,
     Candidate,
     Proposal,
     Vote,
@@ -18,7 +19,6 @@ from families.settings.candidates import (
     encode_candidates,
     proposal_id_of,
 )
-from families.settings.client import PAYLOAD_ENCODING
 from ledger.errors import NotDecodable
 from ledger.ids import is_public_key
 from ledger.settings import (

@@ -1,0 +1,14 @@
+"""Where names are stored. No keys, no encodings."""
+
+import hashlib
+from typing import Final
+
+from families.intkey.payload import FAMILY_NAME
+from ledger.addresses import Address, namespace_of
+
+NAMESPACE: Final = namespace_of(FAMILY_NAME)
+
+
+def intkey_address(name: str) -> Address:
+    """Where ``name`` is stored: the namespace, then the last 64 hex characters of its SHA-512 (WIRE.md, Families)."""
+    return Address(NAMESPACE + hashlib.sha512(name.encode()).hexdigest()[-64:])
