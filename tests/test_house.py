@@ -1,0 +1,145 @@
+"""The floors of the house: who may import whom, what the pure parts must not know, what a processor needs."""
+
+import ast
+import importlib.metadata
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+PURE = ["ledger", *(f"validator/{part}" for part in ("mempool", "state", "execution", "journal", "consensus"))]
+"""What needs no sockets, clock or chance of its own: it comes in as arguments."""
+
+NOT_PURE = {
+    "asyncio", "concurrent", "datetime", "logging", "multiprocessing", "os", "random", "secrets", "selectors",
+    "signal", "socket", "structlog", "subprocess", "tempfile", "threading", "time", "uuid", "zmq",
+}  # fmt: skip
+ALLOWED = {("validator/state/merkle.py", "os.path")}
+"""``os.path`` compares texts there and touches no files."""
+
+PROCESSOR_NEEDS = {"zmq", "google", "cbor2", "_cbor2"}
+"""Beyond the standard library and the project: pyzmq, protobuf and cbor2."""
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Every module that a file names in an import, wherever it stands."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            assert node.module is not None
+            yield node.module
+
+
+def modules_of(folder: str) -> list[Path]:
+    found = sorted((ROOT / folder).rglob("*.py"))
+    assert found
+    return [path for path in found if not path.name.endswith("_pb2.py")]
+
+
+@pytest.mark.parametrize("folder", PURE)
+def test_the_pure_parts_take_time_and_chance_as_arguments(folder: str) -> None:
+    found = [
+        (str(path.relative_to(ROOT)), name)
+        for path in modules_of(folder)
+        for name in imports_of(path)
+        if name.partition(".")[0] in NOT_PURE
+    ]
+    assert set(found) <= ALLOWED
+
+
+@pytest.mark.parametrize("folder", PURE)
+def test_the_pure_parts_have_no_coroutines_files_or_output(folder: str) -> None:
+    for path in modules_of(folder):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            assert not isinstance(node, ast.AsyncFunctionDef | ast.Await), path
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in {"open", "print", "input", "exec", "eval"}, path
+
+
+@pytest.mark.parametrize(
+    "folder", ["ledger", "processor_sdk", "families", "validator", "rest_api", "dovetail", "tests/vectors"]
+)
+def test_every_module_says_what_lives_there(folder: str) -> None:
+    for path in modules_of(folder):
+        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
+
+
+CATCH_ALLS = {"processor_sdk/dispatch.py", "rest_api/app.py", "dovetail/__main__.py"}
+"""SDK dispatch, which always answers; the outermost HTTP middleware; the command line's last word."""
+
+
+@pytest.mark.parametrize("folder", ["ledger", "processor_sdk", "families", "validator", "rest_api", "dovetail"])
+def test_exceptions_are_caught_by_name(folder: str) -> None:
+    for path in modules_of(folder):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ExceptHandler):
+                names = {name.id for name in ast.walk(node.type) if isinstance(name, ast.Name)} if node.type else {""}
+                if names & {"", "Exception", "BaseException"}:
+                    assert str(path.relative_to(ROOT)) in CATCH_ALLS
+
+
+def test_import_contracts_hold() -> None:
+    pytest.importorskip("importlinter")
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; from importlinter.cli import lint_imports_command; lint_imports_command()"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+
+
+LOADED = """
+import sys
+before = set(sys.modules)
+import {module}
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+def loaded_by(module: str) -> set[str]:
+    """The top-level packages outside the standard library that a fresh interpreter loads for ``module``."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED.format(module=module)], cwd=ROOT, capture_output=True, text=True, timeout=60,
+        check=True,
+    )  # fmt: skip
+    names = {name.partition(".")[0] for name in done.stdout.split()}
+    return {name for name in names - sys.stdlib_module_names if not name.startswith("__")}
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "processor_sdk",
+        "processor_sdk.runtime",
+        "processor_sdk.dispatch",
+        "families.intkey.handler",
+        "families.settings.handler",
+    ],
+)
+def test_a_processor_needs_little(module: str) -> None:
+    outside = loaded_by(module) - PROCESSOR_NEEDS - {"protos", "ledger", "processor_sdk", "families"}
+    # What a compiled package brings along for itself is no package to install.
+    assert not {name for name in outside if "cython" not in name and name != "_cffi_backend"}
+
+
+def test_the_sdk_is_imported_without_sockets() -> None:
+    assert "zmq" not in loaded_by("processor_sdk")
+
+
+def test_dependencies_are_those_that_are_declared() -> None:
+    """What the packages import beyond the standard library is named in pyproject.toml, by some distribution."""
+    packages = ("ledger", "processor_sdk", "families", "validator", "rest_api", "dovetail", "protos")
+    imported = {
+        name.partition(".")[0] for folder in packages for path in modules_of(folder) for name in imports_of(path)
+    }
+    outside = imported - sys.stdlib_module_names - set(packages) - {"grpc_tools"}
+    declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[project.scripts]")[0]
+    distributions = importlib.metadata.packages_distributions()
+    for name in outside:
+        assert any(f'"{owner.lower()}>=' in declared.lower() for owner in distributions[name]), name

@@ -1,0 +1,235 @@
+"""Processors come, take work, drain, go silent and vanish; what they hold is answered or lost, once."""
+
+from typing import Any
+
+import pytest
+
+from ledger.limits import Limits
+from ledger.settings import FamilyVersion
+from protos import processor_pb2, state_context_pb2
+from protos.validator_pb2 import Message as Envelope
+from tests.validator.processors_support import FAMILY, OTHER, Bench, make_task
+from validator.execution.model import TransactionOutcome, Verdict
+from validator.processors.registry import MESSAGE_TYPES, Answered, Arrived, Left, Lost
+
+OK = processor_pb2.TpProcessResponse(status="OK")
+LIMITS = Limits(processor_ping_ms=100, processor_silence_ms=300)
+
+
+def test_a_registration_is_answered_and_told() -> None:
+    bench = Bench()
+    assert bench.register(protocol_version=7) == [Arrived(FAMILY, False)]
+    (sent,) = bench.take_sent()
+    assert (sent.identity, sent.message_type, sent.correlation_id) == (b"p", Envelope.TP_REGISTER_RESPONSE, "c")
+    assert (sent.message.status, sent.message.protocol_version) == (processor_pb2.TpRegisterResponse.OK, 7)
+    assert (sent.message.packed_version, sent.message.message) == (0, "")
+    assert bench.processors.has(FAMILY)
+    assert bench.processors.count(FAMILY) == 1
+    assert not bench.processors.has(OTHER)
+    assert bench.processors.free(OTHER) is None
+    assert bench.free().families == {FAMILY: ("1cf126",)}
+
+
+@pytest.mark.parametrize(("asked", "given"), [(0, 0), (1, 1), (2, 1), (2**32 - 1, 1)])
+def test_packed_execution_is_agreed_on(asked: int, given: int) -> None:
+    bench = Bench()
+    assert bench.register(packed_version=asked) == [Arrived(FAMILY, bool(given))]
+    assert bench.take_sent()[0].message.packed_version == given
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"family": FamilyVersion("", "1")}, "family has 0 characters"),
+        ({"family": FamilyVersion("f" * 257, "1")}, "family has 257 characters"),
+        ({"family": FamilyVersion("f", "")}, "version has 0 characters"),
+        ({"family": FamilyVersion("f", "1" * 257)}, "version has 257 characters"),
+        ({"namespaces": ["1cf126", "1CF126"]}, "namespace '1CF126' is not"),
+        ({"namespaces": ["1cf"]}, "namespace '1cf' is not"),
+        ({"namespaces": ["00" * 36]}, "namespace '000"),
+        ({"namespaces": [""] * 1001}, "1001 namespaces, at most 1000"),
+    ],
+)
+def test_registrations_that_cannot_stand(fields: dict[str, Any], said: str) -> None:
+    bench = Bench()
+    assert bench.register(protocol_version=1, **fields) == []
+    (sent,) = bench.take_sent()
+    assert (sent.message.status, sent.message.protocol_version) == (processor_pb2.TpRegisterResponse.ERROR, 1)
+    assert said in sent.message.message
+    assert len(sent.message.message) < 500
+    assert bench.processors.free(FAMILY) is None
+
+
+def test_bytes_that_are_no_registration_are_answered() -> None:
+    bench = Bench()
+    assert bench.handle(b"p", Envelope.TP_REGISTER_REQUEST, b"\x0a\xff") == []
+    assert "2 bytes that are no TpRegisterRequest" in bench.take_sent()[0].message.message
+    bench.register()
+    assert bench.handle(b"p", Envelope.TP_REGISTER_REQUEST, b"\x0a\xff") == []
+    assert bench.processors.has(FAMILY)
+
+
+def test_one_connection_registers_a_bounded_number_of_families() -> None:
+    bench = Bench()
+    for number in range(100):
+        assert bench.register(family=FamilyVersion("f", str(number)))
+    bench.take_sent()
+    assert bench.register(family=FamilyVersion("f", "100")) == []
+    assert "registered 100 families already" in bench.take_sent()[0].message.message
+    assert bench.processors.has(FamilyVersion("f", "99"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "room"),
+    [({}, 10), ({"max_occupancy": 3}, 3), ({"max_occupancy": 2**32 - 1}, 1_000), ({"packed_version": 1}, 2)],
+)
+def test_a_processor_holds_no_more_than_its_room(fields: dict[str, Any], room: int) -> None:
+    bench = Bench()
+    bench.register(**fields)
+    for number in range(min(room, 20)):
+        assert bench.free().room == room - number
+        bench.start(make_task(number))
+    assert (bench.processors.free(FAMILY) is None) == (room <= 20)
+
+
+def test_the_one_with_the_fewest_tasks_is_free() -> None:
+    bench = Bench()
+    for name in (b"a", b"b", b"c"):
+        bench.register(name, max_occupancy=2)
+    bench.register(b"other", OTHER)
+    assert bench.processors.count(FAMILY) == 3
+    taken = [bench.start(make_task(number)).identity for number in range(6)]
+    assert sorted(taken[:3]) == sorted(taken[3:]) == [b"a", b"b", b"c"]
+    assert bench.processors.free(FAMILY) is None
+    assert bench.free(OTHER).identity == b"other"
+
+
+def test_who_unregisters_finishes_and_takes_no_more() -> None:
+    bench = Bench()
+    bench.register()
+    bench.register(family=OTHER)
+    task = make_task(1)
+    sent = bench.start(task)
+    assert bench.unregister() == [Left((FAMILY, OTHER), "it unregistered")]
+    assert bench.take_sent()[0].message.status == processor_pb2.TpUnregisterResponse.OK
+    assert not bench.processors.has(FAMILY)
+    assert bench.processors.count(FAMILY) == 0
+    assert bench.processors.free(FAMILY) is None
+    get = state_context_pb2.TpStateGetRequest(context_id=sent.message.context_id)
+    assert bench.ask(b"p", Envelope.TP_STATE_GET_REQUEST, get).status == state_context_pb2.TpStateGetResponse.OK
+    (answered,) = bench.answer(sent, OK)
+    assert answered == Answered(task, [[TransactionOutcome(Verdict.OK)]], ("1cf126",))
+
+
+def test_who_registers_again_takes_work_again() -> None:
+    bench = Bench()
+    bench.register()
+    bench.unregister()
+    assert bench.register(namespaces=["00"]) == [Arrived(FAMILY, False)]
+    assert bench.free().families == {FAMILY: ("00",)}
+
+
+def test_a_stranger_cannot_unregister() -> None:
+    bench = Bench()
+    assert bench.unregister(b"stranger") == []
+    assert bench.take_sent()[0].message.status == processor_pb2.TpUnregisterResponse.ERROR
+
+
+def test_a_closed_connection_loses_its_tasks_and_no_others() -> None:
+    bench = Bench()
+    bench.register(b"a")
+    bench.register(b"b")
+    tasks = {bench.start(make_task(number)).identity: make_task(number) for number in range(2)}
+    bench.gone.add(b"a")
+    assert bench.processors.probe() == [Left((FAMILY,), "its connection closed"), Lost(tasks[b"a"])]
+    assert bench.processors.probe() == []
+    assert bench.processors.count(FAMILY) == 1
+    assert bench.free().identity == b"b"
+
+
+def test_answers_after_a_loss_change_nothing() -> None:
+    bench = Bench()
+    bench.register()
+    sent = bench.start(make_task(1))
+    bench.gone.add(b"p")
+    bench.processors.probe()
+    bench.gone.clear()
+    assert bench.answer(sent, OK) == []
+    bench.register()
+    assert bench.answer(sent, OK) == []
+    assert bench.free().room == 10
+
+
+def test_an_answer_counts_once_and_from_its_own_processor() -> None:
+    bench = Bench()
+    bench.register(b"a")
+    sent = bench.start(make_task(1))
+    bench.register(b"b")
+    assert bench.handle(b"b", Envelope.TP_PROCESS_RESPONSE, OK, sent.correlation_id) == []
+    for correlation_id in ("", "c", sent.correlation_id + "0", sent.correlation_id.partition(":")[0]):
+        assert bench.handle(b"a", Envelope.TP_PROCESS_RESPONSE, OK, correlation_id) == []
+    assert len(bench.answer(sent, OK)) == 1
+    assert bench.answer(sent, OK) == []
+
+
+def test_the_contexts_of_another_processor_are_refused() -> None:
+    bench = Bench()
+    bench.register(b"a")
+    sent = bench.start(make_task(1))
+    bench.register(b"b")
+    for context_id in (sent.message.context_id, "", "nobody's", sent.message.context_id + "0"):
+        get = state_context_pb2.TpStateGetRequest(context_id=context_id)
+        response = bench.ask(b"b", Envelope.TP_STATE_GET_REQUEST, get)
+        assert response.status == state_context_pb2.TpStateGetResponse.AUTHORIZATION_ERROR
+
+
+def test_what_strangers_send_changes_nothing() -> None:
+    bench = Bench()
+    for message_type in MESSAGE_TYPES - {Envelope.TP_REGISTER_REQUEST, Envelope.TP_UNREGISTER_REQUEST}:
+        for content in (b"", b"\x0a\xff"):
+            assert bench.handle(b"stranger", message_type, content) == []
+    assert bench.sent == []
+
+
+def test_undecodable_state_requests_change_nothing() -> None:
+    bench = Bench()
+    bench.register()
+    bench.take_sent()
+    for message_type in range(Envelope.TP_STATE_GET_REQUEST, Envelope.TP_EVENT_ADD_REQUEST + 1, 2):
+        assert bench.handle(b"p", message_type, b"\x0a\xff") == []
+    assert bench.sent == []
+
+
+def test_the_silent_are_pinged_and_then_dropped() -> None:
+    bench = Bench(LIMITS)
+    bench.register(b"silent")
+    task = make_task(1)
+    bench.start(task)
+    bench.register(b"alive")
+    bench.take_sent()
+    bench.now_ms += 100
+    assert bench.processors.tick() == []
+    assert bench.sent == []
+    bench.now_ms += 1
+    assert bench.processors.tick() == []
+    assert [(sent.identity, sent.message_type) for sent in bench.take_sent()] == [
+        (b"silent", Envelope.PING_REQUEST),
+        (b"alive", Envelope.PING_REQUEST),
+    ]
+    bench.processors.heard(b"alive")
+    bench.processors.heard(b"nobody")
+    assert bench.processors.tick() == []
+    assert bench.sent == []
+    bench.now_ms += 200
+    assert bench.processors.tick() == [Left((FAMILY,), "silent for 301 ms"), Lost(task)]
+    assert [sent.identity for sent in bench.take_sent()] == [b"alive"]
+    assert bench.processors.count(FAMILY) == 1
+
+
+def test_a_ping_that_cannot_be_sent_shows_a_closed_connection() -> None:
+    bench = Bench(LIMITS)
+    bench.register()
+    bench.gone.add(b"p")
+    bench.now_ms += 101
+    assert bench.processors.tick() == [Left((FAMILY,), "its connection closed")]
+    assert bench.processors.tick() == []

@@ -1,0 +1,223 @@
+"""The trie against a dictionary: same state, same root; what is appended, what is superseded; walking by index."""
+
+from collections.abc import Mapping
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.validator.support import NodeMemory, address
+from tests.vectors.naive_trie import root_hash
+from validator.state import merkle, nodes, walk
+from validator.state.nodes import EMPTY, Ref
+
+Changes = Mapping[str, bytes | None]
+
+# Few addresses that part ways early, late and in between, so that histories meet.
+ADDRESSES = [
+    "0" * 70,
+    "0" * 69 + "1",
+    "0" * 68 + "10",
+    "0" * 35 + "f" * 35,
+    "0" * 35 + "f" * 34 + "e",
+    "0" * 6 + "a" * 64,
+    "00000f" + "0" * 64,
+    *(nibble + "1" * 69 for nibble in "123456789abcdef"),
+    "f" * 70,
+]
+
+addresses = st.sampled_from(ADDRESSES) | st.text("0f", min_size=3, max_size=3).map(lambda text: text.ljust(70, "0"))
+values = st.binary(max_size=3)
+states = st.dictionaries(addresses, values, max_size=12)
+changes = st.dictionaries(addresses, st.none() | values, max_size=8)
+histories = st.lists(changes, max_size=6)
+
+
+def applied(model: dict[str, bytes], change: Changes) -> dict[str, bytes]:
+    merged = {**model, **change}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def reachable(memory: NodeMemory, ref: Ref) -> set[int]:
+    """Numbers of all nodes under ``ref``, each checked against what its parent says of it."""
+    if not ref.number:
+        return set()
+    node = memory.node(ref.number)
+    assert nodes.node_hash(node) == ref.hash
+    if node[0] == nodes.LEAF:
+        assert ref.leaves == 1
+        return {ref.number}
+    children = nodes.branch_children(node)
+    assert len(children) > 1
+    assert ref.leaves == sum(child.leaves for child in children.values())
+    numbers = {ref.number}
+    for nibble, child in children.items():
+        assert nodes.branch_child_number(node, nibble) == child.number
+        below = reachable(memory, child)
+        assert not numbers & below
+        numbers |= below
+    for nibble in set("0123456789abcdef") - set(children):
+        assert nodes.branch_child_number(node, nibble) == 0
+    return numbers
+
+
+@given(histories)
+def test_a_history_ends_in_the_root_of_its_state(history: list[Changes]) -> None:
+    memory = NodeMemory()
+    model: dict[str, bytes] = {}
+    for change in history:
+        memory.apply(change)
+        model = applied(model, change)
+        assert memory.root.hash == root_hash(model)
+        for name in {*ADDRESSES, *change}:
+            assert merkle.get(memory.node, memory.root, name) == model.get(name)
+    if not model:
+        assert memory.root == EMPTY
+
+
+@given(histories)
+def test_what_is_appended_and_superseded(history: list[Changes]) -> None:
+    memory = NodeMemory()
+    model: dict[str, bytes] = {}
+    live: set[int] = set()
+    for change in history:
+        update = memory.apply(change)
+        appended = [number for number, _ in update.nodes]
+        assert appended == sorted(set(appended))
+        assert len(update.superseded) == len(set(update.superseded))
+        now = reachable(memory, memory.root)
+        assert set(update.superseded) == live - now
+        assert set(appended) == now - live
+        before, model = model, applied(model, change)
+        if model == before:
+            assert not appended
+        live = now
+
+
+@given(states, st.randoms(use_true_random=False), st.integers(1, 4))
+def test_the_order_of_changes_does_not_matter(state: dict[str, bytes], random: Random, parts: int) -> None:
+    at_once = NodeMemory()
+    at_once.apply(state)
+    names = list(state)
+    random.shuffle(names)
+    by_parts = NodeMemory()
+    for part in range(parts):
+        by_parts.apply({name: state[name] for name in names[part::parts]})
+    assert by_parts.root.hash == at_once.root.hash
+
+
+@given(states, states)
+def test_what_was_added_and_removed_again_leaves_nothing(state: dict[str, bytes], passing: dict[str, bytes]) -> None:
+    memory = NodeMemory()
+    memory.apply(state)
+    root = memory.root
+    extra = {name: value for name, value in passing.items() if name not in state}
+    memory.apply(extra)
+    memory.apply(dict.fromkeys(extra))
+    assert (memory.root.hash, memory.root.leaves) == (root.hash, root.leaves)
+    memory.apply(dict.fromkeys(state))
+    assert memory.root == EMPTY
+
+
+@given(states, changes)
+def test_the_state_before_stays_readable(state: dict[str, bytes], change: Changes) -> None:
+    memory = NodeMemory()
+    memory.apply(state)
+    root = memory.root
+    memory.apply(change)
+    assert {name: merkle.get(memory.node, root, name) for name in state} == state
+
+
+@given(states, st.integers(0, 20))
+def test_leaves_are_walked_in_order_from_any_index(state: dict[str, bytes], skip: int) -> None:
+    memory = NodeMemory()
+    memory.apply(state)
+    if state:
+        assert list(walk.leaves(memory.node, memory.root, skip)) == sorted(state.items())[skip:]
+
+
+@given(states, addresses)
+def test_positions_are_indexes_of_the_walk(state: dict[str, bytes], other: str) -> None:
+    memory = NodeMemory()
+    memory.apply(state)
+    if not state:
+        return
+    order = sorted(state)
+    for name in {*order, other}:
+        expected = order.index(name) if name in state else None
+        assert walk.position(memory.node, memory.root, name) == expected
+
+
+@given(states, addresses, st.integers(0, 35))
+def test_a_subtree_holds_what_its_prefix_begins(state: dict[str, bytes], name: str, pairs: int) -> None:
+    memory = NodeMemory()
+    memory.apply(state)
+    prefix = name[: 2 * pairs]
+    expected = sorted((held, value) for held, value in state.items() if held.startswith(prefix))
+    top = walk.subtree(memory.node, memory.root, prefix)
+    if top is None:
+        assert expected == []
+        return
+    assert top.leaves == len(expected)
+    assert list(walk.leaves(memory.node, top)) == expected
+    for index, (held, _) in enumerate(expected):
+        assert walk.position(memory.node, top, held) == index
+
+
+def test_a_page_reads_nodes_by_its_length_not_the_states() -> None:
+    memory = NodeMemory()
+    memory.apply({address(number): b"v" for number in range(5_000)})
+    read: list[int] = []
+
+    def counting(number: int) -> bytes:
+        read.append(number)
+        return memory.node(number)
+
+    page = walk.leaves(counting, memory.root, 4_321)
+    assert [next(page).address for _ in range(10)] == [address(number) for number in range(4_321, 4_331)]
+    assert len(read) < 30
+    read.clear()
+    assert walk.position(counting, memory.root, address(4_999)) == 4_999
+    assert merkle.get(counting, memory.root, address(77)) == b"v"
+    assert len(read) < 20
+
+
+def test_an_update_reads_and_appends_along_its_paths_alone() -> None:
+    memory = NodeMemory()
+    memory.apply({address(number): b"v" for number in range(5_000)})
+    read: list[int] = []
+
+    def counting(number: int) -> bytes:
+        read.append(number)
+        return memory.node(number)
+
+    update = merkle.update(counting, memory.root, {address(1): b"new", address(4_000): None}, memory.next_number)
+    assert len(read) == len(set(read)) < 20
+    assert len(update.nodes) < 20
+
+
+@pytest.mark.parametrize("value", [b"", b"\0", bytes(300)])
+def test_leaves_as_bytes(value: bytes) -> None:
+    node = nodes.encode_leaf(ADDRESSES[3], value)
+    assert (nodes.leaf_address(node), nodes.leaf_value(node)) == (ADDRESSES[3], value)
+    assert node == b"\0" + bytes.fromhex(ADDRESSES[3]) + value
+
+
+@given(
+    st.text("0123456789abcdef", max_size=69),
+    st.dictionaries(
+        st.sampled_from("0123456789abcdef"),
+        st.builds(Ref, st.binary(min_size=32, max_size=32), st.integers(1, 2**64 - 1), st.integers(1, 2**32 - 1)),
+        min_size=2,
+    ),
+)
+def test_branches_as_bytes(prefix: str, children: dict[str, Ref]) -> None:
+    node, digest = nodes.encode_branch(prefix, children)
+    assert nodes.encode_branch(prefix, dict(reversed(children.items()))) == (node, digest)
+    assert nodes.node_hash(node) == digest
+    assert nodes.branch_prefix(node) == prefix
+    assert nodes.branch_children(node) == children
+    assert list(nodes.branch_children(node)) == sorted(children)
+    moved = {nibble: child._replace(number=1, leaves=1) for nibble, child in children.items()}
+    assert nodes.encode_branch(prefix, moved)[1] == digest
