@@ -2,6 +2,7 @@
 
 import getpass
 import re
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -11,7 +12,7 @@ from dovetail.files import make_private_dir, write_whole
 from dovetail.home import home, shown
 from ledger.errors import InvalidKey
 from ledger.ids import PublicKey
-from ledger.signing import Signer, generate_private_key
+from ledger.signing import Signer
 
 _KEY_FILE_BYTES_MAX: Final = 1024
 _is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}").fullmatch
@@ -51,7 +52,8 @@ def key_path(name_or_path: str | None, environ: Mapping[str, str]) -> Path:
 def create_key(path: Path, *, overwrite: bool = False) -> KeyFiles:
     """Write a fresh key pair at ``path`` and beside it; folders 0700, private key 0600. Raises Refused."""
     make_private_dir(path.parent)
-    private_key = generate_private_key()
+    # All but about one in 2^128 of these numbers are keys; Signer refuses the others.
+    private_key = secrets.token_hex(32)
     public_key = Signer(private_key).public_key
     try:
         write_whole(path, f"{private_key}\n".encode(), mode=0o600, overwrite=overwrite)

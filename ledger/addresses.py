@@ -52,7 +52,3 @@ class AccessList:
     def permits(self, address: str) -> bool:
         """Whether ``address`` (70 characters) is covered."""
         return address in self._exact or address.startswith(self._prefixes)
-
-    def covers(self, prefix: str) -> bool:
-        """Whether everything under ``prefix`` is covered."""
-        return prefix.startswith(self._prefixes) or prefix in self._exact

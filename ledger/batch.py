@@ -5,8 +5,8 @@
 """
 
 import hashlib
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -15,7 +15,10 @@ from ledger.addresses import is_prefix
 from ledger.errors import InvalidKey, NotDecodable, RefusedBatch
 from ledger.ids import BatchId, TransactionId, is_id
 from ledger.transaction import FAMILY_CHARACTERS_MAX, decode_header
-from protos import batch_pb2, raw_pb2, transaction_pb2
+from protos import batch_pb2, client_block_pb2, raw_pb2, transaction_pb2
+
+DECLARED_ADDRESSES_MAX: Final = 20_000
+"""Most inputs and outputs that the transactions of one batch may declare together."""
 
 
 class VerifiedTransaction(NamedTuple):
@@ -68,8 +71,20 @@ def verify_batch(raw: bytes) -> VerifiedBatch:
     transactions = tuple(
         _verify_transaction(raw_transaction, batch_id, signer) for raw_transaction in batch.transactions
     )
+    _check_nesting(batch_id, raw)
+    declared = declared_addresses(transactions)
+    if declared > DECLARED_ADDRESSES_MAX:
+        raise RefusedBatch(
+            "too_many_addresses",
+            f"batch {batch_id} declares {declared} inputs and outputs, at most {DECLARED_ADDRESSES_MAX} are allowed",
+        )
     _check_transaction_ids(batch_id, list(header.transaction_ids), [transaction.id for transaction in transactions])
     return VerifiedBatch(BatchId(batch_id), transactions, raw)
+
+
+def declared_addresses(transactions: Iterable[VerifiedTransaction]) -> int:
+    """How many inputs and outputs transactions declare together."""
+    return sum(len(transaction.inputs) + len(transaction.outputs) for transaction in transactions)
 
 
 def _verify_transaction(raw: bytes, batch_id: str, batch_signer: str) -> VerifiedTransaction:
@@ -145,12 +160,23 @@ def _check_signature(where: str, public_key: str, header_bytes: bytes, signature
         )
 
 
+def _check_nesting(batch_id: str, raw: bytes) -> None:
+    """Unknown fields may be nested: refuse what could be read as a batch, but not inside the blocks of a list."""
+    block = raw_pb2.RawBlock(batches=[raw]).SerializeToString()
+    try:
+        client_block_pb2.ClientBlockListResponse.FromString(raw_pb2.RawBlockList(blocks=[block]).SerializeToString())
+    except DecodeError:
+        raise RefusedBatch("batch_not_decodable", f"batch {batch_id} nests unknown fields too deeply") from None
+
+
 def _check_transaction_ids(batch_id: str, named: list[str], held: Sequence[TransactionId]) -> None:
     if named != held:
         raise RefusedBatch("transaction_ids_mismatch", f"batch {batch_id}: {_first_difference(named, held)}")
-    if len(set(held)) != len(held):
-        twice = next(entry for position, entry in enumerate(held) if entry in held[:position])
-        raise RefusedBatch("duplicate_transaction", f"batch {batch_id} holds transaction {twice} twice")
+    seen: set[TransactionId] = set()
+    for transaction_id in held:
+        if transaction_id in seen:
+            raise RefusedBatch("duplicate_transaction", f"batch {batch_id} holds transaction {transaction_id} twice")
+        seen.add(transaction_id)
 
 
 def _first_difference(named: list[str], held: Sequence[str]) -> str:

@@ -14,13 +14,17 @@ class Limits:
     pending_bytes_max: int = 512 * 1024 * 1024
     block_transactions_max: int = 5_000
     block_bytes_max: int = 16 * 1024 * 1024
+    block_addresses_max: int = 50_000
     block_execution_ms_max: int = 1_000
     state_value_bytes_max: int = 4 * 1024 * 1024
     receipt_bytes_max: int = 4 * 1024 * 1024
+    transaction_changes_bytes_max: int = 32 * 1024 * 1024
     invalid_batches_remembered: int = 100_000
+    invalid_transactions_remembered: int = 100_000
     dependency_wait_ms: int = 300_000
     internal_error_tries_max: int = 5
     internal_error_back_off_ms: int = 200
+    processor_lost_back_off_ms_max: int = 5_000
     processor_ping_ms: int = 10_000
     processor_silence_ms: int = 30_000
     packed_transactions_max: int = 256
@@ -30,4 +34,6 @@ class Limits:
     page_bytes_max: int = 16 * 1024 * 1024
     status_ids_max: int = 1_000
     status_wait_s_max: int = 3_600
+    status_ids_waited_for_max: int = 1_000_000
+    peer_messages_max: int = 25_000
     store_map_bytes_initial: int = 64 * 1024 * 1024

@@ -40,11 +40,6 @@ class Signer:
         return serialize_compact(der_to_cdata(self._key.sign(message))).hex()  # type: ignore[no-any-return]
 
 
-def generate_private_key() -> str:
-    """A fresh private key from the operating system's randomness: 64 hex characters."""
-    return PrivateKey().to_hex()
-
-
 def is_high_s(signature: str) -> bool:
     """Whether a signature of 128 hex characters has the upper of its two s values, which is refused."""
     return bytes.fromhex(signature[64:]) > _HALF_ORDER

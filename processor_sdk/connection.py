@@ -107,7 +107,7 @@ class Connection:
                     self._drain_monitor()
                 self._run_timers(time.monotonic())
         finally:
-            self._close_dealer(0 if self._stop_now else LAST_ANSWERS_WAIT_MS)
+            self._close_dealer(LAST_ANSWERS_WAIT_MS if self._established and not self._stop_now else 0)
             self._pair.send_multipart([QUIT, b"", b""])
             self._pair.close()
 

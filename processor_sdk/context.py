@@ -5,6 +5,7 @@ messages of the wire except the events, no sockets.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NoReturn
 
 from ledger.addresses import AccessList, is_address
 from ledger.receipt import Event, encode_event
@@ -22,7 +23,7 @@ class Context:
     outputs and the handler's namespaces; anything else raises AuthorizationException and does nothing.
     """
 
-    __slots__ = ("_fetch", "_namespaces", "_readable", "_writable", "changes", "events", "receipt_data")
+    __slots__ = ("_fetch", "_namespaces", "_readable", "_writable", "changes", "events", "receipt_data", "refused")
 
     def __init__(self, readable: AccessList, writable: AccessList, namespaces: tuple[str, ...], fetch: Fetch) -> None:
         self._readable = readable
@@ -33,6 +34,8 @@ class Context:
         """What the transaction changes: address to its new value, None where it is removed. For the SDK to read."""
         self.events: list[events_pb2.Event] = []
         self.receipt_data: list[bytes] = []
+        self.refused: AuthorizationException | None = None
+        """The first access that was refused: it makes the transaction invalid, whatever the handler does about it."""
 
     def get(self, address: str) -> bytes | None:
         """The data at ``address``, the transaction's own writes included; None where there is none."""
@@ -110,14 +113,18 @@ class Context:
 
     def _check_readable(self, address: str) -> None:
         if not is_address(address):
-            raise AuthorizationException.for_malformed(address)
+            self._refuse(AuthorizationException.for_malformed(address))
         if not self._readable.permits(address):
-            raise AuthorizationException.for_read(address, self._readable.declared)
+            self._refuse(AuthorizationException.for_read(address, self._readable.declared))
 
     def _check_writable(self, address: str) -> None:
         if not is_address(address):
-            raise AuthorizationException.for_malformed(address)
+            self._refuse(AuthorizationException.for_malformed(address))
         if not self._writable.permits(address):
-            raise AuthorizationException.for_write(address, self._writable.declared)
+            self._refuse(AuthorizationException.for_write(address, self._writable.declared))
         if not address.startswith(self._namespaces):
-            raise AuthorizationException.for_namespace(address, self._namespaces)
+            self._refuse(AuthorizationException.for_namespace(address, self._namespaces))
+
+    def _refuse(self, refusal: AuthorizationException) -> NoReturn:
+        self.refused = self.refused or refusal
+        raise refusal

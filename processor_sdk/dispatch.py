@@ -104,9 +104,18 @@ class Dispatcher:
         writable = readable if header.outputs == header.inputs else AccessList(header.outputs)
         context = Context(readable, writable, handler.namespaces, fetch)
         # What apply returns is checked because "async def" and "return a refusal" would otherwise pass for success.
-        result: object = handler.apply(transaction, context)
-        if result is not None:
-            raise TypeError(f"apply of {header.family_name} returned {type(result).__name__}, not None")
+        try:
+            result: object = handler.apply(transaction, context)
+            if result is not None:
+                raise TypeError(f"apply of {header.family_name} returned {type(result).__name__}, not None")
+        except (InvalidTransaction, StateUnavailable, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            if context.refused is None:
+                raise
+            raise context.refused from error
+        if context.refused is not None:
+            raise context.refused
         return context
 
 

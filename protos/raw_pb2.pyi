@@ -30,3 +30,9 @@ class RawBlock(_message.Message):
     header_signature: str
     batches: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, header: _Optional[bytes] = ..., header_signature: _Optional[str] = ..., batches: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class RawBlockList(_message.Message):
+    __slots__ = ("blocks",)
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    blocks: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, blocks: _Optional[_Iterable[bytes]] = ...) -> None: ...

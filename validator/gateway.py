@@ -5,6 +5,7 @@ not known here.
 """
 
 from collections.abc import Callable, Iterator
+from enum import Enum
 from typing import NamedTuple
 
 import structlog
@@ -27,6 +28,14 @@ class Request(NamedTuple):
     content: bytes
 
 
+class Delivery(Enum):
+    """What became of a message that was to be sent."""
+
+    SENT = "handed to the peer's connection"
+    FULL = "the peer does not read; the message is dropped"
+    GONE = "the peer is not connected; the message is dropped"
+
+
 class CannotBind(Exception):
     """The address cannot be listened on; the message says why."""
 
@@ -41,6 +50,7 @@ class Gateway:
         router = self._context.socket(zmq.ROUTER)
         router.set(zmq.LINGER, 0)
         router.set(zmq.ROUTER_MANDATORY, 1)
+        router.set(zmq.SNDHWM, limits.peer_messages_max)
         router.set(zmq.MAXMSGSIZE, limits.message_bytes_max)
         router.set(zmq.HEARTBEAT_IVL, limits.processor_ping_ms)
         router.set(zmq.HEARTBEAT_TIMEOUT, limits.processor_silence_ms)
@@ -72,8 +82,8 @@ class Gateway:
                 self.send(identity, Envelope.PING_RESPONSE, envelope.correlation_id, b"")
             yield Request(identity, message_type, envelope.correlation_id, envelope.content)
 
-    def send(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> bool:
-        """Send one message; False when the peer is gone or does not read."""
+    def send(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> Delivery:
+        """Send one message, without waiting."""
         envelope = Envelope(
             message_type=message_type,  # type: ignore[arg-type]
             correlation_id=correlation_id,
@@ -81,9 +91,12 @@ class Gateway:
         )
         try:
             self._socket.send([identity, envelope.SerializeToString()])
+        except zmq.Again:
+            log.warning("peer does not read, a message to it is dropped", message_type=message_type)
+            return Delivery.FULL
         except zmq.ZMQError:
-            return False
-        return True
+            return Delivery.GONE
+        return Delivery.SENT
 
     def close(self) -> None:
         self._router.disable_monitor()
@@ -92,5 +105,6 @@ class Gateway:
         self._context.term()
 
     def _connection_closed(self) -> None:
-        if any(self._monitor.received()):
+        # All of them: what is left unread raises no further edge.
+        if list(self._monitor.received()):
             self._on_disconnect()

@@ -6,16 +6,18 @@ can, and only then are waiters told. Everything runs in one thread.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import structlog
 from google.protobuf.message import DecodeError, Message
 
-from ledger.errors import InvalidKey, RefusedBatch
+from ledger.batch import VerifiedBatch, decode_batch_list
+from ledger.errors import InvalidKey, NotDecodable, RefusedBatch
 from ledger.signing import Signer
-from protos import genesis_pb2, raw_pb2
+from protos import genesis_pb2
 from protos.client_batch_submit_pb2 import (
     ClientBatchStatusRequest,
     ClientBatchStatusResponse,
@@ -23,6 +25,7 @@ from protos.client_batch_submit_pb2 import (
 )
 from protos.validator_pb2 import Message as Envelope
 from validator.config import ValidatorConfig
+from validator.execution.executor import transaction_route
 from validator.gateway import CannotBind, Gateway, Request
 from validator.mempool.queue import PendingQueue
 from validator.processors import registry
@@ -32,7 +35,7 @@ from validator.queries import Queries
 from validator.statuses import Statuses
 from validator.store import StorageFailed, Store
 from validator.submission import Submissions
-from validator.verifier import VerifierPool, verify_all
+from validator.verifier import VERIFIER_DIED, VerifierPool, verify_all
 
 GENESIS_FILE: Final = "genesis.batch"
 STORE_FOLDER: Final = "store"
@@ -63,16 +66,45 @@ async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_wai
     try:
         node = Node(config, store, signer)
         try:
-            await node.restore()
-            await node.reach_genesis(on_waiting)
-            on_ready()
-            await asyncio.get_running_loop().create_future()
+            await _unless_failed(_run(node, on_ready, on_waiting))
         finally:
             node.close()
     except CannotBind as error:
         raise CannotStart(str(error)) from None
     finally:
         store.close()
+
+
+async def _run(node: "Node", on_ready: Callable[[], None], on_waiting: Callable[[str], None]) -> None:
+    await node.restore()
+    await node.reach_genesis(on_waiting)
+    on_ready()
+    await asyncio.get_running_loop().create_future()
+
+
+async def _unless_failed(running: Coroutine[None, None, None]) -> None:
+    """Run until done, or until a callback of the loop raises: a bug ends the process rather than leave half a node."""
+    loop = asyncio.get_running_loop()
+    failed: asyncio.Future[None] = loop.create_future()
+
+    def on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        loop.default_exception_handler(context)
+        if not failed.done():
+            failed.set_exception(context.get("exception") or RuntimeError(context["message"]))
+
+    before = loop.get_exception_handler()
+    loop.set_exception_handler(on_exception)
+    task = loop.create_task(running)
+    try:
+        done, _ = await asyncio.wait({task, failed}, return_when=asyncio.FIRST_COMPLETED)
+        for ended in done:
+            ended.result()
+    finally:
+        loop.set_exception_handler(before)
+        failed.cancel()
+        task.cancel()
+        with suppress(asyncio.CancelledError, CannotStart):
+            await task
 
 
 class Node:
@@ -89,10 +121,11 @@ class Node:
         self._processors = Processors(self._gateway.send, _clock_ms, limits)
         self._production = Production(store, self._queue, self._processors, signer, limits, _clock_ms)
         self._submissions = Submissions(store, self._queue, self._pool, limits, self._answer_submission)
-        self._statuses = Statuses(self._queue, store)
+        self._statuses = Statuses(self._queue, store, limits)
         self._queries = Queries(store, limits)
-        self._genesis = asyncio.Event()
-        self._failure: Exception | None = None
+        self._restored = False
+        self._arrived = asyncio.Event()
+        self._settled = asyncio.Event()
         self._timer = self._loop.call_later(_TICK_S, self._tick)
         self.endpoint = self._gateway.endpoint
 
@@ -102,57 +135,59 @@ class Node:
         self._gateway.close()
 
     async def restore(self) -> None:
-        """Queue again what was accepted before the last stop."""
+        """Queue again what was accepted before the last stop, and take new batches from then on. Raises CannotStart."""
         pending = list(self._store.pending())
-        if not pending:
-            return
         # Each on its own, so that a damaged entry costs no other its place.
         checks = [verify_all(self._pool, [raw]) for _, raw in pending]
         for (arrival, _), verified in zip(pending, await asyncio.gather(*checks), strict=True):
-            if isinstance(verified, RefusedBatch):
+            if not isinstance(verified, RefusedBatch):
+                self._queue.add(arrival, verified[0])
+            elif verified.rule == VERIFIER_DIED:
+                raise CannotStart(f"pending batches cannot be verified: {verified}")
+            else:
                 log.error("dropped a damaged pending batch", arrival=arrival, reason=str(verified))
                 self._store.reject([], [arrival])
-            elif self._queue.get(verified[0].id) is None:
-                self._queue.add(arrival, verified[0])
-        self._submissions.next_arrival = pending[-1][0] + 1
         log.info("pending batches restored", batches=len(self._queue))
-        self._advance()
+        self._submissions.open = self._store.head is not None
+        self._restored = True
+        self._on_sweep()
 
     async def reach_genesis(self, on_waiting: Callable[[str], None]) -> None:
-        """Make block 0 of the genesis batches, unless there is a chain. Raises CannotStart."""
+        """Make block 0 of all the genesis batches, unless there is a chain. Raises CannotStart, and then made none."""
         if self._store.head is not None:
             return
         path = self._config.data_dir / GENESIS_FILE
-        try:
-            content = path.read_bytes()
-            raw_batches = list(raw_pb2.RawBatchList.FromString(content).batches)
-            genesis_pb2.GenesisData.FromString(content)
-        except FileNotFoundError:
-            raise CannotStart(f"there is no chain and no {path}; make one with `dovetail genesis`") from None
-        except (OSError, DecodeError) as error:
-            raise CannotStart(f"{path} is no readable GenesisData: {error}") from None
-        verified = await verify_all(self._pool, raw_batches) if raw_batches else []
-        if isinstance(verified, RefusedBatch) or not verified:
-            raise CannotStart(f"{path} is refused: {verified or 'it holds no batch'}")
-        transactions = [transaction for batch in verified for transaction in batch.transactions]
-        if len(transactions) > self._config.limits.block_transactions_max:
-            raise CannotStart(f"{path} holds {len(transactions)} transactions, more than one block takes")
-        families = sorted({f"{entry.family_name} {entry.family_version}" for entry in transactions})
-        on_waiting(f"a processor of {', '.join(families)}, to make the genesis block")
-        for batch in verified:
-            self._queue.add(self._submissions.next_arrival, batch)
-            self._submissions.next_arrival += 1
+        batches = await self._verify_genesis(path)
+        families = {transaction_route(transaction) for batch in batches for transaction in batch.transactions}
+        while missing := sorted(str(family) for family in families if not self._processors.has(family)):
+            on_waiting(f"a processor of {', '.join(missing)}, to make the genesis block")
+            self._arrived.clear()
+            await self._arrived.wait()
+        for number, batch in enumerate(batches):
+            self._queue.add(number, batch)
+        self._settled.clear()
         self._advance()
-        await self._genesis.wait()
-        refused = [status for status in map(self._store.invalid, (batch.id for batch in verified)) if status]
-        if refused:
-            raise CannotStart(f"{path} is refused: batch {refused[0].batch_id}: {refused[0].message}")
+        await self._settled.wait()
+        if self._production.genesis_refusal is not None:
+            raise CannotStart(f"{path} is refused, no block was made: {self._production.genesis_refusal}")
+        self._submissions.open = True
+
+    async def _verify_genesis(self, path: Path) -> list[VerifiedBatch]:
+        verified = await verify_all(self._pool, _read_genesis(path))
+        if isinstance(verified, RefusedBatch):
+            raise CannotStart(f"{path} is refused: {verified}")
+        if len({batch.id for batch in verified}) != len(verified):
+            raise CannotStart(f"{path} is refused: it holds a batch twice")
+        return verified
 
     # What happens
 
     def _on_sweep(self) -> None:
+        if not self._restored:
+            # Whoever asks already waits in the socket: what was accepted must be known before anything is answered.
+            return
         for request in self._gateway.requests():
-            self._processors.heard(request.identity)
+            self._take(self._processors.heard(request.identity))
             self._handle(request)
         self._advance()
 
@@ -177,12 +212,14 @@ class Node:
         settled = self._production.advance()
         if settled:
             self._statuses.settled(settled)
-            self._genesis.set()
+        if settled or self._production.genesis_refusal is not None:
+            self._settled.set()
 
     def _take(self, events: list[ProcessorEvent]) -> None:
         for event in events:
             if isinstance(event, Arrived):
                 log.info("processor registered", family=str(event.family), packed=event.packed)
+                self._arrived.set()
             elif isinstance(event, Left):
                 log.info("processor left", families=[*map(str, event.families)], reason=event.why)
             self._production.take(event)
@@ -196,9 +233,8 @@ class Node:
         elif message_type == Envelope.CLIENT_BATCH_STATUS_REQUEST:
             self._answer_status(request)
         elif message_type in self._queries.TABLE:
-            with suppress(DecodeError):
-                response_type, content = self._queries.answer(message_type, request.content)
-                self._gateway.send(request.identity, response_type, request.correlation_id, content)
+            response_type, content = self._queries.answer(message_type, request.content)
+            self._gateway.send(request.identity, response_type, request.correlation_id, content)
 
     def _answer_submission(self, request: Request, response: ClientBatchSubmitResponse) -> None:
         self._send(request, Envelope.CLIENT_BATCH_SUBMIT_RESPONSE, response)
@@ -241,3 +277,20 @@ def _read_key(config: ValidatorConfig) -> Signer:
         raise CannotStart(f"cannot read the node's key {config.key_file}: {error.strerror}") from None
     except InvalidKey as error:
         raise CannotStart(f"{config.key_file}: {error}") from None
+
+
+def _read_genesis(path: Path) -> list[bytes]:
+    """The serialized batches of a GenesisData file. Raises CannotStart."""
+    try:
+        content = path.read_bytes()
+        genesis_pb2.GenesisData.FromString(content)
+        raw_batches = decode_batch_list(content)
+    except FileNotFoundError:
+        raise CannotStart(f"there is no chain and no {path}; make one with `dovetail genesis`") from None
+    except OSError as error:
+        raise CannotStart(f"cannot read {path}: {error.strerror}") from None
+    except (NotDecodable, DecodeError):
+        raise CannotStart(f"{path} is no GenesisData") from None
+    if not raw_batches:
+        raise CannotStart(f"{path} holds no batch")
+    return raw_batches

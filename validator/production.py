@@ -4,9 +4,7 @@ The one place that starts and ends blocks. It is told of processors' answers, an
 knows no clients and no sockets.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final
 
 import structlog
 
@@ -21,14 +19,13 @@ from validator.journal import builder
 from validator.journal.builder import Candidate, Parent
 from validator.journal.model import InvalidBatch
 from validator.journal.rules import Body
-from validator.mempool.queue import Pending, PendingQueue
+from validator.mempool.queue import Pending, PendingQueue, Reason
 from validator.processors.dispatch import dispatch
 from validator.processors.registry import Answered, Arrived, Lost, ProcessorEvent, Processors
 from validator.state import merkle
 from validator.state.nodes import EMPTY
 from validator.store import StorageFailed, Store
 
-_INVALID_TRANSACTIONS_MAX: Final = 100_000
 log = structlog.get_logger("validator.production")
 
 
@@ -55,23 +52,27 @@ class Production:
         self._built: Candidate | None = None
         self._running: dict[int, Candidate] = {}
         self._started_ms = 0
-        self._invalid_transactions: OrderedDict[TransactionId, None] = OrderedDict()
         self._settled: list[BatchId] = []
+        self.genesis_refusal: str | None = None
+        """Why no block 0 could be made of the pending batches."""
 
     def take(self, event: ProcessorEvent) -> None:
         """What a processor did. Answers for a block that was dropped change nothing."""
         if isinstance(event, Arrived):
             self._queue.wake(event.family)
         elif isinstance(event, Answered):
-            self._queue.wake(event.task.route)
+            for family in event.families:
+                self._queue.wake(family)
             candidate = self._running.pop(event.task.number, None)
             if candidate is not None:
                 candidate.execution.complete(event.task, event.outcomes, event.namespaces)
         elif isinstance(event, Lost):
             candidate = self._running.pop(event.task.number, None)
             if candidate is not None:
-                for index in candidate.execution.abandon(event.task, alone=True):
-                    candidate.entries[index].alone = True
+                for index in candidate.execution.abandon(event.task):
+                    entry = candidate.entries[index]
+                    entry.losses += entry.alone
+                    entry.alone = True
 
     def advance(self) -> list[BatchId]:
         """Go as far as possible now; the batches that were settled on disk meanwhile."""
@@ -94,7 +95,9 @@ class Production:
     def _ends_now(self, candidate: Candidate) -> bool:
         """Whether the block ends here: all is done, or what is not is slow and must not hold up the others."""
         execution = candidate.execution
-        if execution.finished or execution.held_up:
+        if execution.finished or self._store.head is None:
+            return execution.finished
+        if execution.held_up:
             return True
         late = self._clock_ms() - self._started_ms > self._limits.block_execution_ms_max
         return late and (execution.left < len(candidate.entries) or self._queue.has_ready)
@@ -107,12 +110,17 @@ class Production:
         for entry in self._queue.tick(now_ms):
             dependency = entry.dependency
             assert dependency is not None, "only waits for dependencies end"
-            if self._queue.holds_transaction(dependency):
+            holder = self._queue.holder(dependency)
+            if holder is not None and holder.reason is not Reason.WAITING_FOR_DEPENDENCY:
                 entry.due_ms = now_ms + self._limits.dependency_wait_ms
+            elif holder is not None and holder.due_ms is not None and holder.due_ms > now_ms:
+                # Not longer than its holder waits itself: two that wait for each other both end.
+                entry.due_ms = holder.due_ms
             else:
                 waited_s = self._limits.dependency_wait_ms / 1000
                 message = f"it depends on transaction {dependency}, which did not come within {waited_s:g} s"
-                missing.append((entry, Rejected("dependency_missing", message)))
+                asking = next(item.id for item in entry.batch.transactions if dependency in item.dependencies)
+                missing.append((entry, Rejected("dependency_missing", message, asking)))
         if missing:
             self._reject([builder.invalid_batch(*pair) for pair in missing], [entry for entry, _ in missing])
 
@@ -136,7 +144,7 @@ class Production:
             return transaction_id in built or self._store.transaction_number(transaction_id) is not None
 
         def invalid(transaction_id: TransactionId) -> bool:
-            return transaction_id in self._invalid_transactions and not self._queue.holds_transaction(transaction_id)
+            return self._queue.holder(transaction_id) is None and self._store.judged_invalid(transaction_id)
 
         candidate = builder.choose(
             self._queue,
@@ -217,9 +225,20 @@ class Production:
             return
         self._built = None
         log.info("block committed", block_num=info.num, batches=info.batch_count, transactions=info.transaction_count)
-        self._forget(settled, invalid)
+        self._forget(settled)
         self._put_where_they_wait(verdicts.withdrawn)
         self._do(Happened.COMMITTED)
+
+    def _genesis_refusal(self, candidate: Candidate) -> str | None:
+        """Why block 0 may not be made: it takes every pending batch, or none."""
+        for entry, refused in candidate.refused:
+            return f"batch {entry.batch.id}: {refused.message}"
+        for entry, result in zip(candidate.entries, candidate.execution.results(), strict=True):
+            if isinstance(result, Rejected | Withdrawn):
+                return f"batch {entry.batch.id}: {result.reason}: {result.message}"
+        if len(candidate.entries) != len(self._queue):
+            return f"only {len(candidate.entries)} of {len(self._queue)} batches can enter block 0"
+        return None
 
     def _exhausted(self, withdrawn: list[tuple[Pending, Withdrawn]]) -> list[tuple[Pending, Rejected]]:
         """Batches that their processors failed on too often; they leave ``withdrawn``."""
@@ -236,15 +255,23 @@ class Production:
         return exhausted
 
     def _put_where_they_wait(self, withdrawn: list[tuple[Pending, Withdrawn]]) -> None:
+        """What batches waited for may have come, or settled, meanwhile: then they are looked at again at once."""
+        limits = self._limits
         now_ms = self._clock_ms()
         for entry, verdict in withdrawn:
             if verdict.reason == "internal_error":
                 log.warning("processor failed, batch is tried again", batch_id=entry.batch.id, reason=verdict.message)
-                self._queue.back_off(entry, now_ms + self._limits.internal_error_back_off_ms * 2**entry.tries)
-            elif verdict.family is not None and self._processors.has(verdict.family):
+                self._queue.back_off(entry, now_ms + limits.internal_error_back_off_ms * 2**entry.tries)
+            elif verdict.reason == "processor_lost":
+                log.warning("processor lost with a batch alone, it is tried again", batch_id=entry.batch.id)
+                back_off_ms = limits.internal_error_back_off_ms * 2 ** min(entry.losses, 16)
+                self._queue.back_off(entry, now_ms + min(back_off_ms, limits.processor_lost_back_off_ms_max))
+            elif (verdict.family is not None and self._processors.has(verdict.family)) or (
+                verdict.dependency is not None and self._queue.holder(verdict.dependency) is None
+            ):
                 self._queue.put_back(entry)
             else:
-                builder.park(self._queue, entry, verdict, now_ms + self._limits.dependency_wait_ms)
+                builder.park(self._queue, entry, verdict, now_ms + limits.dependency_wait_ms)
 
     def _reject(self, invalid: list[InvalidBatch], settled: list[Pending]) -> bool:
         """Write verdicts without a block; False when the disk refused."""
@@ -255,22 +282,17 @@ class Production:
         except StorageFailed as failure:
             log.error("verdicts not written, their batches stay pending", reason=str(failure))
             return False
-        self._forget(settled, invalid)
+        self._forget(settled)
         return True
 
-    def _forget(self, settled: list[Pending], invalid: list[InvalidBatch]) -> None:
+    def _forget(self, settled: list[Pending]) -> None:
         """These batches are settled on disk: whoever waits for their transactions may go on."""
-        invalid_ids = {entry.batch_id for entry in invalid}
         for entry in settled:
             self._queue.remove(entry)
         for entry in settled:
             for transaction in entry.batch.transactions:
-                if entry.batch.id in invalid_ids:
-                    self._invalid_transactions[transaction.id] = None
                 self._queue.wake(transaction.id)
             self._settled.append(entry.batch.id)
-        while len(self._invalid_transactions) > _INVALID_TRANSACTIONS_MAX:
-            self._invalid_transactions.popitem(last=False)
 
     def _fail(self, built: Candidate) -> None:
         """The disk refused: everything that was on its way goes back to the queue."""

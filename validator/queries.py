@@ -4,12 +4,11 @@ Pages cost O(count + log n): positions are arithmetic over the numbers that the 
 transactions, and over the leaf counts of the trie. Reads only; nothing here waits.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from ledger.addresses import ADDRESS_CHARACTERS, is_address, is_prefix
 from ledger.block import encode_block
@@ -21,7 +20,6 @@ from protos import (
     client_receipt_pb2,
     client_state_pb2,
     client_transaction_pb2,
-    query_pb2,
     raw_pb2,
     state_context_pb2,
 )
@@ -56,11 +54,16 @@ class Queries:
     def __init__(self, store: Store, limits: Limits) -> None:
         self._store = store
         self._limits = limits
+        self._opened: tuple[int, list[bytes]] = (-1, [])
 
     def answer(self, message_type: int, content: bytes) -> tuple[int, bytes]:
-        """Response type and content. Raises DecodeError for what is no such request."""
-        request_type, response_type, answer = self.TABLE[message_type]
-        return response_type, answer(self, request_type.FromString(content)).SerializeToString()
+        """Response type and content."""
+        request_type, response_type, response, answer = self.TABLE[message_type]
+        try:
+            request = request_type.FromString(content)
+        except DecodeError:
+            return response_type, response(status="INTERNAL_ERROR").SerializeToString()
+        return response_type, answer(self, request).SerializeToString()
 
     # One resource
 
@@ -114,14 +117,21 @@ class Queries:
         return response
 
     def _receipts(self, request: client_receipt_pb2.ClientReceiptGetRequest) -> Message:
+        if len(request.transaction_ids) > self._limits.page_items_max:
+            return client_receipt_pb2.ClientReceiptGetResponse(status="INTERNAL_ERROR")
         response = client_receipt_pb2.ClientReceiptGetResponse(status="OK")
-        for transaction_id in request.transaction_ids[: self._limits.page_items_max]:
+        left = self._limits.page_bytes_max
+        for transaction_id in request.transaction_ids:
             if not is_id(transaction_id):
                 return client_receipt_pb2.ClientReceiptGetResponse(status="INVALID_ID")
             number = self._store.transaction_number(TransactionId(transaction_id))
             if number is None:
                 return client_receipt_pb2.ClientReceiptGetResponse(status="NO_RESOURCE")
-            response.receipts.add().ParseFromString(self._store.transaction(number).receipt)
+            receipt = self._store.transaction(number).receipt
+            left -= len(receipt)
+            if left < 0 and response.receipts:
+                return client_receipt_pb2.ClientReceiptGetResponse(status="INTERNAL_ERROR")
+            response.receipts.add().ParseFromString(receipt)
         return response
 
     def _state_leaf(self, request: client_state_pb2.ClientStateGetRequest) -> Message:
@@ -151,10 +161,12 @@ class Queries:
         if request.ids:
             listed = _chosen(listed, request.ids[: self._limits.page_items_max])
         start, end = self._bounds(request, listed)
-        items = islice(listed.items(start), end - start) if start < end else iter(())
-        kept = self._cut(items, from_front=not request.max or bool(request.min))
         if request.max and not request.min:
+            # The page is named by its end: what does not fit is left out at its beginning.
+            kept = self._cut(next(listed.items(index)) for index in range(end - 1, start - 1, -1))[::-1]
             start = end - len(kept)
+        else:
+            kept = self._cut(islice(listed.items(start), max(0, end - start)))
         return ListResponse(status="OK", head_id=head.id, items=kept, start_index=start, total_count=listed.total)
 
     def _find_head(self, text: str) -> BlockInfo:
@@ -278,71 +290,79 @@ class Queries:
             )
         return index
 
-    def _cut(self, items: Iterator[bytes], *, from_front: bool) -> list[bytes]:
-        """What fits a page's bytes, one item at least: the first ones, or the last ones of a page named by its end."""
+    def _cut(self, items: Iterator[bytes]) -> list[bytes]:
+        """The first items, as many as fit a page's bytes; one at least."""
         # Base64 and member names make JSON about half as long again as the bytes that it shows.
-        most = self._limits.page_bytes_max * 2 // 3
-        kept: deque[bytes] = deque()
-        size = 0
+        left = self._limits.page_bytes_max * 2 // 3
+        kept: list[bytes] = []
         for item in items:
-            size += len(item)
-            if size > most and kept and from_front:
+            left -= len(item)
+            if kept and left < 0:
                 break
             kept.append(item)
-            while size > most and len(kept) > 1:
-                size -= len(kept.popleft())
-        return list(kept)
+        return kept
 
     def _raw_block(self, info: BlockInfo) -> bytes:
         return encode_block(info.id, info.header_bytes, self._store.batches(info))
 
     def _raw_transaction(self, number: int) -> bytes:
         entry = self._store.transaction(number)
-        batch = self._store.batch(entry.batch_number)
-        return raw_pb2.RawBatch.FromString(batch.raw).transactions[entry.position]
+        if entry.batch_number != self._opened[0]:
+            # Kept until another is asked for: the transactions of a page stand in few batches.
+            batch = raw_pb2.RawBatch.FromString(self._store.batch(entry.batch_number).raw)
+            self._opened = (entry.batch_number, list(batch.transactions))
+        return self._opened[1][entry.position]
 
-    TABLE: Final[dict[int, tuple[type[Message], int, Callable[..., Message]]]] = {
+    TABLE: Final[dict[int, tuple[type[Message], int, Callable[..., Message], Callable[..., Message]]]] = {
         Envelope.CLIENT_BLOCK_GET_BY_ID_REQUEST: (
             client_block_pb2.ClientBlockGetByIdRequest,
             Envelope.CLIENT_BLOCK_GET_RESPONSE,
+            client_block_pb2.ClientBlockGetResponse,
             _block_by_id,
         ),
         Envelope.CLIENT_BLOCK_GET_BY_NUM_REQUEST: (
             client_block_pb2.ClientBlockGetByNumRequest,
             Envelope.CLIENT_BLOCK_GET_RESPONSE,
+            client_block_pb2.ClientBlockGetResponse,
             _block_by_num,
         ),
         Envelope.CLIENT_BLOCK_GET_BY_BATCH_ID_REQUEST: (
             client_block_pb2.ClientBlockGetByBatchIdRequest,
             Envelope.CLIENT_BLOCK_GET_RESPONSE,
+            client_block_pb2.ClientBlockGetResponse,
             _block_by_batch,
         ),
         Envelope.CLIENT_BLOCK_GET_BY_TRANSACTION_ID_REQUEST: (
             client_block_pb2.ClientBlockGetByTransactionIdRequest,
             Envelope.CLIENT_BLOCK_GET_RESPONSE,
+            client_block_pb2.ClientBlockGetResponse,
             _block_by_transaction,
         ),
         Envelope.CLIENT_BATCH_GET_REQUEST: (
             client_batch_pb2.ClientBatchGetRequest,
             Envelope.CLIENT_BATCH_GET_RESPONSE,
+            client_batch_pb2.ClientBatchGetResponse,
             _batch,
         ),
         Envelope.CLIENT_TRANSACTION_GET_REQUEST: (
             client_transaction_pb2.ClientTransactionGetRequest,
             Envelope.CLIENT_TRANSACTION_GET_RESPONSE,
+            client_transaction_pb2.ClientTransactionGetResponse,
             _transaction,
         ),
         Envelope.CLIENT_RECEIPT_GET_REQUEST: (
             client_receipt_pb2.ClientReceiptGetRequest,
             Envelope.CLIENT_RECEIPT_GET_RESPONSE,
+            client_receipt_pb2.ClientReceiptGetResponse,
             _receipts,
         ),
         Envelope.CLIENT_STATE_GET_REQUEST: (
             client_state_pb2.ClientStateGetRequest,
             Envelope.CLIENT_STATE_GET_RESPONSE,
+            client_state_pb2.ClientStateGetResponse,
             _state_leaf,
         ),
-        Envelope.LIST_REQUEST: (query_pb2.ListRequest, Envelope.LIST_RESPONSE, _list),
+        Envelope.LIST_REQUEST: (ListRequest, Envelope.LIST_RESPONSE, ListResponse, _list),
     }
 
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from ledger.ids import BatchId, is_id
+from ledger.limits import Limits
 from protos.client_batch_submit_pb2 import ClientBatchStatus
 from validator.mempool.queue import PendingQueue, Reason
 from validator.store import Store
@@ -13,7 +14,9 @@ from validator.store import Store
 class Statuses:
     """Reads queue and store; owns the waiters."""
 
-    def __init__(self, queue: PendingQueue, store: Store) -> None:
+    def __init__(self, queue: PendingQueue, store: Store, limits: Limits) -> None:
+        self._limits = limits
+        self._waited_for = 0
         self._queue = queue
         self._store = store
         self._waiters: defaultdict[BatchId, set[_Waiter]] = defaultdict(set)
@@ -23,11 +26,15 @@ class Statuses:
         return [self._status(batch_id) for batch_id in batch_ids]
 
     def wait(self, batch_ids: Iterable[str], timeout_s: float, answer: Callable[[], None]) -> None:
-        """Call ``answer`` once: when none of the batches is pending any more, or when the time is over."""
+        """Call ``answer`` once: when none of the batches is pending any more, or when the time is over.
+
+        At once, too, where so many are waited for already that there is no room for more.
+        """
         pending = {entry.batch.id for entry in map(self._queue.get, map(BatchId, batch_ids)) if entry is not None}
-        if not pending:
+        if not pending or self._waited_for + len(pending) > self._limits.status_ids_waited_for_max:
             answer()
             return
+        self._waited_for += len(pending)
         waiter = _Waiter(pending, answer)
         for batch_id in pending:
             self._waiters[batch_id].add(waiter)
@@ -38,10 +45,12 @@ class Statuses:
         for batch_id in batch_ids:
             for waiter in self._waiters.pop(batch_id, ()):
                 waiter.pending.discard(batch_id)
+                self._waited_for -= 1
                 if not waiter.pending:
                     self._release(waiter)
 
     def _release(self, waiter: "_Waiter") -> None:
+        self._waited_for -= len(waiter.pending)
         for batch_id in waiter.pending:
             waiters = self._waiters[batch_id]
             waiters.discard(waiter)

@@ -39,22 +39,23 @@ class Submissions:
         self._answer = answer
         self._checking_bytes = 0
         self._checked: list[_Checked] = []
-        self.next_arrival = 0
-        """The arrival number of the next batch that is accepted."""
+        self.open = False
+        """Whether there is a chain, and what was pending before the last stop is queued again."""
 
     def submit(self, request: Request) -> None:
         """Take a BatchList; the answer follows when it is verified and on disk, or refused."""
-        if self._store.head is None:
-            self._refuse(request, "INTERNAL_ERROR", "not_ready", "there is no genesis block yet")
-            return
+        limits = self._limits
         size = len(request.content)
-        if self._checking_bytes + size > self._limits.pending_bytes_max:
+        if not self.open:
+            self._refuse(request, "INTERNAL_ERROR", "not_ready", "the validator has no genesis block yet, or starts")
+            return
+        if size > limits.body_bytes_max:
+            message = f"the list has {size} bytes, at most {limits.body_bytes_max} are allowed"
+            self._refuse(request, "INVALID_BATCH", "too_large", message)
+            return
+        if self._checking_bytes + size > limits.pending_bytes_max:
             message = f"{self._checking_bytes} bytes of batches are being verified, {size} more do not fit"
             self._refuse(request, "QUEUE_FULL", "queue_full", message)
-            return
-        full = self._queue.refusal([])
-        if full is not None:
-            self._refuse(request, "QUEUE_FULL", "queue_full", full)
             return
         try:
             raw_batches = decode_batch_list(request.content)
@@ -63,6 +64,10 @@ class Submissions:
             return
         if not raw_batches:
             self._refuse(request, "INVALID_BATCH", "no_batches", "the list holds no batch")
+            return
+        if self._queue.is_full:
+            # Whatever it holds: a full queue must not cost the checking of what it cannot take.
+            self._refuse(request, "QUEUE_FULL", "queue_full", "the pending queue is full")
             return
         self._checking_bytes += size
 
@@ -84,27 +89,29 @@ class Submissions:
                 self._refuse(request, "INVALID_BATCH", verified.rule, verified.message)
                 continue
             fresh = {batch.id: batch for batch in verified if batch.id not in new and not self._knows(batch.id)}
-            refusal = self._queue.refusal([*new.values(), *fresh.values()]) if fresh else None
+            refusal = self._refusal([*new.values(), *fresh.values()]) if fresh else None
             if refusal is not None:
                 self._refuse(request, "QUEUE_FULL", "queue_full", refusal)
                 continue
             new.update(fresh)
             accepted.append((request, verified))
-        arrivals = list(enumerate(new.values(), self.next_arrival))
-        if arrivals:
+        if new:
             try:
-                self._store.add_pending([(arrival, batch.raw) for arrival, batch in arrivals])
+                first = self._store.add_pending([batch.raw for batch in new.values()])
             except StorageFailed as failure:
                 log.error("batches not accepted", reason=str(failure))
                 for request, _ in accepted:
                     self._refuse(request, "INTERNAL_ERROR", "storage_failed", str(failure))
                 return
-            self.next_arrival += len(arrivals)
-            for arrival, batch in arrivals:
+            for arrival, batch in enumerate(new.values(), first):
                 self._queue.add(arrival, batch)
         for request, verified in accepted:
             ids = [batch.id for batch in verified]
             self._answer(request, ClientBatchSubmitResponse(status="OK", batch_ids=ids))
+
+    def _refusal(self, batches: list[VerifiedBatch]) -> str | None:
+        transactions = sum(len(batch.transactions) for batch in batches)
+        return self._queue.refusal(len(batches), transactions, sum(len(batch.raw) for batch in batches))
 
     def _knows(self, batch_id: BatchId) -> bool:
         """Whether a batch is pending or committed; an invalid one is judged again."""

@@ -29,6 +29,9 @@ Verified = list[VerifiedBatch] | RefusedBatch
 _HAND_OVER_BYTES: Final = 64 * 1024
 """About 64 signatures: enough that handing over costs little beside checking, small enough to share among workers."""
 
+VERIFIER_DIED: Final = "verifier_died"
+"""The one refusal that says nothing of the batch itself."""
+
 _HAND_OVERS_IN_FLIGHT: Final = 2
 _DEATHS_MAX: Final = 3
 """A hand-over that this many workers died with is refused."""
@@ -66,6 +69,16 @@ class _HandOver:
         self.batches: list[tuple[_Submission, int, bytes]] = []
         self.data_bytes = 0
         self.deaths = 0
+
+    def apart(self) -> list["_HandOver"]:
+        """The same batches, one a hand-over, after a worker died with them."""
+        parts = []
+        for entry in self.batches:
+            part = _HandOver()
+            part.batches = [entry]
+            part.deaths = self.deaths + 1
+            parts.append(part)
+        return parts
 
 
 class _Worker:
@@ -112,12 +125,14 @@ class VerifierPool:
             if worker.process.poll() is not None:
                 log.warning("verifier died, starting another", exit_code=worker.process.returncode)
                 self._close(worker)
-                for hand_over in worker.in_flight:
-                    hand_over.deaths += 1
-                self._waiting.extendleft(reversed(worker.in_flight))
+                held = list(worker.in_flight)
+                if held:
+                    # It worked on the first: give out its batches one by one, so that they do not fall together.
+                    held[:1] = held[0].apart()
+                self._waiting.extendleft(reversed(held))
                 self._workers[index] = self._start_worker()
         while self._waiting and self._waiting[0].deaths >= _DEATHS_MAX:
-            refusal = RefusedBatch("verifier_died", f"checking it ended {_DEATHS_MAX} verifier processes")
+            refusal = RefusedBatch(VERIFIER_DIED, f"checking it ended {_DEATHS_MAX} verifier processes")
             for submission, position, _ in self._waiting.popleft().batches:
                 submission.take(position, refusal)
         self._hand_out()

@@ -28,6 +28,7 @@ _FAMILIES: Final = {
     "settings": "families.settings.handler:SettingsHandler",
 }
 _INTERRUPTED: Final = 130
+_LINE_BYTES_MAX: Final = 65_536
 
 
 def up(
@@ -202,10 +203,14 @@ async def _supervise(
     def told(line: str) -> None:
         console.print(line, soft_wrap=True)
 
+    unfinished: dict[str, bytes] = {}
+
     def output(name: str, content: bytes) -> None:
         if show_logs:
-            for line in content.decode(errors="replace").splitlines():
-                console.print(f"{name:9} | {line}", soft_wrap=True)
+            *lines, rest = (unfinished.get(name, b"") + content).split(b"\n")
+            unfinished[name] = rest[-_LINE_BYTES_MAX:]
+            for line in lines:
+                console.print(f"{name:9} | {line.decode(errors='replace')}", soft_wrap=True)
 
     if console.is_terminal:
         spinner.start()

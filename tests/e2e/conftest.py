@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.clients import Api, Author, WireClient, name_for
 from tests.e2e.network import Network
-from tests.e2e.process import Process
+from tests.e2e.process import Process, ProcessFailed
 from tests.e2e.script_family import HANDLER, Gate
 
 
@@ -55,7 +55,7 @@ def _session_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
         shared = Shared(network)
         yield shared
         shared.close()
-    except AssertionError as error:
+    except ProcessFailed as error:
         error.add_note(network.transcript())
         raise
     finally:

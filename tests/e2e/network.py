@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.e2e.process import DEADLINE_S, ROOT, Process
+from tests.e2e.process import DEADLINE_S, ROOT, Process, ProcessFailed
 
 INTKEY = "families.intkey.handler:IntkeyHandler"
 SETTINGS = "families.settings.handler:SettingsHandler"
@@ -113,7 +113,8 @@ class Network:
     def parts(self, *handlers: str) -> dict[str, Process]:
         """Genesis, then validator, REST API and processors of ``handlers``, each started by itself; all ready."""
         made = self.run("genesis", "--data-dir", str(self.data))
-        assert made.code == 0, made.err
+        if made.code:
+            raise ProcessFailed(f"dovetail genesis: exit code {made.code}: {made.err}")
         started = {"validator": self.validator(), "rest-api": self.rest_api()}
         started |= {handler: self.processor(handler) for handler in handlers}
         for process in started.values():

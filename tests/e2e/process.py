@@ -13,10 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 30.0
+
+
+class ProcessFailed(Exception):
+    """A process ended or went on when it should not have. No AssertionError: an expected failure must not hide it."""
 
 
 class Line(NamedTuple):
@@ -123,7 +127,7 @@ class Process:
         try:
             code = self._process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.name} has not ended within {DEADLINE_S:g} s") from None
+            raise ProcessFailed(f"{self.name} has not ended within {DEADLINE_S:g} s") from None
         for reader in self._readers:
             reader.join(DEADLINE_S)
         return code
@@ -156,7 +160,7 @@ class Process:
         for child in psutil.Process(self.pid).children():
             if any(name in word for word in child.cmdline()[3:5]):
                 return child
-        raise AssertionError(f"{self.name} runs no part {name}")
+        raise ProcessFailed(f"{self.name} runs no part {name}")
 
     def _wait(self, matches: Callable[[Line], bool], what: str, after: int, count: int = 1) -> list[Line]:
         found: list[Line] = []
@@ -172,7 +176,7 @@ class Process:
             in_time = self._changed.wait_for(settled, DEADLINE_S)
         if len(found) < count:
             when = "before its end" if in_time else f"in {DEADLINE_S:g} s"
-            raise AssertionError(f"{self.name}: {len(found)} of {count} times {what} {when}")
+            raise ProcessFailed(f"{self.name}: {len(found)} of {count} times {what} {when}")
         return found[:count]
 
     def _read(self, stream: str, source: IO[str]) -> None:

@@ -142,9 +142,8 @@ def test_malformed_private_keys_are_refused(private_key: str) -> None:
     assert not private_key or private_key not in str(caught.value)
 
 
-def test_a_generated_key_signs() -> None:
-    private_key = signing.generate_private_key()
-    assert len(private_key) == 64
+def test_any_number_below_the_order_signs() -> None:
+    private_key = "a1" * 32
     signer = Signer(private_key)
     assert secp256k1.public_key(private_key) == signer.public_key
     assert secp256k1.verify(signer.public_key, MESSAGE, signer.sign(MESSAGE))

@@ -22,6 +22,7 @@ from protos import packed_pb2, processor_pb2, transaction_pb2
 from protos.validator_pb2 import Message as Envelope
 from validator.execution.executor import Execution
 from validator.execution.model import Applied, Rejected, Result, Withdrawn
+from validator.gateway import Delivery
 from validator.processors.dispatch import dispatch
 from validator.processors.registry import Answered, Lost, Processors
 
@@ -228,7 +229,7 @@ class Network:
                 family=handler.family_name,
                 version=handler.family_version,
                 namespaces=handler.namespaces,
-                max_occupancy=3,
+                max_occupancy=512 if packed else 3,
                 packed_version=1 if packed else 0,
             )
             self.processors.handle(name, Envelope.TP_REGISTER_REQUEST, "r", request.SerializeToString())
@@ -239,15 +240,15 @@ class Network:
         del self._dispatchers[name]
         return self.processors.probe()
 
-    def _send(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> bool:
+    def _send(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> Delivery:
         if identity not in self._dispatchers:
-            return False
+            return Delivery.GONE
         envelope = Envelope(message_type=message_type, correlation_id=correlation_id, content=content)  # type: ignore[arg-type]
         if message_type in (Envelope.TP_PROCESS_REQUEST, Envelope.PACKED_PROCESS_REQUEST):
             self._frames[identity].append(envelope)
         else:
             self._replies[identity].append(envelope)
-        return True
+        return Delivery.SENT
 
     def step(self) -> list[Any]:
         """Let one processor, drawn among those with work, answer one message."""
@@ -316,7 +317,7 @@ def run_on(
             if isinstance(event, Answered):
                 execution.complete(event.task, event.outcomes, event.namespaces)
             elif isinstance(event, Lost):
-                execution.abandon(event.task, alone=True)
+                execution.abandon(event.task)
     kept = {name: data for name, data in current.items() if data is not None}
     return Outcome(kept, [fates[place] for place in range(len(batches))])
 

@@ -6,9 +6,11 @@ Packed execution needs no such view: the processor holds it, and what comes back
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ledger.addresses import AccessList, is_address
+from ledger.addresses import AccessList
 from ledger.batch import VerifiedTransaction
+from ledger.limits import Limits
 from ledger.receipt import Event
+from validator.execution.access import read_refusal, write_refusal
 from validator.execution.model import TransactionOutcome, Verdict
 
 _ENTRY_BYTES: Final = 64
@@ -23,8 +25,13 @@ class TransactionContext:
     """``read``: the value before this transaction, earlier transactions of its batch included."""
 
     def __init__(
-        self, transaction: VerifiedTransaction, read: Callable[[str], bytes | None], namespaces: tuple[str, ...]
+        self,
+        transaction: VerifiedTransaction,
+        read: Callable[[str], bytes | None],
+        namespaces: tuple[str, ...],
+        limits: Limits,
     ) -> None:
+        self._limits = limits
         self.transaction = transaction
         self._read = read
         self._namespaces = namespaces
@@ -32,6 +39,7 @@ class TransactionContext:
         self._outputs = AccessList(transaction.outputs)
         self._refused: str | None = None
         self._changes: dict[str, bytes | None] = {}
+        self._changes_bytes = 0
         self._events: list[Event] = []
         self._data: list[bytes] = []
         self._receipt_bytes = 0
@@ -40,14 +48,17 @@ class TransactionContext:
         """The addresses that hold data. Raises Unauthorized if one is outside the inputs."""
         wanted = dict.fromkeys(addresses)
         for address in wanted:
-            if not is_address(address) or not self._inputs.permits(address):
-                self._refuse(f"it read {address[:80]!r}, outside its inputs")
+            self._refuse_if(read_refusal(address, self._inputs))
         return {address: value for address in wanted if (value := self._value(address)) is not None}
 
     def set(self, entries: Iterable[tuple[str, bytes]]) -> list[str]:
         """The addresses written: all, or Unauthorized and none."""
         wanted = list(entries)
         self._check_writes(address for address, _ in wanted)
+        self._changes_bytes += sum(len(address) + len(data) for address, data in wanted)
+        if self._changes_bytes > self._limits.transaction_changes_bytes_max:
+            most = self._limits.transaction_changes_bytes_max
+            self._refuse_if(f"it wrote {self._changes_bytes} bytes, one transaction may write {most}")
         self._changes.update(wanted)
         return [address for address, _ in wanted]
 
@@ -86,11 +97,9 @@ class TransactionContext:
 
     def _check_writes(self, addresses: Iterable[str]) -> None:
         for address in addresses:
-            if not is_address(address) or not self._outputs.permits(address):
-                self._refuse(f"it wrote at {address[:80]!r}, outside its outputs")
-            if not address.startswith(self._namespaces):
-                self._refuse(f"it wrote at {address}, outside its processor's namespaces")
+            self._refuse_if(write_refusal(address, self._outputs, self._namespaces))
 
-    def _refuse(self, message: str) -> None:
-        self._refused = self._refused or message
-        raise Unauthorized(message)
+    def _refuse_if(self, message: str | None) -> None:
+        if message is not None:
+            self._refused = self._refused or message
+            raise Unauthorized(message)

@@ -11,12 +11,12 @@ from heapq import heappop, heappush
 from itertools import count, groupby
 from typing import Final
 
-from ledger.addresses import AccessList, is_address
+from ledger.addresses import AccessList
 from ledger.batch import VerifiedBatch, VerifiedTransaction
-from ledger.ids import TransactionId
 from ledger.limits import Limits
 from ledger.receipt import Receipt, encode_receipt
 from ledger.settings import FamilyVersion
+from validator.execution.access import write_refusal
 from validator.execution.model import (
     Applied,
     Rejected,
@@ -27,7 +27,7 @@ from validator.execution.model import (
     Verdict,
     Withdrawn,
 )
-from validator.execution.schedule import schedule
+from validator.execution.schedule import Dependent, schedule
 
 ReadState = Callable[[str], bytes | None]
 """The value at an address in the state that the block builds on."""
@@ -178,7 +178,7 @@ class Execution:
                         heappush(behind, follower)
         if not units:
             return None
-        task = Task(next(_task_numbers), route, tuple(units))
+        task = Task(next(_task_numbers), route, tuple(units), self._runs[units[0].batch].alone)
         self._tasks[task.number] = [unit.batch for unit in units]
         return task
 
@@ -214,15 +214,30 @@ class Execution:
                     self.changes.update(run.changes)
                     self._finish(index, Applied(tuple(run.receipts)))
 
-    def abandon(self, task: Task, alone: bool) -> list[int]:
-        """A task will never be answered: its batches may run again, one a task when ``alone``. Gives their indexes."""
+    def abandon(self, task: Task) -> list[int]:
+        """A task went down with its processor; gives the indexes of its batches.
+
+        They run again, each in a task of its own. One that was alone already is withdrawn: it may be what its
+        processors die of.
+        """
         indexes = [index for index in self._tasks.pop(task.number) if index is not None]
         for index in indexes:
             run = self._runs[index]
             run.running = False
-            run.alone = run.alone or alone
+            if run.alone:
+                self._finish(index, Withdrawn("processor_lost", family=task.route))
+            run.alone = True
             self._make_ready(index)
         return indexes
+
+    def split(self, task: Task) -> None:
+        """A task is too large for one message: its batches run again, each in a task of its own."""
+        for index in self._tasks.pop(task.number):
+            if index is not None:
+                run = self._runs[index]
+                run.running = False
+                run.alone = True
+                self._make_ready(index)
 
     def withdraw(self, route: FamilyVersion) -> None:
         """No processor of ``route`` is left: what needs one, and is not with one, stays pending."""
@@ -253,7 +268,7 @@ class Execution:
                 self._free(index)
             if not isinstance(result, Applied):
                 self._runs[index].changes = {}
-                results += [(follower, _depends(result, name)) for follower, name in self._dependents[index]]
+                results += [(dependent.batch, _depends(result, dependent)) for dependent in self._dependents[index]]
 
     def _free(self, index: int) -> None:
         """Let those run that waited for a batch which has its result.
@@ -321,12 +336,9 @@ class Execution:
             return None
         outputs = AccessList(transaction.outputs)
         for address, value in outcome.changes.items():
-            if not is_address(address):
-                return f"it wrote at {address[:80]!r}, which is no address of 70 lower-case hex characters"
-            if not outputs.permits(address):
-                return f"it wrote at {address}, outside its outputs {_shortened(transaction.outputs)}"
-            if not address.startswith(namespaces):
-                return f"it wrote at {address}, outside its processor's namespaces {_shortened(namespaces)}"
+            refusal = write_refusal(address, outputs, namespaces)
+            if refusal is not None:
+                return refusal
             if value is not None and len(value) > self._limits.state_value_bytes_max:
                 return (
                     f"it wrote {len(value)} bytes at {address}, one address holds at most"
@@ -335,13 +347,8 @@ class Execution:
         return None
 
 
-def _depends(result: Rejected | Withdrawn, dependency: TransactionId) -> Result:
+def _depends(result: Rejected | Withdrawn, dependent: Dependent) -> Result:
     if isinstance(result, Rejected):
-        return Rejected("dependency_invalid", f"it depends on transaction {dependency}, which was judged invalid")
-    return Withdrawn("waiting_for_dependency", dependency=dependency)
-
-
-def _shortened(entries: Sequence[str]) -> str:
-    """At most three entries of a declaration, for a message."""
-    named = ", ".join(entries[:3]) or "(none)"
-    return f"{named} and {len(entries) - 3} more" if len(entries) > 3 else named
+        message = f"it depends on transaction {dependent.dependency}, which was judged invalid"
+        return Rejected("dependency_invalid", message, dependent.transaction)
+    return Withdrawn("waiting_for_dependency", dependency=dependent.dependency)

@@ -36,11 +36,15 @@ class Unit(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Work for one processor: units that run in this order, each over what the earlier ones left."""
+    """Work for one processor: units that run in this order, each over what the earlier ones left.
+
+    ``alone``: its one unit must not share a message, and goes by the 1.x conversation, whose messages stay small.
+    """
 
     number: int
     route: FamilyVersion
     units: tuple[Unit, ...]
+    alone: bool = False
 
 
 class Applied(NamedTuple):

@@ -15,15 +15,23 @@ _LIST_MAX: Final = 64
 """Longest list of batches that one later access waits for; beyond it they are chained, which only costs parallelism."""
 
 
+class Dependent(NamedTuple):
+    """Transaction ``transaction`` of batch ``batch`` depends on transaction ``dependency``."""
+
+    batch: int
+    transaction: TransactionId
+    dependency: TransactionId
+
+
 class Schedule(NamedTuple):
     """``waits_for``: how many batches each waits for; ``frees``: the later batches that each one holds up.
 
-    ``dependents``: the later batches that name a transaction of this one as dependency, and which transaction.
+    ``dependents``: what names a transaction of this batch as a dependency, in later ones.
     """
 
     waits_for: list[int]
     frees: list[list[int]]
-    dependents: list[list[tuple[int, TransactionId]]]
+    dependents: list[list[Dependent]]
 
 
 class _Accesses:
@@ -40,7 +48,7 @@ def schedule(batches: Sequence[VerifiedBatch]) -> Schedule:
     """The order that the batches of one block must keep among each other."""
     count = len(batches)
     frees: list[list[int]] = [[] for _ in range(count)]
-    dependents: list[list[tuple[int, TransactionId]]] = [[] for _ in range(count)]
+    dependents: list[list[Dependent]] = [[] for _ in range(count)]
     waits_for = [0] * count
     places = _Places(batches)
     home: dict[TransactionId, int] = {}
@@ -51,7 +59,7 @@ def schedule(batches: Sequence[VerifiedBatch]) -> Schedule:
                 owner = home.get(dependency)
                 if owner is not None and owner != index:
                     blockers.add(owner)
-                    dependents[owner].append((index, dependency))
+                    dependents[owner].append(Dependent(index, transaction.id, dependency))
             home[transaction.id] = index
         waits_for[index] = len(blockers)
         for blocker in blockers:

@@ -6,6 +6,7 @@ Between the two, the shell drives ``Candidate.execution``. Nothing is written he
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from ledger.batch import VerifiedBatch, declared_addresses
 from ledger.block import BlockHeader, seal
 from ledger.ids import BlockId, StateRoot
 from ledger.limits import Limits
@@ -69,17 +70,15 @@ def choose(
         entries = [before.entries[index] for index in held]
         for index in set(before.execution.not_finished()).difference(held):
             queue.put_back(before.entries[index])
-    carried = [body.check(entry.batch) for entry in entries]
+    carried: list[Rejected | Withdrawn | None] = []
     for entry in entries:
+        carried.append(body.check(entry.batch))
         body.include(entry.batch)
     refused: list[tuple[Pending, Rejected]] = []
-    transactions = sum(len(entry.batch.transactions) for entry in entries)
-    data_bytes = sum(len(entry.batch.raw) for entry in entries)
+    size = _Size(limits)
     while (ready := queue.pop_ready()) is not None:
         entry, batch = ready, ready.batch
-        transactions += len(batch.transactions)
-        data_bytes += len(batch.raw)
-        if entries and (transactions > limits.block_transactions_max or data_bytes > limits.block_bytes_max):
+        if not size.has_room_for(batch):
             queue.put_back(entry)
             break
         verdict = body.check(batch)
@@ -95,6 +94,7 @@ def choose(
         else:
             body.include(batch)
             entries.append(entry)
+            size.add(batch)
     alone = frozenset(index for index, entry in enumerate(entries) if entry.alone)
     batches = [entry.batch for entry in entries]
     execution = Execution(read, batches, limits, alone, before.execution if before else None)
@@ -102,6 +102,28 @@ def choose(
         if verdict is not None:
             execution.reject(index, verdict)
     return Candidate(entries, execution, refused)
+
+
+class _Size:
+    """How much a block took in so far. What was carried over does not count: it must not shut others out."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._transactions = self._bytes = self._addresses = 0
+
+    def has_room_for(self, batch: VerifiedBatch) -> bool:
+        """Whether one more batch fits; the first always does."""
+        limits = self._limits
+        return not self._transactions or (
+            self._transactions + len(batch.transactions) <= limits.block_transactions_max
+            and self._bytes + len(batch.raw) <= limits.block_bytes_max
+            and self._addresses + declared_addresses(batch.transactions) <= limits.block_addresses_max
+        )
+
+    def add(self, batch: VerifiedBatch) -> None:
+        self._transactions += len(batch.transactions)
+        self._bytes += len(batch.raw)
+        self._addresses += declared_addresses(batch.transactions)
 
 
 def park(queue: PendingQueue, entry: Pending, verdict: Withdrawn, dependency_due_ms: int) -> None:
@@ -164,4 +186,5 @@ def invalid_batch(entry: Pending, verdict: Rejected) -> InvalidBatch:
         extended_data=verdict.extended_data,
         family_name=verdict.family.name if verdict.family else "",
         family_version=verdict.family.version if verdict.family else "",
+        transaction_ids=tuple(transaction.id for transaction in entry.batch.transactions),
     )

@@ -8,7 +8,10 @@ from validator.state.nodes import Ref
 
 
 class InvalidBatch(NamedTuple):
-    """Why a batch was judged INVALID (API.md, Batches and their status)."""
+    """Why a batch was judged INVALID (API.md, Batches and their status).
+
+    ``transaction_ids``: its transactions, by which others may depend on it; remembered apart from the rest.
+    """
 
     batch_id: BatchId
     reason: str
@@ -17,6 +20,7 @@ class InvalidBatch(NamedTuple):
     extended_data: bytes = b""
     family_name: str = ""
     family_version: str = ""
+    transaction_ids: tuple[TransactionId, ...] = ()
 
 
 class CommittedBatch(NamedTuple):

@@ -12,13 +12,12 @@ from ledger.batch import VerifiedBatch
 from ledger.errors import NotDecodable
 from ledger.ids import TransactionId
 from ledger.settings import FamilyVersion
-from validator.execution.executor import transaction_route
+from validator.execution.executor import ReadState, transaction_route
 from validator.execution.model import Rejected, Withdrawn
 
 _SHOWN_MAX: Final = 10
 _SHOWN_CHARACTERS_MAX: Final = 80
 
-ReadState = Callable[[str], bytes | None]
 Knows = Callable[[TransactionId], bool]
 
 
@@ -41,7 +40,7 @@ class Body:
 
     def check(self, batch: VerifiedBatch) -> Rejected | Withdrawn | None:
         """Why ``batch`` may never, or not now, be the next one of the body; None if it may."""
-        own = {transaction.id for transaction in batch.transactions}
+        own: set[TransactionId] = set()
         for transaction in batch.transactions:
             family = transaction_route(transaction)
             if self._permitted is not None and family not in self._permitted:
@@ -64,6 +63,7 @@ class Body:
                         transaction.id,
                     )
                 return Withdrawn("waiting_for_dependency", dependency=dependency)
+            own.add(transaction.id)
         return None
 
 

@@ -5,7 +5,6 @@ nobody else.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from heapq import heappop, heappush
 
@@ -25,9 +24,9 @@ class Reason(StrEnum):
 
 
 class Pending:
-    """One accepted batch. Only its queue changes it, but for ``tries`` and ``alone``, which its executor keeps."""
+    """One accepted batch. Its queue changes it; ``tries``, ``losses`` and ``alone`` are production's to count."""
 
-    __slots__ = ("alone", "arrival", "batch", "dependency", "due_ms", "family", "reason", "tries")
+    __slots__ = ("alone", "arrival", "batch", "dependency", "due_ms", "family", "losses", "reason", "tries")
 
     def __init__(self, arrival: int, batch: VerifiedBatch) -> None:
         self.arrival = arrival
@@ -38,7 +37,11 @@ class Pending:
         self.due_ms: int | None = None
         """When a wait for a dependency ends, or a back-off."""
         self.tries = 0
+        """How often a processor failed on it."""
+        self.losses = 0
+        """How often a processor was lost that held it alone."""
         self.alone = False
+        """Whether it must not share a task, because a processor was lost that held it."""
 
 
 class PendingQueue:
@@ -50,30 +53,28 @@ class PendingQueue:
         self._ready: list[tuple[int, BatchId]] = []
         self._parked: defaultdict[FamilyVersion | TransactionId, dict[BatchId, None]] = defaultdict(dict)
         self._backing_off: dict[BatchId, None] = {}
-        self._homes: defaultdict[TransactionId, int] = defaultdict(int)
+        self._homes: defaultdict[TransactionId, list[BatchId]] = defaultdict(list)
         self._transactions = 0
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[Pending]:
-        return iter(self._entries.values())
-
     def get(self, batch_id: BatchId) -> Pending | None:
         return self._entries.get(batch_id)
 
-    def holds_transaction(self, transaction_id: TransactionId) -> bool:
-        """Whether a pending batch holds this transaction."""
-        return transaction_id in self._homes
+    def holder(self, transaction_id: TransactionId) -> Pending | None:
+        """A pending batch that holds this transaction; one that does not wait for a dependency itself, if there is."""
+        holders = [self._entries[batch_id] for batch_id in self._homes.get(transaction_id, ())]
+        return min(holders, key=lambda entry: entry.reason is Reason.WAITING_FOR_DEPENDENCY, default=None)
 
-    def refusal(self, batches: Iterable[VerifiedBatch]) -> str | None:
-        """Why these new batches do not fit, with the values; None if they do."""
-        count = transactions = data_bytes = 0
-        for batch in batches:
-            count += 1
-            transactions += len(batch.transactions)
-            data_bytes += len(batch.raw)
+    @property
+    def is_full(self) -> bool:
+        """Whether not even one more batch of one transaction fits."""
+        return self.refusal(1, 1, 1) is not None
+
+    def refusal(self, count: int, transactions: int, data_bytes: int) -> str | None:
+        """Why so many new batches, transactions and bytes do not fit, with the values; None if they do."""
         limits = self._limits
         for name, held, more, most in (
             ("batches", len(self._entries), count, limits.pending_batches_max),
@@ -90,7 +91,7 @@ class PendingQueue:
         self._transactions += len(batch.transactions)
         self._bytes += len(batch.raw)
         for transaction in batch.transactions:
-            self._homes[transaction.id] += 1
+            self._homes[transaction.id].append(batch.id)
         heappush(self._ready, (arrival, batch.id))
 
     def remove(self, entry: Pending) -> None:
@@ -100,8 +101,9 @@ class PendingQueue:
         self._transactions -= len(entry.batch.transactions)
         self._bytes -= len(entry.batch.raw)
         for transaction in entry.batch.transactions:
-            self._homes[transaction.id] -= 1
-            if not self._homes[transaction.id]:
+            holders = self._homes[transaction.id]
+            holders.remove(entry.batch.id)
+            if not holders:
                 del self._homes[transaction.id]
 
     @property

@@ -17,6 +17,7 @@ from ledger.receipt import decode_event
 from protos import packed_pb2, processor_pb2, state_context_pb2, transaction_pb2
 from protos.transaction_receipt_pb2 import StateChange
 from protos.validator_pb2 import Message as Envelope
+from validator.execution.access import read_refusal
 from validator.execution.context import TransactionContext, Unauthorized
 from validator.execution.model import Task, TransactionOutcome, Verdict
 
@@ -36,9 +37,11 @@ class Assignment(Protocol):
     """A task at a processor."""
 
     task: Task
+    namespaces: tuple[str, ...]
+    """What the processor had registered for the family when it was given the task."""
 
-    def start(self) -> None:
-        """Send what the processor needs to begin."""
+    def start(self) -> bool:
+        """Send what the processor needs to begin; False, and nothing is sent, where that is too large."""
 
     def state_request(self, context_id: str, request: Message) -> Message:
         """Serve one of the processor's state, receipt or event messages under a context id of this assignment."""
@@ -50,14 +53,17 @@ class Assignment(Protocol):
 class PackedAssignment:
     """The whole task in one round trip (protos/packed.proto)."""
 
-    def __init__(self, task: Task, read_for: ReadFor, send: Send, context_id: str, limits: Limits) -> None:
+    def __init__(
+        self, task: Task, read_for: ReadFor, send: Send, context_id: str, namespaces: tuple[str, ...], limits: Limits
+    ) -> None:
         self.task = task
+        self.namespaces = namespaces
         self._read_for = read_for
         self._send = send
         self._context_id = context_id
         self._limits = limits
 
-    def start(self) -> None:
+    def start(self) -> bool:
         request = packed_pb2.PackedProcessRequest(context_id=self._context_id)
         seen: set[str] = set()
         for unit in self.task.units:
@@ -69,7 +75,12 @@ class PackedAssignment:
                         value = self._read_for(unit.batch, address)
                         if value is not None:
                             request.entries.add(address=address, data=value)
-        self._send(Envelope.PACKED_PROCESS_REQUEST, self._context_id, request.SerializeToString())
+        content = request.SerializeToString()
+        # Half, so that an answer that writes as much again fits as well.
+        if len(content) > self._limits.message_bytes_max // 2:
+            return False
+        self._send(Envelope.PACKED_PROCESS_REQUEST, self._context_id, content)
+        return True
 
     def state_request(self, context_id: str, request: Message) -> Message:
         if not isinstance(request, state_context_pb2.TpStateGetRequest):
@@ -82,7 +93,7 @@ class PackedAssignment:
         response = state_context_pb2.TpStateGetResponse(status="OK")
         data_bytes = 0
         for address in dict.fromkeys(request.addresses):
-            if len(address) != ADDRESS_CHARACTERS or not inputs.permits(address):
+            if read_refusal(address, inputs) is not None:
                 return refused(request)
             value = self._read_for(batch, address)
             if value is not None:
@@ -118,13 +129,22 @@ class Conversation:
     """One unit, a transaction at a time, as 1.x processors know it (WIRE.md, The life of a processor)."""
 
     def __init__(
-        self, task: Task, read_for: ReadFor, send: Send, context_id: str, namespaces: tuple[str, ...], limits: Limits
+        self,
+        task: Task,
+        read_for: ReadFor,
+        send: Send,
+        context_id: str,
+        namespaces: tuple[str, ...],
+        raw_header: bool,
+        limits: Limits,
     ) -> None:
+        """``raw_header``: the processor asked for the header as it was signed, and no other form of it."""
         self.task = task
         self._read_for = read_for
         self._send = send
         self._context_id = context_id
-        self._namespaces = namespaces
+        self.namespaces = namespaces
+        self._raw_header = raw_header
         self._limits = limits
         (self._unit,) = task.units
         self._overlay: dict[str, bytes | None] = {}
@@ -138,16 +158,19 @@ class Conversation:
             state_context_pb2.TpEventAddRequest: self._add_event,
         }
 
-    def start(self) -> None:
+    def start(self) -> bool:
         message = transaction_pb2.Transaction.FromString(self._context.transaction.raw)
         request = processor_pb2.TpProcessRequest(
-            header=transaction_pb2.TransactionHeader.FromString(message.header),
-            header_bytes=message.header,
             payload=message.payload,
             signature=message.header_signature,
             context_id=self._current_id,
         )
+        if self._raw_header:
+            request.header_bytes = message.header
+        else:
+            request.header.ParseFromString(message.header)
         self._send(Envelope.TP_PROCESS_REQUEST, self._current_id, request.SerializeToString())
+        return True
 
     def state_request(self, context_id: str, request: Message) -> Message:
         serve = self._serving.get(type(request)) if context_id == self._current_id else None
@@ -183,7 +206,7 @@ class Conversation:
 
     def _next_context(self) -> TransactionContext:
         transaction = self._unit.transactions[len(self._outcomes)]
-        return TransactionContext(transaction, self._read, self._namespaces)
+        return TransactionContext(transaction, self._read, self.namespaces, self._limits)
 
     def _read(self, address: str) -> bytes | None:
         return self._overlay[address] if address in self._overlay else self._read_for(self._unit.batch, address)

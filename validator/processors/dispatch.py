@@ -20,12 +20,14 @@ def dispatch(execution: Execution, processors: Processors, packed_transactions_m
         for route in execution.ready_routes():
             while (processor := processors.free(route)) is not None:
                 share = -(-execution.left // processors.count(route))
-                most = min(packed_transactions_max, max(share, _SHARE_MIN)) if processor.packed else 1
+                most = min(packed_transactions_max, max(share, _SHARE_MIN), processor.transactions_max)
                 task = execution.next_task(route, most)
                 if task is None:
                     break
-                started.append(task)
-                processors.start(processor, task, execution.value)
+                if processors.start(processor, task, execution.value):
+                    started.append(task)
+                else:
+                    execution.split(task)
             if not processors.has(route):
                 execution.withdraw(route)
                 withdrawn = True

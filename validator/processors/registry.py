@@ -16,6 +16,7 @@ from ledger.transaction import FAMILY_CHARACTERS_MAX
 from protos import processor_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope
 from validator.execution.model import Task
+from validator.gateway import Delivery
 from validator.processors.assignment import (
     Assignment,
     Conversation,
@@ -35,8 +36,8 @@ _OCCUPANCY_MAX: Final = 1_000
 _FAMILIES_MAX: Final = 100
 _NAMESPACES_MAX: Final = 1_000
 
-SendTo = Callable[[bytes, int, str, bytes], bool]
-"""Identity, message type, correlation id, content; False when the peer is gone."""
+SendTo = Callable[[bytes, int, str, bytes], Delivery]
+"""Identity, message type, correlation id, content."""
 
 _STATE_REQUESTS: Final[dict[int, tuple[type[Message], int]]] = {
     Envelope.TP_STATE_GET_REQUEST: (state_context_pb2.TpStateGetRequest, Envelope.TP_STATE_GET_RESPONSE),
@@ -76,11 +77,15 @@ class Left(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A task is done; ``namespaces``: what its processor registered for the family."""
+    """A task is done.
+
+    ``namespaces``: what its processor had registered for the task's family; ``families``: what it has room for again.
+    """
 
     task: Task
     outcomes: Outcomes
     namespaces: tuple[str, ...]
+    families: tuple[FamilyVersion, ...]
 
 
 class Lost(NamedTuple):
@@ -99,16 +104,30 @@ class Processor:
         self.identity = identity
         self.families: dict[FamilyVersion, tuple[str, ...]] = {}
         self.packed = False
+        self.raw_header = False
         self.occupancy = _OCCUPANCY_DEFAULT
-        self.draining = False
+        self.silent = False
+        """It answered no ping for too long: its tasks are lost, and it gets none until it is heard again."""
+        self.unreachable = False
+        """A message to it could not be sent: it is dropped at the next tick."""
         self.assignments: dict[str, Assignment] = {}
         self.heard_ms = now_ms
-        self.pinged_ms = now_ms
+        self.pinged_ms: int | None = None
+        """When the ping was sent that it has not answered yet."""
+
+    def takes(self, family: FamilyVersion) -> bool:
+        """Whether it is given work of ``family`` at all."""
+        return family in self.families and not (self.silent or self.unreachable)
 
     @property
     def room(self) -> int:
         """How many more tasks it takes now."""
         return (_PACKED_IN_FLIGHT if self.packed else self.occupancy) - len(self.assignments)
+
+    @property
+    def transactions_max(self) -> int:
+        """How many transactions one task may give it."""
+        return max(1, self.occupancy // _PACKED_IN_FLIGHT) if self.packed else 1
 
 
 class Processors:
@@ -122,43 +141,51 @@ class Processors:
 
     def has(self, family: FamilyVersion) -> bool:
         """Whether a processor takes work of ``family``."""
-        return any(family in processor.families and not processor.draining for processor in self._connected.values())
+        return any(processor.takes(family) for processor in self._connected.values())
 
     def count(self, family: FamilyVersion) -> int:
         """How many processors take work of ``family``."""
-        return sum(family in processor.families and not processor.draining for processor in self._connected.values())
+        return sum(processor.takes(family) for processor in self._connected.values())
 
     def free(self, family: FamilyVersion) -> Processor | None:
         """The processor of ``family`` with the fewest tasks, if one has room."""
-        best: Processor | None = None
-        for processor in self._connected.values():
-            if family not in processor.families or processor.draining or processor.room <= 0:
-                continue
-            if best is None or len(processor.assignments) < len(best.assignments):
-                best = processor
-        return best
+        takers = (entry for entry in self._connected.values() if entry.takes(family) and entry.room > 0)
+        return min(takers, key=lambda entry: len(entry.assignments), default=None)
 
-    def start(self, processor: Processor, task: Task, read_for: ReadFor) -> None:
-        """Hand a task to a processor with room; it comes back as Answered or Lost."""
+    def start(self, processor: Processor, task: Task, read_for: ReadFor) -> bool:
+        """Hand a task to a processor with room: it comes back as Answered or Lost.
+
+        False, and nothing has happened, where it is too large for one message and could be split.
+        """
         context_id = new_context_id()
 
         def send(message_type: int, correlation_id: str, content: bytes) -> None:
-            self._send(processor.identity, message_type, correlation_id, content)
+            self._tell(processor, message_type, correlation_id, content)
 
+        namespaces = processor.families[task.route]
         assignment: Assignment
-        if processor.packed:
-            assignment = PackedAssignment(task, read_for, send, context_id, self._limits)
+        if processor.packed and not task.alone:
+            assignment = PackedAssignment(task, read_for, send, context_id, namespaces, self._limits)
         else:
-            namespaces = processor.families[task.route]
-            assignment = Conversation(task, read_for, send, context_id, namespaces, self._limits)
+            raw_header = processor.raw_header
+            assignment = Conversation(task, read_for, send, context_id, namespaces, raw_header, self._limits)
         processor.assignments[context_id] = assignment
-        assignment.start()
+        if assignment.start():
+            return True
+        del processor.assignments[context_id]
+        return False
 
-    def heard(self, identity: bytes) -> None:
-        """Any frame of a peer shows that it lives."""
+    def heard(self, identity: bytes) -> list[ProcessorEvent]:
+        """Any frame of a peer shows that it lives; one that was silent takes work again."""
         processor = self._connected.get(identity)
-        if processor is not None:
-            processor.heard_ms = self._clock_ms()
+        if processor is None:
+            return []
+        processor.heard_ms = self._clock_ms()
+        processor.pinged_ms = None
+        if not processor.silent:
+            return []
+        processor.silent = False
+        return [Arrived(family, processor.packed) for family in processor.families]
 
     def handle(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> list[ProcessorEvent]:
         """Take one frame of ``MESSAGE_TYPES``; what cannot be understood or belongs to nobody changes nothing."""
@@ -175,34 +202,45 @@ class Processors:
         return self._take_answer(processor, correlation_id, content)
 
     def tick(self) -> list[ProcessorEvent]:
-        """Ping the quiet ones; drop those that stayed silent for too long."""
+        """Ping the quiet ones; take their tasks from those that did not answer one for too long."""
         now_ms = self._clock_ms()
         events: list[ProcessorEvent] = []
         for processor in list(self._connected.values()):
-            silent_ms = now_ms - processor.heard_ms
-            if silent_ms > self._limits.processor_silence_ms:
-                events += self._drop(processor, f"silent for {silent_ms} ms")
-            elif (
-                silent_ms > self._limits.processor_ping_ms
-                and now_ms - processor.pinged_ms > self._limits.processor_ping_ms
-            ):
+            if processor.unreachable:
+                events += self._drop(processor, "it takes no messages")
+            elif processor.pinged_ms is not None and not processor.silent:
+                silent_ms = now_ms - processor.pinged_ms
+                if silent_ms > self._limits.processor_silence_ms - self._limits.processor_ping_ms:
+                    processor.silent = True
+                    events += self._lose(processor, f"it has not answered a ping for {silent_ms} ms")
+            elif now_ms - processor.heard_ms > self._limits.processor_ping_ms:
                 events += self._ping(processor)
         return events
 
     def probe(self) -> list[ProcessorEvent]:
-        """Some connection closed: drop every processor that can no longer be reached."""
+        """Some connection closed: drop every processor that is not connected any more."""
         return [event for processor in list(self._connected.values()) for event in self._ping(processor)]
 
     def _ping(self, processor: Processor) -> list[ProcessorEvent]:
-        processor.pinged_ms = self._clock_ms()
-        if self._send(processor.identity, Envelope.PING_REQUEST, new_context_id(), b""):
-            return []
-        return self._drop(processor, "its connection closed")
+        if self._send(processor.identity, Envelope.PING_REQUEST, new_context_id(), b"") is Delivery.GONE:
+            return self._drop(processor, "its connection closed")
+        if processor.pinged_ms is None:
+            processor.pinged_ms = self._clock_ms()
+        return []
 
     def _drop(self, processor: Processor, why: str) -> list[ProcessorEvent]:
         del self._connected[processor.identity]
+        return self._lose(processor, why)
+
+    def _lose(self, processor: Processor, why: str) -> list[ProcessorEvent]:
         lost = [Lost(assignment.task) for assignment in processor.assignments.values()]
+        processor.assignments.clear()
         return [Left(tuple(processor.families), why), *lost]
+
+    def _tell(self, processor: Processor, message_type: int, correlation_id: str, content: bytes) -> None:
+        """Send what a processor must get to go on."""
+        if self._send(processor.identity, message_type, correlation_id, content) is not Delivery.SENT:
+            processor.unreachable = True
 
     def _register(self, identity: bytes, correlation_id: str, content: bytes) -> list[ProcessorEvent]:
         response = processor_pb2.TpRegisterResponse(status=processor_pb2.TpRegisterResponse.OK)
@@ -222,8 +260,8 @@ class Processors:
             self._connected[identity] = processor
             processor.families[family] = tuple(request.namespaces)
             processor.packed = request.packed_version >= PACKED_VERSION
+            processor.raw_header = request.request_header_style == processor_pb2.TpRegisterRequest.RAW
             processor.occupancy = min(request.max_occupancy or _OCCUPANCY_DEFAULT, _OCCUPANCY_MAX)
-            processor.draining = False
             response.packed_version = PACKED_VERSION if processor.packed else 0
             events.append(Arrived(family, processor.packed))
         self._send(identity, Envelope.TP_REGISTER_RESPONSE, correlation_id, response.SerializeToString())
@@ -236,8 +274,9 @@ class Processors:
         self._send(identity, Envelope.TP_UNREGISTER_RESPONSE, correlation_id, response.SerializeToString())
         if processor is None:
             return []
-        processor.draining = True
-        return [Left(tuple(processor.families), "it unregistered")]
+        families = tuple(processor.families)
+        processor.families.clear()
+        return [Left(families, "it unregistered")]
 
     def _serve_state(self, processor: Processor, message_type: int, correlation_id: str, content: bytes) -> None:
         request_type, response_type = _STATE_REQUESTS[message_type]
@@ -248,7 +287,7 @@ class Processors:
         context_id: str = request.context_id  # type: ignore[attr-defined]
         assignment = processor.assignments.get(context_id.partition(":")[0])
         response = assignment.state_request(context_id, request) if assignment else refused(request)
-        self._send(processor.identity, response_type, correlation_id, response.SerializeToString())
+        self._tell(processor, response_type, correlation_id, response.SerializeToString())
 
     def _take_answer(self, processor: Processor, correlation_id: str, content: bytes) -> list[ProcessorEvent]:
         key = correlation_id.partition(":")[0]
@@ -257,7 +296,7 @@ class Processors:
         if assignment is None or outcomes is None:
             return []
         del processor.assignments[key]
-        return [Answered(assignment.task, outcomes, processor.families[assignment.task.route])]
+        return [Answered(assignment.task, outcomes, assignment.namespaces, tuple(processor.families))]
 
 
 def _registration_refusal(request: processor_pb2.TpRegisterRequest, processor: Processor) -> str | None:

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ledger.block import BlockHeader, decode_block_header
 from ledger.ids import BlockId, StateRoot
 from validator.journal.model import InvalidBatch
 from validator.state.nodes import Ref
@@ -33,10 +32,6 @@ class BlockInfo(NamedTuple):
     first_transaction: int
     transaction_count: int
     header_bytes: bytes
-
-    @property
-    def header(self) -> BlockHeader:
-        return decode_block_header(self.header_bytes)
 
     @property
     def state_root(self) -> StateRoot:
@@ -125,17 +120,17 @@ def decode_transaction(number: int, record: bytes) -> StoredTransaction:
     return StoredTransaction(number, batch_number, position, record[_TRANSACTION.size :])
 
 
-def encode_invalid(number: int, entry: InvalidBatch) -> bytes:
-    """``number``: its place in the order in which batches are forgotten."""
-    return key(number) + _invalid_encoder.encode(entry)
+def encode_invalid(entry: InvalidBatch) -> bytes:
+    """What follows the number of the record."""
+    return _invalid_encoder.encode(entry._replace(transaction_ids=()))
 
 
 def decode_invalid(record: bytes) -> InvalidBatch:
     return _invalid_decoder.decode(record[_KEY_BYTES:])
 
 
-def invalid_number_key(record: bytes) -> bytes:
-    """The key under which the order names this record."""
+def number_key(record: bytes) -> bytes:
+    """The key under which its order names a record that begins with its number."""
     return record[:_KEY_BYTES]
 
 

@@ -8,7 +8,6 @@ reported as done before its write transaction is synced. What is in the records 
 import fcntl
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -34,8 +33,13 @@ _TABLES: Final = (
     "pending",
     "invalid",
     "invalid_order",
+    "invalid_transactions",
+    "invalid_transactions_order",
 )
 _CACHED_NODES_MAX: Final = 65_536
+_CACHED_NODE_BYTES_MAX: Final = 1_024
+"""What is larger is a leaf with a large value; no branch is."""
+
 _PAGE_OVERHEAD: Final = 3
 """A write may touch this many times its own bytes in pages: copied tree pages and half-filled new ones."""
 _GROWTH_BYTES_MIN: Final = 16 * 1024 * 1024
@@ -69,9 +73,11 @@ class Store:
             undo.callback(lambda: self._reader.abort())
             self._check_format(path)
             undo.pop_all()
-        self.node: Callable[[int], bytes] = lru_cache(maxsize=_CACHED_NODES_MAX)(self._read_node)
+        self._nodes: dict[int, bytes] = {}
         self.head: BlockInfo | None = self._last_block()
         self.next_node_number: int = self._last_key("nodes") + 1 or 1
+        self.next_arrival: int = self._last_key("pending") + 1
+        """The arrival number of the next batch that is accepted."""
 
     def close(self) -> None:
         self._reader.abort()
@@ -79,6 +85,17 @@ class Store:
         self._lock.close()
 
     # Reading
+
+    def node(self, number: int) -> bytes:
+        """The trie node with this number, which must be there. Nodes never change, so the newest used are kept."""
+        node = self._nodes.get(number)
+        if node is None:
+            node = self._require("nodes", number)
+            if len(node) <= _CACHED_NODE_BYTES_MAX:
+                if len(self._nodes) >= _CACHED_NODES_MAX:
+                    del self._nodes[next(iter(self._nodes))]
+                self._nodes[number] = node
+        return node
 
     def block(self, num: int) -> BlockInfo | None:
         """The block with number ``num``."""
@@ -119,6 +136,10 @@ class Store:
         record = self._get("invalid", id_key(batch_id))
         return None if record is None else records.decode_invalid(record)
 
+    def judged_invalid(self, transaction_id: TransactionId) -> bool:
+        """Whether a batch with this transaction was judged INVALID, as far back as is remembered."""
+        return self._get("invalid_transactions", id_key(transaction_id)) is not None
+
     def pending(self) -> Iterator[tuple[int, bytes]]:
         """Arrival number and bytes of every pending batch, in order of arrival."""
         with self._reader.cursor(db=self._tables["pending"]) as cursor:
@@ -127,11 +148,14 @@ class Store:
 
     # Writing
 
-    def add_pending(self, batches: list[tuple[int, bytes]]) -> None:
-        """Keep accepted batches, with ascending arrival numbers. Synced on return. Raises StorageFailed."""
-        with self._write(sum(len(raw) for _, raw in batches) + 4096) as transaction:
-            for arrival, raw in batches:
-                transaction.put(key(arrival), raw, db=self._tables["pending"], append=True)
+    def add_pending(self, raw_batches: list[bytes]) -> int:
+        """Keep accepted batches; the arrival number of the first. Synced on return. Raises StorageFailed."""
+        first = self.next_arrival
+        with self._write(sum(map(len, raw_batches)) + 4096) as transaction:
+            for arrival, raw in enumerate(raw_batches, first):
+                _append(transaction, key(arrival), raw, self._tables["pending"])
+        self.next_arrival = first + len(raw_batches)
+        return first
 
     def commit_block(self, commit: BlockCommit) -> BlockInfo:
         """Move the head by one: block, state, receipts, indexes, statuses and pending removals at once.
@@ -168,18 +192,18 @@ class Store:
     def _put_block(self, transaction: Any, info: BlockInfo, commit: BlockCommit) -> None:
         tables = self._tables
         put = transaction.put
-        put(key(info.num), records.encode_block_info(info), db=tables["blocks"], append=True)
+        _append(transaction, key(info.num), records.encode_block_info(info), tables["blocks"])
         put(id_key(info.id), key(info.num), db=tables["block_ids"])
         batch_number, transaction_number = info.first_batch, info.first_transaction
         batch_ids: list[tuple[bytes, bytes]] = []
         transaction_ids: list[tuple[bytes, bytes]] = []
         for batch in commit.batches:
             record = records.encode_batch(info.num, transaction_number, batch.raw)
-            put(key(batch_number), record, db=tables["batches"], append=True)
+            _append(transaction, key(batch_number), record, tables["batches"])
             batch_ids.append((id_key(batch.id), key(batch_number)))
             for position, (transaction_id, receipt) in enumerate(batch.transactions):
                 record = records.encode_transaction(batch_number, position, receipt)
-                put(key(transaction_number), record, db=tables["transactions"], append=True)
+                _append(transaction, key(transaction_number), record, tables["transactions"])
                 transaction_ids.append((id_key(transaction_id), key(transaction_number)))
                 transaction_number += 1
             batch_number += 1
@@ -189,31 +213,38 @@ class Store:
         for name, value in sorted(transaction_ids):
             put(name, value, db=tables["transaction_ids"])
         for number, node in commit.nodes:
-            put(key(number), node, db=tables["nodes"], append=True)
-        put(key(info.num), records.encode_numbers(commit.superseded), db=tables["superseded"], append=True)
+            _append(transaction, key(number), node, tables["nodes"])
+        _append(transaction, key(info.num), records.encode_numbers(commit.superseded), tables["superseded"])
 
     def _put_invalid(self, transaction: Any, invalid: list[InvalidBatch], settled: list[int]) -> None:
         tables = self._tables
         for arrival in settled:
             transaction.delete(key(arrival), db=tables["pending"])
-        if not invalid:
+        limits = self._limits
+        batches = [(id_key(entry.batch_id), records.encode_invalid(entry)) for entry in invalid]
+        self._remember(transaction, "invalid", batches, limits.invalid_batches_remembered)
+        ids = [(id_key(name), b"") for entry in invalid for name in entry.transaction_ids]
+        self._remember(transaction, "invalid_transactions", ids, limits.invalid_transactions_remembered)
+
+    def _remember(self, transaction: Any, table: str, entries: list[tuple[bytes, bytes]], most: int) -> None:
+        """Put entries into a table that keeps the newest ``most``; a record begins with its number in their order."""
+        if not entries:
             return
-        with transaction.cursor(db=tables["invalid_order"]) as order:
+        records_table, order_table = self._tables[table], self._tables[f"{table}_order"]
+        with transaction.cursor(db=order_table) as order:
             number = int.from_bytes(order.key(), "big") + 1 if order.last() else 0
-            for entry in invalid:
-                name = id_key(entry.batch_id)
-                before = transaction.get(name, db=tables["invalid"])
+            for name, content in entries:
+                before = transaction.get(name, db=records_table)
                 if before is not None:
-                    transaction.delete(records.invalid_number_key(before), db=tables["invalid_order"])
-                transaction.put(name, records.encode_invalid(number, entry), db=tables["invalid"])
-                transaction.put(key(number), name, db=tables["invalid_order"], append=True)
+                    transaction.delete(records.number_key(before), db=order_table)
+                transaction.put(name, key(number) + content, db=records_table)
+                _append(transaction, key(number), name, order_table)
                 number += 1
-            surplus = transaction.stat(tables["invalid_order"])["entries"] - self._limits.invalid_batches_remembered
-            for _ in range(surplus):
+            for _ in range(transaction.stat(order_table)["entries"] - most):
                 order.first()
                 oldest = order.value()
                 order.delete()
-                transaction.delete(oldest, db=tables["invalid"])
+                transaction.delete(oldest, db=records_table)
 
     @contextmanager
     def _write(self, data_bytes: int) -> Iterator[Any]:
@@ -248,9 +279,6 @@ class Store:
         if record is None:
             raise StorageFailed(f"the store lacks entry {number} of {table}")
         return record
-
-    def _read_node(self, number: int) -> bytes:
-        return self._require("nodes", number)
 
     def _number(self, table: str, text: str) -> int | None:
         record = self._get(table, id_key(text))
@@ -297,6 +325,12 @@ def _lock(path: Path) -> IO[bytes]:
         file.close()
         raise StorageFailed(f"the store at {path} is in use by another validator") from None
     return file
+
+
+def _append(transaction: Any, name: bytes, record: bytes, table: Any) -> None:
+    """Put a record behind all others of its table; one that stands there already is never written over."""
+    if not transaction.put(name, record, db=table, append=True):
+        raise StorageFailed(f"the entry {name.hex()} is not behind the last of its table")
 
 
 def _commit_bytes(commit: BlockCommit) -> int:

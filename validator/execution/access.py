@@ -1,0 +1,29 @@
+"""Whether a write may stand: the one rule for what 1.x processors ask and for what packed answers claim."""
+
+from ledger.addresses import AccessList, is_address
+
+
+def write_refusal(address: str, outputs: AccessList, namespaces: tuple[str, ...]) -> str | None:
+    """Why nothing may be written at ``address``, with the values; None if it may."""
+    if not is_address(address):
+        return f"it wrote at {address[:80]!r}, which is no address of 70 lower-case hex characters"
+    if not outputs.permits(address):
+        return f"it wrote at {address}, outside its outputs {_shortened(outputs.declared)}"
+    if not address.startswith(namespaces):
+        return f"it wrote at {address}, outside its processor's namespaces {_shortened(namespaces)}"
+    return None
+
+
+def read_refusal(address: str, inputs: AccessList) -> str | None:
+    """Why ``address`` may not be read; None if it may."""
+    if not is_address(address):
+        return f"it read {address[:80]!r}, which is no address of 70 lower-case hex characters"
+    if not inputs.permits(address):
+        return f"it read {address}, outside its inputs {_shortened(inputs.declared)}"
+    return None
+
+
+def _shortened(entries: tuple[str, ...]) -> str:
+    """At most three entries of a declaration, for a message."""
+    named = ", ".join(entries[:3]) or "(none)"
+    return f"{named} and {len(entries) - 3} more" if len(entries) > 3 else named
