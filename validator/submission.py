@@ -65,9 +65,10 @@ class Submissions:
         if not raw_batches:
             self._refuse(request, "INVALID_BATCH", "no_batches", "the list holds no batch")
             return
-        if self._queue.is_full:
-            # Whatever it holds: a full queue must not cost the checking of what it cannot take.
-            self._refuse(request, "QUEUE_FULL", "queue_full", "the pending queue is full")
+        full = self._queue.refusal(1, 1, 1)
+        if full is not None:
+            # Whatever the list holds: a full queue must not cost the checking of what it cannot take.
+            self._refuse(request, "QUEUE_FULL", "queue_full", full)
             return
         self._checking_bytes += size
 

@@ -161,12 +161,8 @@ class TestBothProtocols:
         self,
         shared: Shared,
         scripted: Scripted,
-        request: pytest.FixtureRequest,
         step: Callable[[str, str], tuple[object, ...]],
     ) -> None:
-        if scripted.protocol == "packed":
-            reason = "packed: a handler that catches AuthorizationException ends OK; under 1.x the validator refuses it"
-            request.applymarker(pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason))
         inside, outside = scripted.label("inside"), scripted.label("outside")
         foreign = intkey_address(inside[:20])
         batch = scripted.batch(
@@ -207,11 +203,6 @@ class TestBare1x:
         else:
             assert type(header).decode(request.expanded_header) == header
 
-    @pytest.mark.xfail(
-        strict=True,
-        raises=AssertionError,
-        reason="the validator ignores request_header_style and always sends both forms",
-    )
     def test_raw_header_style_leaves_the_expanded_header_out(
         self, shared: Shared, author: Author, named: Callable[[str], str]
     ) -> None:

@@ -120,9 +120,6 @@ class TestValidatorStartsAgain:
         assert api.settle(*incs) == ["COMMITTED"] * len(incs)
         assert api.intkey("n") == len(incs)
 
-    @pytest.mark.xfail(
-        strict=True, raises=AssertionError, reason="which transactions were judged invalid is kept in memory only"
-    )
     def test_dependency_judged_invalid_before_the_restart(self, parts: _Parts, author: Author) -> None:
         """API.md: INVALID is remembered across a restart; a dependency judged INVALID makes the batch so at once."""
         bad = author.intkey("inc", "absent", 1)
@@ -157,11 +154,6 @@ class TestAskedWhileItRestores:
         with wire_client(parts.network.validator_url) as client:
             yield client, waiting
 
-    @pytest.mark.xfail(
-        strict=True,
-        raises=AssertionError,
-        reason="the validator answers while the pending batches are still being restored",
-    )
     def test_accepted_batch_is_never_unknown(
         self, parts: _Parts, first_in_line: tuple[WireClient, list[Batch]]
     ) -> None:
@@ -172,9 +164,6 @@ class TestAskedWhileItRestores:
         statuses = [wire.get_int(wire.decode(status), 2) for status in wire.get_all_bytes(answer, 2)]
         assert statuses == [_PENDING] * len(waiting)
 
-    @pytest.mark.xfail(
-        strict=True, raises=AssertionError, reason="arrival numbers begin at 0 until the pending batches are restored"
-    )
     def test_batch_accepted_meanwhile_survives_a_crash(
         self, parts: _Parts, author: Author, first_in_line: tuple[WireClient, list[Batch]]
     ) -> None:
@@ -189,9 +178,6 @@ class TestAskedWhileItRestores:
         expected = "PENDING" if accepted else "UNKNOWN"
         assert parts.api.words(*waiting, *fresh) == [*["PENDING"] * len(waiting), expected]
 
-    @pytest.mark.xfail(
-        strict=True, raises=AssertionError, reason="arrival numbers begin at 0 until the pending batches are restored"
-    )
     def test_batches_committed_meanwhile_take_no_other_along(
         self, parts: _Parts, author: Author, first_in_line: tuple[WireClient, list[Batch]]
     ) -> None:

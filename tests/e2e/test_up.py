@@ -107,11 +107,6 @@ class TestAWholeLife:
 class TestLogs:
     """``up --logs`` shows what the parts say, line by line."""
 
-    @pytest.mark.xfail(
-        strict=True,
-        raises=AssertionError,
-        reason="what is read from a part is split where the reading ended, not at lines",
-    )
     def test_every_line_is_a_line_of_the_part(self, shared: Shared) -> None:
         for _ in range(100):
             shared.api.get("/blocks", count=1)

@@ -146,11 +146,6 @@ class TestDependencies:
             late = author.batch(author.intkey("set", named("d"), 1, dependencies=[dependency.id]))
             assert api.reject(late)["reason"] == "dependency_invalid"
 
-    @pytest.mark.xfail(
-        strict=True,
-        raises=AssertionError,
-        reason="a dependent that falls with its dependency inside one block is not named",
-    )
     def test_details_name_the_dependent_transaction_of_the_same_list(
         self, api: Api, author: Author, named: Callable[[str], str]
     ) -> None:
@@ -161,9 +156,6 @@ class TestDependencies:
         answer = api.post(*batches, wait=int(DEADLINE_S) * 10)
         assert answer.json()["details"][batches[1].id]["transaction_id"] == dependent.id
 
-    @pytest.mark.xfail(
-        strict=True, raises=AssertionError, reason="the details of dependency_missing do not name the transaction"
-    )
     def test_details_name_the_transaction_whose_dependency_is_missing(self, networks: Networks, author: Author) -> None:
         """API.md, details of INVALID: reason, transaction_id, message."""
         network = networks(DOVETAIL_LIMITS_DEPENDENCY_WAIT_MS="1")

@@ -68,11 +68,6 @@ class PendingQueue:
         holders = [self._entries[batch_id] for batch_id in self._homes.get(transaction_id, ())]
         return min(holders, key=lambda entry: entry.reason is Reason.WAITING_FOR_DEPENDENCY, default=None)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether not even one more batch of one transaction fits."""
-        return self.refusal(1, 1, 1) is not None
-
     def refusal(self, count: int, transactions: int, data_bytes: int) -> str | None:
         """Why so many new batches, transactions and bytes do not fit, with the values; None if they do."""
         limits = self._limits

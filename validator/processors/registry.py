@@ -212,7 +212,7 @@ class Processors:
                 silent_ms = now_ms - processor.pinged_ms
                 if silent_ms > self._limits.processor_silence_ms - self._limits.processor_ping_ms:
                     processor.silent = True
-                    events += self._lose(processor, f"it has not answered a ping for {silent_ms} ms")
+                    events += self._lose(processor, f"it is silent: no answer to a ping for {silent_ms} ms")
             elif now_ms - processor.heard_ms > self._limits.processor_ping_ms:
                 events += self._ping(processor)
         return events
