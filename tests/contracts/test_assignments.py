@@ -95,7 +95,7 @@ def test_only_contexts_of_the_task_are_served(bench: Bench) -> None:
 )
 def test_verdicts(bench: Bench, response: Response, outcome: TransactionOutcome) -> None:
     task = make_task(1)
-    assert answer(bench, bench.start(task), response) == [Answered(task, [[outcome]], ("1cf126",))]
+    assert answer(bench, bench.start(task), response) == [Answered(task, [[outcome]], ("1cf126",), (task.route,))]
 
 
 def test_words_of_a_processor_are_bounded(bench: Bench) -> None:

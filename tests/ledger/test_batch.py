@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.batch import decode_batch_list, verify_batch
+from ledger.batch import DECLARED_ADDRESSES_MAX, decode_batch_list, verify_batch
 from ledger.building import build_transaction
 from ledger.errors import NotDecodable, RefusedBatch
 from ledger.signing import Signer
 from ledger.transaction import decode_transaction
+from protos import client_block_pb2
 from tests.independent import client, secp256k1
 from tests.independent import protobuf_wire as wire
 from tests.independent.batch_rules import broken_rules
@@ -101,6 +102,32 @@ def test_families_have_a_name_and_a_version_of_bounded_length(family: tuple[str,
     )
     assert refusal.rule == "family_malformed"
     assert len(refusal.message) < 2_000
+
+
+def test_declared_addresses_are_bounded_over_the_batch() -> None:
+    half = [f"{number:06x}" for number in range(DECLARED_ADDRESSES_MAX // 2)]
+    for more, good in (([], True), (["00"], False)):
+        transactions = [
+            client.make_transaction(SAMPLE.transaction_keys[0], BATCHER, "f", "1", inputs, outputs, b"", nonce="n")
+            for inputs, outputs in ((half, []), (more, half))
+        ]
+        if good:
+            assert accepted(signed(*transactions))
+        else:
+            assert refusal_of(signed(*transactions)).rule == "too_many_addresses"
+
+
+@pytest.mark.parametrize("depth", [1, 50, 85, 90, 95, 96, 97, 98, 99, 100, 200])
+def test_what_is_accepted_can_be_read_inside_every_answer(depth: int) -> None:
+    """Unknown fields nest as groups: field 2000, opened and closed ``depth`` times."""
+    nested = wire.encode_varint(2000 << 3 | 3) * depth + wire.encode_varint(2000 << 3 | 4) * depth
+    raw = SAMPLE.batch.to_bytes() + nested
+    if accepted(wire.encode([(1, raw)])):
+        block = wire.encode([(1, b""), (2, ""), (3, raw)])
+        answer = client_block_pb2.ClientBlockListResponse.FromString(wire.encode([(1, 1), (2, block)]))
+        assert answer.blocks[0].batches[0].header_signature == SAMPLE.batch.id
+    else:
+        assert depth > 50
 
 
 def test_bytes_that_are_no_messages() -> None:

@@ -57,11 +57,6 @@ def test_an_access_list_permits_what_an_entry_begins(declared: list[str], addres
     assert access.addresses == {entry for entry in declared if len(entry) == 70}
 
 
-@given(st.lists(_entry, max_size=6), _entry)
-def test_an_access_list_covers_a_prefix_that_an_entry_begins(declared: list[str], prefix: str) -> None:
-    assert AccessList(declared).covers(prefix) == any(prefix.startswith(entry) for entry in declared)
-
-
 def test_an_access_list_takes_any_iterable_once() -> None:
     access = AccessList(entry for entry in ("00", "ab"))
     assert access.permits("ab".ljust(70, "0"))

@@ -20,7 +20,7 @@ TEST_SECONDS_MAX = 20
 UNANSWERED = 1_999
 """A message type that the door takes and does not answer."""
 
-LIMITS = replace(Limits(), message_bytes_max=1_000_000)
+LIMITS = replace(Limits(), message_bytes_max=1_000_000, peer_messages_max=1_000)
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:

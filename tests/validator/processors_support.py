@@ -13,6 +13,7 @@ from protos import packed_pb2, processor_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope
 from tests.validator.support import address, make_transaction
 from validator.execution.model import Task, Unit
+from validator.gateway import Delivery
 from validator.processors.registry import Processor, ProcessorEvent, Processors
 
 FAMILY = FamilyVersion("intkey", "1.0")
@@ -43,22 +44,23 @@ class Sent(NamedTuple):
 
 @dataclass
 class Bench:
-    """``gone``: identities that can no longer be reached."""
+    """``gone``: identities that are no longer connected. ``full``: those that read nothing."""
 
     limits: Limits = field(default_factory=Limits)
     sent: list[Sent] = field(default_factory=list)
     gone: set[bytes] = field(default_factory=set)
+    full: set[bytes] = field(default_factory=set)
     now_ms: int = 1_000_000
 
     def __post_init__(self) -> None:
         self.processors = Processors(self._send, lambda: self.now_ms, self.limits)
 
-    def _send(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> bool:
-        if identity in self.gone:
-            return False
+    def _send(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> Delivery:
+        if identity in self.gone | self.full:
+            return Delivery.GONE if identity in self.gone else Delivery.FULL
         opened = TYPES[message_type].FromString(content) if message_type in TYPES else content
         self.sent.append(Sent(identity, message_type, correlation_id, opened))
-        return True
+        return Delivery.SENT
 
     def take_sent(self) -> list[Sent]:
         """What was sent since the last time."""
@@ -96,7 +98,7 @@ class Bench:
     def start(self, task: Task, state: Mapping[str, bytes] = STATE) -> Sent:
         """Give a task to whoever is free; what the processor was sent."""
         self.sent.clear()
-        self.processors.start(self.free(task.route), task, lambda batch, name: state.get(name))
+        assert self.processors.start(self.free(task.route), task, lambda batch, name: state.get(name))
         (sent,) = self.take_sent()
         return sent
 

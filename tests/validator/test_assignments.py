@@ -53,7 +53,7 @@ def test_a_packed_message_reads_for_each_batch() -> None:
     bench = packed_bench()
     task = make_task(1, [make_transaction("a", inputs=[""])], [make_transaction("b", inputs=[""])])
     bench.sent.clear()
-    bench.processors.start(bench.free(), task, lambda batch, name: b"%d" % batch)
+    assert bench.processors.start(bench.free(), task, lambda batch, name: b"%d" % batch)
     context_id = bench.take_sent()[0].message.context_id
     for number in range(2):
         get = state_context_pb2.TpStateGetRequest(context_id=f"{context_id}:{number}", addresses=[address(9)])
@@ -100,17 +100,46 @@ def test_a_packed_result_holds_changes_events_and_data() -> None:
     assert outcome == TransactionOutcome(Verdict.INVALID, "unheard")
 
 
+def test_a_packed_message_that_is_too_large_is_not_sent() -> None:
+    """Half of what a message may have, so that an answer that writes as much again fits as well."""
+    value = bytes(1_000)
+    for fits, most in ((True, 6_000), (False, 4_000)):
+        bench = Bench(Limits(message_bytes_max=most))
+        bench.register(packed_version=1)
+        bench.take_sent()
+        started = bench.processors.start(bench.free(), make_task(1), lambda batch, name: value)
+        assert started is fits
+        assert bool(bench.sent) is fits
+        assert bench.free().room == (1 if fits else 2)
+
+
+def test_a_task_that_must_be_alone_is_a_conversation() -> None:
+    bench = packed_bench()
+    task = make_task(1)._replace(alone=True)
+    sent = bench.start(task)
+    assert sent.message_type == Envelope.TP_PROCESS_REQUEST
+    (answered,) = bench.answer(sent, Response(status="OK"))
+    assert isinstance(answered, Answered)
+    assert answered.outcomes == [[TransactionOutcome(Verdict.OK)]]
+
+
 def set_request(sent: Sent, number: int, data: bytes) -> state_context_pb2.TpStateSetRequest:
     entry = state_context_pb2.TpStateEntry(address=address(number), data=data)
     return state_context_pb2.TpStateSetRequest(context_id=sent.message.context_id, entries=[entry])
 
 
-def test_a_process_request_carries_the_header_both_ways() -> None:
+@pytest.mark.parametrize("style", ["HEADER_STYLE_UNSET", "EXPANDED", "RAW"])
+def test_a_process_request_carries_the_header_as_it_was_asked_for(style: str) -> None:
     transaction = touching("t")
-    sent = single_bench().start(make_task(1, [transaction]))
+    bench = Bench()
+    bench.register(request_header_style=style)
+    sent = bench.start(make_task(1, [transaction]))
     message = transaction_pb2.Transaction.FromString(transaction.raw)
-    assert sent.message.header_bytes == message.header
-    assert sent.message.header == transaction_pb2.TransactionHeader.FromString(message.header)
+    if style == "RAW":
+        assert sent.message.header_bytes == message.header
+        assert not sent.message.HasField("header")
+    else:
+        assert sent.message.header == transaction_pb2.TransactionHeader.FromString(message.header)
     assert (sent.message.payload, sent.message.signature) == (message.payload, transaction.id)
     assert sent.message.context_id
 
@@ -159,7 +188,7 @@ def test_a_refused_access_outweighs_the_processors_ok() -> None:
     assert isinstance(answered, Answered)
     ((outcome,),) = answered.outcomes
     assert (outcome.verdict, outcome.changes) == (Verdict.INVALID, {})
-    assert f"wrote at {address(1)!r}, outside its outputs" in outcome.message
+    assert f"wrote at {address(1)}, outside its outputs" in outcome.message
 
 
 def test_receipts_grow_to_a_limit() -> None:

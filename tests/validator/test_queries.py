@@ -1,11 +1,13 @@
 """The 1.x get messages: what each name finds, and the status of names that find nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
+from ledger.limits import Limits
 from protos import (
     client_batch_pb2,
     client_block_pb2,
@@ -15,7 +17,7 @@ from protos import (
 )
 from protos.validator_pb2 import Message as Envelope
 from tests.validator.chain import Chain
-from tests.validator.support import address, make_id
+from tests.validator.support import LIMITS, address, make_id
 from validator.queries import Queries
 
 
@@ -133,8 +135,27 @@ def test_leaves_that_are_none(chain: Chain, name: str, state_root: str, status: 
     assert got.Status.Name(got.status) == status
 
 
-def test_undecodable_requests_are_told(chain: Chain) -> None:
-    for message_type in Queries.TABLE:
-        with pytest.raises(DecodeError):
-            chain.queries.answer(message_type, b"\x0a\xff")
+def test_undecodable_requests_are_answered(chain: Chain) -> None:
+    for message_type, (_, response_type, response, _) in Queries.TABLE.items():
+        answered_type, content = chain.queries.answer(message_type, b"\x0a\xff")
+        assert answered_type == response_type
+        decoded: Any = type(response()).FromString(content)
+        assert decoded.Status.Name(decoded.status) == "INTERNAL_ERROR"
         chain.queries.answer(message_type, b"")
+
+
+def test_receipts_are_bounded_by_a_page(chain: Chain) -> None:
+    ids = [transaction.id for batches in chain.batches for batch in batches for transaction in batch.transactions]
+
+    def status(limits: Limits, asked: Sequence[str]) -> str:
+        request = client_receipt_pb2.ClientReceiptGetRequest(transaction_ids=asked).SerializeToString()
+        _, content = Queries(chain.store, limits).answer(Envelope.CLIENT_RECEIPT_GET_REQUEST, request)
+        response = client_receipt_pb2.ClientReceiptGetResponse.FromString(content)
+        assert len(response.receipts) in (0, len(asked))
+        return response.Status.Name(response.status)
+
+    assert status(LIMITS, ids) == "OK"
+    assert status(replace(LIMITS, page_items_max=3), ids[:3]) == "OK"
+    assert status(replace(LIMITS, page_items_max=3), ids[:4]) == "INTERNAL_ERROR"
+    assert status(replace(LIMITS, page_bytes_max=1), ids[:1]) == "OK"
+    assert status(replace(LIMITS, page_bytes_max=1), ids[:2]) == "INTERNAL_ERROR"

@@ -1,11 +1,8 @@
-"""The pending queue against a plain model: order of arrival among the ready, nothing lost, counts and reasons right."""
+"""The pending queue: order of arrival among the ready, waits and back-offs, what is held, what does not fit."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ledger.batch import VerifiedBatch
 from ledger.ids import TransactionId
@@ -16,9 +13,6 @@ from validator.mempool.queue import Pending, PendingQueue, Reason
 
 FAMILIES = [FamilyVersion("intkey", "1.0"), FamilyVersion("intkey", "2.0"), FamilyVersion("other", "1.0")]
 DEPENDENCIES = [TransactionId(make_id("transaction", name)) for name in "xyz"]
-LIMITS = Limits(pending_batches_max=6, pending_transactions_max=9, pending_bytes_max=4_000)
-
-READY, EXECUTING, PARKED, BACKING_OFF = "ready", "executing", "parked", "backing off"
 
 
 def popped(queue: PendingQueue) -> Pending:
@@ -34,6 +28,11 @@ def filled(*names: str) -> PendingQueue:
     return queue
 
 
+def size_of(*batches: VerifiedBatch) -> tuple[int, int, int]:
+    """Batches, transactions and bytes."""
+    return len(batches), sum(len(b.transactions) for b in batches), sum(len(b.raw) for b in batches)
+
+
 def order(queue: PendingQueue) -> list[int]:
     """Arrival numbers as they come out."""
     taken = []
@@ -46,7 +45,6 @@ def test_batches_come_out_in_order_of_arrival_however_they_went_in() -> None:
     queue = PendingQueue(Limits())
     for arrival in (5, 1, 9, 3):
         queue.add(arrival, make_batch(arrival))
-    assert [entry.arrival for entry in queue] == [5, 1, 9, 3]
     assert order(queue) == [1, 3, 5, 9]
     assert not queue.has_ready
     assert len(queue) == 4
@@ -114,9 +112,9 @@ def test_what_is_removed_leaves_nothing_behind() -> None:
     ready = queue.get(make_batch("d").id)
     assert ready is not None
     for entry in (executing, parked, waiting, ready):
-        assert queue.holds_transaction(entry.batch.transactions[0].id)
+        assert queue.holder(entry.batch.transactions[0].id) is entry
         queue.remove(entry)
-        assert not queue.holds_transaction(entry.batch.transactions[0].id)
+        assert queue.holder(entry.batch.transactions[0].id) is None
         assert queue.get(entry.batch.id) is None
     queue.wake(FAMILIES[0])
     assert queue.tick(1_000) == []
@@ -127,15 +125,30 @@ def test_what_is_removed_leaves_nothing_behind() -> None:
     assert order(queue) == [9]
 
 
+def test_a_batch_that_comes_again_has_its_new_place() -> None:
+    queue = filled("a", "b")
+    first = queue.get(make_batch("a").id)
+    assert first is not None
+    queue.remove(first)
+    queue.add(2, make_batch("a"))
+    assert order(queue) == [1, 2]
+
+
 def test_a_transaction_is_held_as_long_as_any_batch_holds_it() -> None:
     shared = make_transaction("shared")
     queue = PendingQueue(Limits())
     for arrival in range(2):
         queue.add(arrival, make_batch(arrival, shared))
-    queue.remove(popped(queue))
-    assert queue.holds_transaction(shared.id)
-    queue.remove(popped(queue))
-    assert not queue.holds_transaction(shared.id)
+    first, second = popped(queue), popped(queue)
+    assert queue.holder(shared.id) in (first, second)
+    queue.park_for_dependency(first, DEPENDENCIES[0], 10)
+    assert queue.holder(shared.id) is second
+    queue.park_for_dependency(second, DEPENDENCIES[0], 10)
+    assert queue.holder(shared.id) in (first, second)
+    queue.remove(first)
+    assert queue.holder(shared.id) is second
+    queue.remove(second)
+    assert queue.holder(shared.id) is None
 
 
 @pytest.mark.parametrize(
@@ -150,13 +163,14 @@ def test_what_does_not_fit_is_refused_with_the_values(limits: Limits, said: str)
     queue.add(0, make_batch("a", make_transaction("a0"), make_transaction("a1")))
     queue.add(1, make_batch("b"))
     more = [make_batch("c"), make_batch("d", *(make_transaction(f"d{number}") for number in range(3)))]
-    refusal = queue.refusal(more)
+    refusal = queue.refusal(*size_of(*more))
     assert refusal is not None
     assert said in refusal
-    assert queue.refusal(more[:1]) is None
-    assert queue.refusal([]) is None
+    assert queue.refusal(*size_of(*more[:1])) is None
+    assert queue.refusal(0, 0, 0) is None
+    assert not queue.is_full
     queue.remove(popped(queue))
-    assert queue.refusal(more) is None
+    assert queue.refusal(*size_of(*more)) is None
 
 
 def test_bytes_are_bounded_to_the_byte() -> None:
@@ -165,148 +179,10 @@ def test_bytes_are_bounded_to_the_byte() -> None:
     for most, fits in ((size, True), (size - 1, False)):
         queue = PendingQueue(replace(Limits(), pending_bytes_max=most))
         queue.add(0, batch)
-        assert (queue.refusal([other]) is None) is fits
-
-
-@dataclass
-class Model:
-    """What one batch should be."""
-
-    arrival: int
-    batch: VerifiedBatch
-    place: str = READY
-    cause: FamilyVersion | TransactionId | None = None
-    due_ms: int | None = None
-
-
-class QueueMachine(RuleBasedStateMachine):
-    """Random moves, each made on the queue and on a list of models."""
-
-    @initialize()
-    def start(self) -> None:
-        self.queue = PendingQueue(LIMITS)
-        self.models: list[Model] = []
-        self.arrival = 0
-        self.now_ms = 0
-
-    def _pick(self, data: st.DataObject, *places: str) -> tuple[Model, Pending]:
-        model = data.draw(st.sampled_from([model for model in self.models if model.place in places]))
-        entry = self.queue.get(model.batch.id)
-        assert entry is not None
-        return model, entry
-
-    def _any(self, *places: str) -> bool:
-        return any(model.place in places for model in self.models)
-
-    @rule(count=st.integers(1, 3))
-    def add(self, count: int) -> None:
-        transactions = (make_transaction((self.arrival, position)) for position in range(count))
-        batch = make_batch(self.arrival, *transactions)
-        held = [model.batch for model in self.models]
-        fits = (
-            len(held) + 1 <= LIMITS.pending_batches_max
-            and sum(len(other.transactions) for other in held) + count <= LIMITS.pending_transactions_max
-            and sum(len(other.raw) for other in held) + len(batch.raw) <= LIMITS.pending_bytes_max
-        )
-        assert (self.queue.refusal([batch]) is None) == fits
-        if fits:
-            self.queue.add(self.arrival, batch)
-            self.models.append(Model(self.arrival, batch))
-            self.arrival += 1
-
-    @rule()
-    def pop(self) -> None:
-        ready = [model for model in self.models if model.place == READY]
-        entry = self.queue.pop_ready()
-        if not ready:
-            assert entry is None
-            return
-        first = min(ready, key=lambda model: model.arrival)
-        assert entry is not None
-        assert entry.batch == first.batch
-        first.place = EXECUTING
-
-    @precondition(lambda self: self._any(EXECUTING))
-    @rule(data=st.data())
-    def put_back(self, data: st.DataObject) -> None:
-        model, entry = self._pick(data, EXECUTING)
-        self.queue.put_back(entry)
-        model.place = READY
-
-    @precondition(lambda self: self._any(EXECUTING))
-    @rule(data=st.data(), family=st.sampled_from(FAMILIES))
-    def park_for_processor(self, data: st.DataObject, family: FamilyVersion) -> None:
-        model, entry = self._pick(data, EXECUTING)
-        self.queue.park_for_processor(entry, family)
-        model.place, model.cause = PARKED, family
-
-    @precondition(lambda self: self._any(EXECUTING))
-    @rule(data=st.data(), dependency=st.sampled_from(DEPENDENCIES), wait=st.integers(0, 50))
-    def park_for_dependency(self, data: st.DataObject, dependency: TransactionId, wait: int) -> None:
-        model, entry = self._pick(data, EXECUTING)
-        self.queue.park_for_dependency(entry, dependency, self.now_ms + wait)
-        model.place, model.cause = PARKED, dependency
-        model.due_ms = self.now_ms + wait if model.due_ms is None else model.due_ms
-
-    @precondition(lambda self: self._any(EXECUTING))
-    @rule(data=st.data(), wait=st.integers(0, 50))
-    def back_off(self, data: st.DataObject, wait: int) -> None:
-        model, entry = self._pick(data, EXECUTING)
-        self.queue.back_off(entry, self.now_ms + wait)
-        model.place, model.due_ms = BACKING_OFF, self.now_ms + wait
-
-    @rule(cause=st.sampled_from([*FAMILIES, *DEPENDENCIES]))
-    def wake(self, cause: FamilyVersion | TransactionId) -> None:
-        self.queue.wake(cause)
-        for model in self.models:
-            if model.place == PARKED and model.cause == cause:
-                model.place = READY
-
-    @rule(passed=st.integers(0, 40))
-    def tick(self, passed: int) -> None:
-        self.now_ms += passed
-        late = self.queue.tick(self.now_ms)
-        expected = set()
-        for model in self.models:
-            over = model.due_ms is not None and model.due_ms <= self.now_ms
-            if over and model.place == BACKING_OFF:
-                model.place, model.due_ms = READY, None
-            elif over and model.place == PARKED and model.cause in DEPENDENCIES:
-                expected.add(model.batch.id)
-        assert {entry.batch.id for entry in late} == expected
-        assert len(late) == len(expected)
-
-    @precondition(lambda self: self.models)
-    @rule(data=st.data())
-    def remove(self, data: st.DataObject) -> None:
-        model, entry = self._pick(data, READY, EXECUTING, PARKED, BACKING_OFF)
-        self.queue.remove(entry)
-        self.models.remove(model)
-
-    @invariant()
-    def agrees(self) -> None:
-        if not hasattr(self, "queue"):
-            return
-        assert len(self.queue) == len(self.models)
-        assert {entry.batch.id for entry in self.queue} == {model.batch.id for model in self.models}
-        assert self.queue.has_ready == self._any(READY)
-        for model in self.models:
-            entry = self.queue.get(model.batch.id)
-            assert entry is not None
-            assert all(self.queue.holds_transaction(transaction.id) for transaction in model.batch.transactions)
-            waiting = (
-                Reason.WAITING_FOR_PROCESSOR
-                if isinstance(model.cause, FamilyVersion)
-                else Reason.WAITING_FOR_DEPENDENCY
-            )
-            expected = {READY: Reason.QUEUED, EXECUTING: Reason.EXECUTING, BACKING_OFF: Reason.QUEUED, PARKED: waiting}
-            assert entry.reason is expected[model.place]
-
-    def teardown(self) -> None:
-        if hasattr(self, "queue"):
-            ready = sorted(model.arrival for model in self.models if model.place == READY)
-            assert order(self.queue) == ready
-
-
-QueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
-test_the_queue_is_its_model = QueueMachine.TestCase
+        assert (queue.refusal(*size_of(other)) is None) is fits
+        assert not queue.is_full
+    for limits in (Limits(pending_batches_max=1), Limits(pending_transactions_max=1), Limits(pending_bytes_max=1)):
+        queue = PendingQueue(limits)
+        assert not queue.is_full
+        queue.add(0, batch)
+        assert queue.is_full

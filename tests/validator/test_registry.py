@@ -1,10 +1,9 @@
-"""Processors come, take work, drain, go silent and vanish; what they hold is answered or lost, once."""
+"""Processors come, take work, drain and go; what they hold is answered or lost, once."""
 
 from typing import Any
 
 import pytest
 
-from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from protos import processor_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope
@@ -13,7 +12,6 @@ from validator.execution.model import TransactionOutcome, Verdict
 from validator.processors.registry import MESSAGE_TYPES, Answered, Arrived, Left, Lost
 
 OK = processor_pb2.TpProcessResponse(status="OK")
-LIMITS = Limits(processor_ping_ms=100, processor_silence_ms=300)
 
 
 def test_a_registration_is_answered_and_told() -> None:
@@ -118,7 +116,7 @@ def test_who_unregisters_finishes_and_takes_no_more() -> None:
     get = state_context_pb2.TpStateGetRequest(context_id=sent.message.context_id)
     assert bench.ask(b"p", Envelope.TP_STATE_GET_REQUEST, get).status == state_context_pb2.TpStateGetResponse.OK
     (answered,) = bench.answer(sent, OK)
-    assert answered == Answered(task, [[TransactionOutcome(Verdict.OK)]], ("1cf126",))
+    assert answered == Answered(task, [[TransactionOutcome(Verdict.OK)]], ("1cf126",), ())
 
 
 def test_who_registers_again_takes_work_again() -> None:
@@ -200,36 +198,21 @@ def test_undecodable_state_requests_change_nothing() -> None:
     assert bench.sent == []
 
 
-def test_the_silent_are_pinged_and_then_dropped() -> None:
-    bench = Bench(LIMITS)
-    bench.register(b"silent")
-    task = make_task(1)
-    bench.start(task)
-    bench.register(b"alive")
-    bench.take_sent()
-    bench.now_ms += 100
-    assert bench.processors.tick() == []
-    assert bench.sent == []
-    bench.now_ms += 1
-    assert bench.processors.tick() == []
-    assert [(sent.identity, sent.message_type) for sent in bench.take_sent()] == [
-        (b"silent", Envelope.PING_REQUEST),
-        (b"alive", Envelope.PING_REQUEST),
-    ]
-    bench.processors.heard(b"alive")
-    bench.processors.heard(b"nobody")
-    assert bench.processors.tick() == []
-    assert bench.sent == []
-    bench.now_ms += 200
-    assert bench.processors.tick() == [Left((FAMILY,), "silent for 301 ms"), Lost(task)]
-    assert [sent.identity for sent in bench.take_sent()] == [b"alive"]
-    assert bench.processors.count(FAMILY) == 1
+def test_an_answer_tells_what_its_processor_has_room_for() -> None:
+    bench = Bench()
+    bench.register(max_occupancy=1)
+    bench.register(family=OTHER, max_occupancy=1)
+    sent = bench.start(make_task(1))
+    assert bench.processors.free(OTHER) is None
+    (answered,) = bench.answer(sent, OK)
+    assert isinstance(answered, Answered)
+    assert answered.families == (FAMILY, OTHER)
 
 
-def test_a_ping_that_cannot_be_sent_shows_a_closed_connection() -> None:
-    bench = Bench(LIMITS)
-    bench.register()
-    bench.gone.add(b"p")
-    bench.now_ms += 101
-    assert bench.processors.tick() == [Left((FAMILY,), "its connection closed")]
-    assert bench.processors.tick() == []
+@pytest.mark.parametrize(("occupancy", "most"), [(0, 5), (1, 1), (2, 1), (64, 32), (5_000, 500)])
+def test_a_packed_task_gives_no_more_than_the_occupancy(occupancy: int, most: int) -> None:
+    bench = Bench()
+    bench.register(packed_version=1, max_occupancy=occupancy)
+    assert bench.free().transactions_max == most
+    bench.register(max_occupancy=occupancy)
+    assert bench.free().transactions_max == 1

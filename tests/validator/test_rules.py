@@ -99,6 +99,14 @@ def test_dependencies_that_are_met(dependency: TransactionId) -> None:
     assert checked.check(make_batch("b", make_transaction("own"), transaction)) is None
 
 
+@pytest.mark.parametrize("own", [1, 2])
+def test_a_dependency_on_what_comes_later_in_its_batch_is_not_met(own: int) -> None:
+    later = make_transaction("later")
+    transactions = [make_transaction("first"), make_transaction("t", dependencies=[later.id]), later]
+    batch = make_batch("b", *transactions[-own - 1 :])
+    assert body().check(batch) == Withdrawn("waiting_for_dependency", dependency=later.id)
+
+
 def test_an_unknown_dependency_is_waited_for() -> None:
     batch = make_batch("b", make_transaction("t", dependencies=[OLD.id, MISSING.id]))
     assert body().check(batch) == Withdrawn("waiting_for_dependency", dependency=MISSING.id)

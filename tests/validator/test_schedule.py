@@ -86,7 +86,7 @@ def test_dependents_are_those_that_name_a_transaction(batches: list[VerifiedBatc
     for earlier, dependents in enumerate(order.dependents):
         held = {transaction.id for transaction in batches[earlier].transactions}
         expected = [
-            (later, dependency)
+            (later, transaction.id, dependency)
             for later, batch in enumerate(batches)
             if later > earlier
             for transaction in batch.transactions
@@ -141,6 +141,17 @@ def test_many_readers_of_a_prefix_and_writers_under_it_need_few_edges(mixed: boo
     few, many = edges(500), edges(2_000)
     assert many <= 2 * 2_000 * 65
     assert many <= 4 * few * 1.2
+
+
+def test_a_writer_waits_for_the_readers_since_the_last_one_alone() -> None:
+    place = [address(0)]
+    batches = []
+    for number in range(300):
+        batches.append(make_batch(("reads", number), make_transaction(("reads", number), inputs=place)))
+        batches.append(make_batch(("writes", number), make_transaction(("writes", number), outputs=place)))
+    order = schedule(batches)
+    check_shape(order, 600)
+    assert max(order.waits_for) <= 2
 
 
 @pytest.mark.parametrize("outputs", [["1cf126"], [address(0)], [""]])

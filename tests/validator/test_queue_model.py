@@ -1,0 +1,162 @@
+"""Random moves on the pending queue and on a plain model of it: they must agree after each."""
+
+from dataclasses import dataclass
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from ledger.batch import VerifiedBatch
+from ledger.ids import TransactionId
+from ledger.limits import Limits
+from ledger.settings import FamilyVersion
+from tests.validator.support import make_batch, make_transaction
+from tests.validator.test_queue import DEPENDENCIES, FAMILIES, order, size_of
+from validator.mempool.queue import Pending, PendingQueue, Reason
+
+LIMITS = Limits(pending_batches_max=6, pending_transactions_max=9, pending_bytes_max=4_000)
+
+READY, EXECUTING, PARKED, BACKING_OFF = "ready", "executing", "parked", "backing off"
+
+
+@dataclass
+class Model:
+    """What one batch should be."""
+
+    arrival: int
+    batch: VerifiedBatch
+    place: str = READY
+    cause: FamilyVersion | TransactionId | None = None
+    due_ms: int | None = None
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Random moves, each made on the queue and on a list of models."""
+
+    @initialize()
+    def start(self) -> None:
+        self.queue = PendingQueue(LIMITS)
+        self.models: list[Model] = []
+        self.arrival = 0
+        self.now_ms = 0
+
+    def _pick(self, data: st.DataObject, *places: str) -> tuple[Model, Pending]:
+        model = data.draw(st.sampled_from([model for model in self.models if model.place in places]))
+        entry = self.queue.get(model.batch.id)
+        assert entry is not None
+        return model, entry
+
+    def _any(self, *places: str) -> bool:
+        return any(model.place in places for model in self.models)
+
+    @rule(count=st.integers(1, 3))
+    def add(self, count: int) -> None:
+        transactions = (make_transaction((self.arrival, position)) for position in range(count))
+        batch = make_batch(self.arrival, *transactions)
+        held = [model.batch for model in self.models]
+        fits = (
+            len(held) + 1 <= LIMITS.pending_batches_max
+            and sum(len(other.transactions) for other in held) + count <= LIMITS.pending_transactions_max
+            and sum(len(other.raw) for other in held) + len(batch.raw) <= LIMITS.pending_bytes_max
+        )
+        assert (self.queue.refusal(*size_of(batch)) is None) == fits
+        if fits:
+            self.queue.add(self.arrival, batch)
+            self.models.append(Model(self.arrival, batch))
+            self.arrival += 1
+
+    @rule()
+    def pop(self) -> None:
+        ready = [model for model in self.models if model.place == READY]
+        entry = self.queue.pop_ready()
+        if not ready:
+            assert entry is None
+            return
+        first = min(ready, key=lambda model: model.arrival)
+        assert entry is not None
+        assert entry.batch == first.batch
+        first.place = EXECUTING
+
+    @precondition(lambda self: self._any(EXECUTING))
+    @rule(data=st.data())
+    def put_back(self, data: st.DataObject) -> None:
+        model, entry = self._pick(data, EXECUTING)
+        self.queue.put_back(entry)
+        model.place = READY
+
+    @precondition(lambda self: self._any(EXECUTING))
+    @rule(data=st.data(), family=st.sampled_from(FAMILIES))
+    def park_for_processor(self, data: st.DataObject, family: FamilyVersion) -> None:
+        model, entry = self._pick(data, EXECUTING)
+        self.queue.park_for_processor(entry, family)
+        model.place, model.cause = PARKED, family
+
+    @precondition(lambda self: self._any(EXECUTING))
+    @rule(data=st.data(), dependency=st.sampled_from(DEPENDENCIES), wait=st.integers(0, 50))
+    def park_for_dependency(self, data: st.DataObject, dependency: TransactionId, wait: int) -> None:
+        model, entry = self._pick(data, EXECUTING)
+        self.queue.park_for_dependency(entry, dependency, self.now_ms + wait)
+        model.place, model.cause = PARKED, dependency
+        model.due_ms = self.now_ms + wait if model.due_ms is None else model.due_ms
+
+    @precondition(lambda self: self._any(EXECUTING))
+    @rule(data=st.data(), wait=st.integers(0, 50))
+    def back_off(self, data: st.DataObject, wait: int) -> None:
+        model, entry = self._pick(data, EXECUTING)
+        self.queue.back_off(entry, self.now_ms + wait)
+        model.place, model.due_ms = BACKING_OFF, self.now_ms + wait
+
+    @rule(cause=st.sampled_from([*FAMILIES, *DEPENDENCIES]))
+    def wake(self, cause: FamilyVersion | TransactionId) -> None:
+        self.queue.wake(cause)
+        for model in self.models:
+            if model.place == PARKED and model.cause == cause:
+                model.place = READY
+
+    @rule(passed=st.integers(0, 40))
+    def tick(self, passed: int) -> None:
+        self.now_ms += passed
+        late = self.queue.tick(self.now_ms)
+        expected = set()
+        for model in self.models:
+            over = model.due_ms is not None and model.due_ms <= self.now_ms
+            if over and model.place == BACKING_OFF:
+                model.place, model.due_ms = READY, None
+            elif over and model.place == PARKED and model.cause in DEPENDENCIES:
+                expected.add(model.batch.id)
+        assert {entry.batch.id for entry in late} == expected
+        assert len(late) == len(expected)
+
+    @precondition(lambda self: self.models)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        model, entry = self._pick(data, READY, EXECUTING, PARKED, BACKING_OFF)
+        self.queue.remove(entry)
+        self.models.remove(model)
+
+    @invariant()
+    def agrees(self) -> None:
+        if not hasattr(self, "queue"):
+            return
+        assert len(self.queue) == len(self.models)
+        assert self.queue.has_ready == self._any(READY)
+        for model in self.models:
+            entry = self.queue.get(model.batch.id)
+            assert entry is not None
+            assert all(self.queue.holder(transaction.id) is entry for transaction in model.batch.transactions)
+            waiting = (
+                Reason.WAITING_FOR_PROCESSOR
+                if isinstance(model.cause, FamilyVersion)
+                else Reason.WAITING_FOR_DEPENDENCY
+            )
+            expected = {READY: Reason.QUEUED, EXECUTING: Reason.EXECUTING, BACKING_OFF: Reason.QUEUED, PARKED: waiting}
+            assert entry.reason is expected[model.place]
+
+    def teardown(self) -> None:
+        if hasattr(self, "queue"):
+            ready = sorted(model.arrival for model in self.models if model.place == READY)
+            assert order(self.queue) == ready
+
+
+QueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+test_the_queue_is_its_model = QueueMachine.TestCase
