@@ -67,5 +67,8 @@ def decode_block_header(header_bytes: bytes) -> BlockHeader:
 
 
 def is_sealed(block_id: BlockId, header_bytes: bytes) -> bool:
-    """Whether ``block_id`` is the signature of the header's own signer over the header."""
+    """Whether ``block_id`` is the signature of the header's own signer over the header.
+
+    Raises NotDecodable where the header is none, InvalidKey where its signer is none.
+    """
     return signing.verify(decode_block_header(header_bytes).signer_pubkey, header_bytes, block_id)

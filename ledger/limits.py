@@ -25,6 +25,7 @@ class Limits:
     internal_error_tries_max: int = 5
     internal_error_back_off_ms: int = 200
     processor_lost_back_off_ms_max: int = 5_000
+    processors_max: int = 1_000
     processor_ping_ms: int = 10_000
     processor_silence_ms: int = 30_000
     packed_transactions_max: int = 256

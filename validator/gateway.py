@@ -6,7 +6,7 @@ not known here.
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 import zmq
@@ -15,6 +15,8 @@ from google.protobuf.message import DecodeError
 from ledger.limits import Limits
 from protos.validator_pb2 import Message as Envelope
 from validator.sockets import DrainedSocket
+
+_PORT_MAX: Final = 65_535
 
 log = structlog.get_logger("validator.gateway")
 
@@ -46,6 +48,10 @@ class Gateway:
     def __init__(
         self, bind: str, limits: Limits, on_sweep: Callable[[], None], on_disconnect: Callable[[], None]
     ) -> None:
+        port = bind.rpartition(":")[2]
+        if port.isascii() and port.isdigit() and int(port[:9]) > _PORT_MAX:
+            # libzmq would take it, and listen on another.
+            raise CannotBind(f"cannot listen on {bind}: the highest port is {_PORT_MAX}")
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         router = self._context.socket(zmq.ROUTER)
         router.set(zmq.LINGER, 0)

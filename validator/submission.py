@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import structlog
+from google.protobuf.message import DecodeError
 
 from ledger.batch import VerifiedBatch, decode_batch_list
 from ledger.errors import NotDecodable, RefusedBatch
-from ledger.ids import BatchId
+from ledger.ids import BatchId, is_id
 from ledger.limits import Limits
+from protos import raw_pb2
 from protos.client_batch_submit_pb2 import ClientBatchSubmitResponse
 from validator.gateway import Request
 from validator.mempool.queue import PendingQueue
@@ -66,8 +68,8 @@ class Submissions:
             self._refuse(request, "INVALID_BATCH", "no_batches", "the list holds no batch")
             return
         full = self._queue.refusal(1, 1, 1)
-        if full is not None:
-            # Whatever the list holds: a full queue must not cost the checking of what it cannot take.
+        if full is not None and not all(map(self._claims_known, raw_batches)):
+            # A full queue must not cost the checking of what it cannot take.
             self._refuse(request, "QUEUE_FULL", "queue_full", full)
             return
         self._checking_bytes += size
@@ -113,6 +115,14 @@ class Submissions:
     def _refusal(self, batches: list[VerifiedBatch]) -> str | None:
         transactions = sum(len(batch.transactions) for batch in batches)
         return self._queue.refusal(len(batches), transactions, sum(len(batch.raw) for batch in batches))
+
+    def _claims_known(self, raw: bytes) -> bool:
+        """Whether a batch that is not verified yet bears the id of one that is known."""
+        try:
+            batch_id = raw_pb2.RawBatch.FromString(raw).header_signature
+        except DecodeError:
+            return False
+        return is_id(batch_id) and self._knows(BatchId(batch_id))
 
     def _knows(self, batch_id: BatchId) -> bool:
         """Whether a batch is pending or committed; an invalid one is judged again."""

@@ -5,6 +5,7 @@ import pytest
 from ledger.limits import Limits
 from ledger.receipt import Event
 from protos import events_pb2, packed_pb2, processor_pb2, state_context_pb2, transaction_pb2
+from protos.state_context_pb2 import TpStateGetRequest
 from protos.transaction_receipt_pb2 import StateChange
 from protos.validator_pb2 import Message as Envelope
 from tests.validator.processors_support import Bench, Sent, make_task, touching
@@ -220,3 +221,12 @@ def test_events_are_kept_in_order() -> None:
         Event("one", (("k", "v"),), b"d"),
         Event("two", (("k", "v"),), b"d"),
     )
+
+
+def test_an_answer_to_a_conversation_fits_a_message() -> None:
+    bench = Bench(Limits(message_bytes_max=1_000))
+    bench.register()
+    value = bytes(600)
+    sent = bench.start(make_task(1), {address(1): value, address(3): value})
+    get = TpStateGetRequest(context_id=sent.message.context_id, addresses=[address(1), address(3)])
+    assert bench.ask(b"p", Envelope.TP_STATE_GET_REQUEST, get).ByteSize() < 1_000

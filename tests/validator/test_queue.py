@@ -168,7 +168,7 @@ def test_what_does_not_fit_is_refused_with_the_values(limits: Limits, said: str)
     assert said in refusal
     assert queue.refusal(*size_of(*more[:1])) is None
     assert queue.refusal(0, 0, 0) is None
-    assert not queue.is_full
+    assert queue.refusal(1, 1, 1) is None
     queue.remove(popped(queue))
     assert queue.refusal(*size_of(*more)) is None
 
@@ -180,9 +180,9 @@ def test_bytes_are_bounded_to_the_byte() -> None:
         queue = PendingQueue(replace(Limits(), pending_bytes_max=most))
         queue.add(0, batch)
         assert (queue.refusal(*size_of(other)) is None) is fits
-        assert not queue.is_full
+        assert queue.refusal(1, 1, 1) is None
     for limits in (Limits(pending_batches_max=1), Limits(pending_transactions_max=1), Limits(pending_bytes_max=1)):
         queue = PendingQueue(limits)
-        assert not queue.is_full
+        assert queue.refusal(1, 1, 1) is None
         queue.add(0, batch)
-        assert queue.is_full
+        assert queue.refusal(1, 1, 1) is not None

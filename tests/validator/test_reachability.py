@@ -39,7 +39,7 @@ def test_the_quiet_are_pinged_once_and_the_silent_lose_their_tasks() -> None:
     assert pinged(bench) == []
     bench.now_ms += 101
     (left, lost) = bench.processors.tick()
-    assert left == Left((FAMILY,), "it has not answered a ping for 201 ms")
+    assert left == Left((FAMILY,), "it is silent: no answer to a ping for 201 ms")
     assert lost == Lost(task)
     assert pinged(bench) == [b"alive"]
     assert bench.processors.count(FAMILY) == 1

@@ -98,7 +98,7 @@ class PackedAssignment:
             value = self._read_for(batch, address)
             if value is not None:
                 data_bytes += len(value)
-                if data_bytes > self._limits.message_bytes_max:
+                if data_bytes > self._limits.message_bytes_max // 2:
                     return refused(request)
                 response.entries.add(address=address, data=value)
         return response
@@ -212,8 +212,11 @@ class Conversation:
         return self._overlay[address] if address in self._overlay else self._read_for(self._unit.batch, address)
 
     def _get(self, request: state_context_pb2.TpStateGetRequest) -> Message:
+        found = self._context.get(request.addresses)
+        if sum(map(len, found.values())) > self._limits.message_bytes_max // 2:
+            return refused(request)
         response = state_context_pb2.TpStateGetResponse(status="OK")
-        for address, value in self._context.get(request.addresses).items():
+        for address, value in found.items():
             response.entries.add(address=address, data=value)
         return response
 

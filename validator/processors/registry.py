@@ -112,8 +112,10 @@ class Processor:
         """A message to it could not be sent: it is dropped at the next tick."""
         self.assignments: dict[str, Assignment] = {}
         self.heard_ms = now_ms
+        self.asked_ms = now_ms
+        """When the last ping was sent."""
         self.pinged_ms: int | None = None
-        """When the ping was sent that it has not answered yet."""
+        """When the first ping was sent that it has not answered."""
 
     def takes(self, family: FamilyVersion) -> bool:
         """Whether it is given work of ``family`` at all."""
@@ -213,7 +215,7 @@ class Processors:
                 if silent_ms > self._limits.processor_silence_ms - self._limits.processor_ping_ms:
                     processor.silent = True
                     events += self._lose(processor, f"it is silent: no answer to a ping for {silent_ms} ms")
-            elif now_ms - processor.heard_ms > self._limits.processor_ping_ms:
+            elif now_ms - max(processor.heard_ms, processor.asked_ms) > self._limits.processor_ping_ms:
                 events += self._ping(processor)
         return events
 
@@ -224,8 +226,9 @@ class Processors:
     def _ping(self, processor: Processor) -> list[ProcessorEvent]:
         if self._send(processor.identity, Envelope.PING_REQUEST, new_context_id(), b"") is Delivery.GONE:
             return self._drop(processor, "its connection closed")
+        processor.asked_ms = self._clock_ms()
         if processor.pinged_ms is None:
-            processor.pinged_ms = self._clock_ms()
+            processor.pinged_ms = processor.asked_ms
         return []
 
     def _drop(self, processor: Processor, why: str) -> list[ProcessorEvent]:
@@ -250,6 +253,8 @@ class Processors:
             response.protocol_version = request.protocol_version
             processor = self._connected.get(identity) or Processor(identity, self._clock_ms())
             refusal = _registration_refusal(request, processor)
+            if identity not in self._connected and len(self._connected) >= self._limits.processors_max:
+                refusal = f"{len(self._connected)} processors are connected, which is the limit"
         except DecodeError:
             refusal = f"{len(content)} bytes that are no TpRegisterRequest"
         if refusal:
@@ -309,6 +314,7 @@ def _registration_refusal(request: processor_pb2.TpRegisterRequest, processor: P
     for namespace in request.namespaces:
         if not is_prefix(namespace):
             return f"namespace {namespace[:80]!r} is not an even number of lower-case hex characters, at most 70"
-    if len(processor.families) >= _FAMILIES_MAX:
+    family = FamilyVersion(request.family, request.version)
+    if family not in processor.families and len(processor.families) >= _FAMILIES_MAX:
         return f"this connection registered {_FAMILIES_MAX} families already"
     return None
