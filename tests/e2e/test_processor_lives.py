@@ -74,6 +74,35 @@ class TestPings:
         assert api.words(batch) == ["COMMITTED"]
 
 
+class TestSlowApplies:
+    """A batch that runs long holds up nobody else: blocks are committed without it, and it enters a later one."""
+
+    def test_other_families_commit_while_applies_hang_in_both_protocols(
+        self, networks: Networks, author: Author, gate: Gate
+    ) -> None:
+        network = networks(DOVETAIL_LIMITS_BLOCK_EXECUTION_MS_MAX="1")
+        network.up()
+        api = networks.api(network)
+        network.processor(HANDLER).wait_logged("ready")
+        with BareProcessor(network.validator_url, "e2e_bare", "1.0", [NAMESPACE], bare_apply, workers=1) as bare:
+            families = (ScriptHandler.family_name, "e2e_bare")
+            held = [_held(author, family, gate) for family in families]
+            api.accept(*held)
+            gate.wait()
+            gate.wait()
+            for number in range(3):
+                api.commit(author.batch(author.intkey("set", f"passer-by {number}", number)))
+            # More of the same families than their processors take at once.
+            behind = [author.batch(author.transaction(family, script())) for family in families for _ in range(20)]
+            api.accept(*behind)
+            api.commit(author.batch(author.intkey("inc", "passer-by 0", 1)))
+            assert set(api.words(*held)) == {"PENDING"}
+            gate.open()
+            assert set(api.settle(*held, *behind)) == {"COMMITTED"}
+            ran = [request.signature for request in bare.requests]
+            assert len(ran) == len(set(ran)) == 21
+
+
 class TestLeaving:
     """Issue 2, WIRE.md: after unregistration no new work, what is in flight is finished; a lost connection frees it."""
 
