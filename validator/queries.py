@@ -208,41 +208,22 @@ class Queries:
         return _List(head.num + 1, position, items)
 
     def _batches(self, head: BlockInfo) -> _List:
-        def position(text: str) -> int | None:
-            number = self._store.batch_number(BatchId(text)) if is_id(text) else None
-            if number is None or number >= head.batch_end:
-                return None
-            block = self._store.block_of_batch(number)
-            return head.batch_end - block.batch_end + number - block.first_batch
-
-        def items(start: int) -> Iterator[bytes]:
-            left = head.batch_end - start
-            while left > 0:
-                # The last of the ``left`` oldest batches stands in the block that the list goes on with.
-                block = self._store.block_of_batch(left - 1)
-                for number in range(block.first_batch + block.batch_end - left, block.batch_end):
-                    yield self._store.batch(number).raw
-                left = block.first_batch
-
-        return _List(head.batch_end, position, items)
+        store = self._store
+        return _newest_block_first(
+            head.batch_end,
+            lambda text: store.batch_number(BatchId(text)),
+            lambda number: store.block_of_batch(number).batches,
+            lambda number: store.batch(number).raw,
+        )
 
     def _transactions(self, head: BlockInfo) -> _List:
-        def position(text: str) -> int | None:
-            number = self._store.transaction_number(TransactionId(text)) if is_id(text) else None
-            if number is None or number >= head.transaction_end:
-                return None
-            block = self._store.block_of_transaction(number)
-            return head.transaction_end - block.transaction_end + number - block.first_transaction
-
-        def items(start: int) -> Iterator[bytes]:
-            left = head.transaction_end - start
-            while left > 0:
-                block = self._store.block_of_transaction(left - 1)
-                for number in range(block.first_transaction + block.transaction_end - left, block.transaction_end):
-                    yield self._raw_transaction(number)
-                left = block.first_transaction
-
-        return _List(head.transaction_end, position, items)
+        store = self._store
+        return _newest_block_first(
+            head.transaction_end,
+            lambda text: store.transaction_number(TransactionId(text)),
+            lambda number: store.block_of_transaction(number).transactions,
+            self._raw_transaction,
+        )
 
     def _state(self, head: BlockInfo, prefix: str) -> _List:
         if not is_prefix(prefix):
@@ -364,6 +345,35 @@ class Queries:
         ),
         Envelope.LIST_REQUEST: (ListRequest, Envelope.LIST_RESPONSE, ListResponse, _list),
     }
+
+
+def _newest_block_first(
+    total: int,
+    number_of: Callable[[str], int | None],
+    neighbours: Callable[[int], range],
+    raw: Callable[[int], bytes],
+) -> _List:
+    """The first ``total`` entries of a numbered kind, blocks from the newest on, each block in its own order.
+
+    ``neighbours``: the numbers of all entries in the block that holds a number.
+    """
+
+    def position(text: str) -> int | None:
+        number = number_of(text) if is_id(text) else None
+        if number is None or number >= total:
+            return None
+        block = neighbours(number)
+        return total - block.stop + number - block.start
+
+    def items(start: int) -> Iterator[bytes]:
+        left = total - start
+        while left > 0:
+            # The last of the ``left`` oldest entries stands in the block that the list goes on with.
+            block = neighbours(left - 1)
+            yield from map(raw, block[block.stop - left :])
+            left = block.start
+
+    return _List(total, position, items)
 
 
 def _chosen(listed: _List, ids: Sequence[str]) -> _List:

@@ -38,6 +38,16 @@ class BlockInfo(NamedTuple):
         return StateRoot(self.root.hash.hex())
 
     @property
+    def batches(self) -> range:
+        """The numbers of its batches."""
+        return range(self.first_batch, self.batch_end)
+
+    @property
+    def transactions(self) -> range:
+        """The numbers of its transactions."""
+        return range(self.first_transaction, self.transaction_end)
+
+    @property
     def batch_end(self) -> int:
         """The number after the block's last batch: how many batches the chain holds up to this block."""
         return self.first_batch + self.batch_count

@@ -122,7 +122,7 @@ class Store:
 
     def batches(self, block: BlockInfo) -> list[bytes]:
         """The serialized batches of a block, in its order."""
-        return [self.batch(number).raw for number in range(block.first_batch, block.batch_end)]
+        return [self.batch(number).raw for number in block.batches]
 
     def transaction_number(self, transaction_id: TransactionId) -> int | None:
         return self._number("transaction_ids", transaction_id)
