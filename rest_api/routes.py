@@ -43,13 +43,8 @@ _VERSION: Final = _installed_version()
 
 
 async def get_root(call: Call) -> Response:
-    """The service's name, version and where its description is."""
-    data = {
-        "name": "Dovetail REST API",
-        "version": _VERSION,
-        "docs": links.url(call.base, "/docs"),
-        "openapi": links.url(call.base, "/openapi.json"),
-    }
+    """The service's name and version."""
+    data = {"name": "Dovetail REST API", "version": _VERSION}
     return json_response({"data": data, "link": call.link()})
 
 

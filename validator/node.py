@@ -286,7 +286,9 @@ def _read_genesis(path: Path) -> list[bytes]:
         genesis_pb2.GenesisData.FromString(content)
         raw_batches = decode_batch_list(content)
     except FileNotFoundError:
-        raise CannotStart(f"there is no chain and no {path}; make one with `dovetail genesis`") from None
+        raise CannotStart(
+            f"there is no chain and no {path}; make one with `dovetail genesis --data-dir {path.parent}`"
+        ) from None
     except OSError as error:
         raise CannotStart(f"cannot read {path}: {error.strerror}") from None
     except (NotDecodable, DecodeError):
