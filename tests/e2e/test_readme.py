@@ -15,7 +15,7 @@ def test_readme_family_is_written_run_and_used(networks: Networks) -> None:
     folder.mkdir(parents=True)
     (folder / "notes.py").write_text(handler)
     (folder / "submit.py").write_text(program.replace("http://127.0.0.1:8080", network.rest_url))
-    network.environment["PYTHONPATH"] = f"{folder}:{network.environment.get('PYTHONPATH', '')}"
+    network.environment["PYTHONPATH"] = f"{folder}:{ROOT}"
     network.processor("notes:NotesHandler").wait_logged("ready")
     assert network.run("keygen", str(folder / "author.priv")).code == 0
     ran = network.run_command(f"cd {folder} && {sys.executable} submit.py")
