@@ -33,6 +33,10 @@ VERIFIER_DIED: Final = "verifier_died"
 """The one refusal that says nothing of the batch itself."""
 
 _HAND_OVERS_IN_FLIGHT: Final = 2
+_HELLO: Final = b""
+"""The first message of a worker; no pickle is empty."""
+
+_FOLDER_CHARACTERS_MAX: Final = 60
 _DEATHS_MAX: Final = 3
 """A hand-over that this many workers died with is refused."""
 
@@ -82,9 +86,16 @@ class _HandOver:
 
 
 class _Worker:
-    """One process and its socket. Its standard input stays open as long as the parent lives, and it ends with it."""
+    """One process and its socket. Its standard input stays open as long as the parent lives, and it ends with it.
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, on_frames: Callable[[], None]) -> None:
+    The socket's name is needed until both are connected, and removed then: nothing is left behind, however they end.
+    """
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], on_frames: Callable[[], None]) -> None:
+        # A socket's name has little room: where temporary files lie far down, it goes to the usual place.
+        near = len(tempfile.gettempdir()) < _FOLDER_CHARACTERS_MAX
+        self.folder = tempfile.TemporaryDirectory(prefix="dovetail-", dir=None if near else "/tmp")
+        endpoint = f"ipc://{Path(self.folder.name) / 'verifier'}"
         socket = context.socket(zmq.PAIR)
         socket.set(zmq.LINGER, 0)
         socket.set(zmq.RECONNECT_IVL, 10)
@@ -101,11 +112,9 @@ class VerifierPool:
     """``processes`` workers; 0: one for each processor core. ``on_results`` is called after results were handed on."""
 
     def __init__(self, processes: int, on_results: Callable[[], None]) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="dovetail-")
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._on_results = on_results
         self._waiting: deque[_HandOver] = deque()
-        self._started = 0
         self._workers = [self._start_worker() for _ in range(processes or os.cpu_count() or 1)]
 
     def verify(self, raw_batches: list[bytes], on_verified: Callable[[Verified], None]) -> None:
@@ -141,12 +150,9 @@ class VerifierPool:
         for worker in self._workers:
             self._close(worker)
         self._context.term()
-        self._folder.cleanup()
 
     def _start_worker(self) -> _Worker:
-        self._started += 1
-        endpoint = f"ipc://{Path(self._folder.name) / str(self._started)}"
-        return _Worker(self._context, endpoint, self._drain)
+        return _Worker(self._context, self._drain)
 
     def _close(self, worker: _Worker) -> None:
         worker.socket.close()
@@ -154,6 +160,7 @@ class VerifierPool:
         worker.process.stdin.close()
         worker.process.kill()
         worker.process.wait()
+        worker.folder.cleanup()
 
     def _hand_out(self) -> None:
         while self._waiting:
@@ -168,6 +175,9 @@ class VerifierPool:
     def _drain(self) -> None:
         for worker in self._workers:
             for (content,) in worker.socket.received():
+                if content == _HELLO:
+                    worker.folder.cleanup()
+                    continue
                 results: list[VerifiedBatch | RefusedBatch] = pickle.loads(content)
                 hand_over = worker.in_flight.popleft()
                 for (submission, position, _), result in zip(hand_over.batches, results, strict=True):
@@ -188,6 +198,7 @@ def work(endpoint: str) -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket = context.socket(zmq.PAIR)
     socket.bind(endpoint)
+    socket.send(_HELLO)
     poller = zmq.Poller()
     poller.register(socket, zmq.POLLIN)
     poller.register(sys.stdin.fileno(), zmq.POLLIN)
