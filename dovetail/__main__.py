@@ -7,6 +7,7 @@ from typing import Final
 from dovetail.errors import Refused
 
 _REFUSED: Final = 1
+_WRONG_USAGE: Final = 2
 _INTERRUPTED: Final = 130
 
 
@@ -16,6 +17,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ``arguments``: without the program's name; None for the process's own.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    for argument in arguments:
+        # Python stands surrogates in for bytes that are no text; they fail later, wherever they are encoded first.
+        if any("\ud800" <= character <= "\udfff" for character in argument):
+            print(f"dovetail: the argument {argument!a} is no valid text (UTF-8)", file=sys.stderr)
+            return _WRONG_USAGE
     try:
         from dovetail.cli import app
 
@@ -37,10 +43,8 @@ def _where_the_trace_is(error: Exception) -> str:
     from dovetail.home import shown
     from dovetail.logs import write_trace
 
-    try:
-        return f"the stack trace is in {shown(write_trace(error))}"
-    except (OSError, Refused):
-        return "the stack trace could not be written; --debug shows it"
+    file = write_trace(error)
+    return f"the stack trace is in {shown(file)}" if file else "the stack trace could not be written; --debug shows it"
 
 
 if __name__ == "__main__":

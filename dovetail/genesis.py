@@ -8,6 +8,7 @@ from dovetail.errors import Refused
 from dovetail.files import make_private_dir, write_whole
 from dovetail.home import shown
 from dovetail.keys import ensure_key, load_signer
+from dovetail.output import program
 from families.settings.client import propose_authorized_keys
 from ledger.building import build_batch
 from ledger.ids import PublicKey
@@ -29,8 +30,14 @@ class Prepared(NamedTuple):
 def prepare(data_dir: Path, node_key: Path, user_key: Path, *, make_user_key: bool) -> Prepared:
     """Make what is missing. The genesis is made only for a folder with neither a store nor a genesis.
 
-    Raises Refused; also, unless ``make_user_key``, when ``user_key`` does not exist.
+    Raises Refused; also, unless ``make_user_key``, when ``user_key`` does not exist, and when a folder with a store has
+    lost its node's key: the blocks are signed by that one, and another must not slip in unnoticed.
     """
+    if (data_dir / STORE_NAME).exists() and not node_key.exists():
+        raise Refused(
+            f"{shown(data_dir)} has a ledger, but the node's key {shown(node_key)} is missing: put it back, "
+            f"or make another on purpose: {program()} keygen {shown(node_key)}"
+        )
     make_private_dir(data_dir)
     made = tuple(path for path in ((node_key, user_key) if make_user_key else (node_key,)) if ensure_key(path))
     signer = load_signer(user_key)

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from dovetail.errors import Refused
 from dovetail.files import make_private_dir, write_whole
 from dovetail.home import home, shown
+from dovetail.output import program
 from ledger.errors import InvalidKey
 from ledger.ids import PublicKey
 from ledger.signing import Signer
@@ -80,7 +81,7 @@ def load_signer(path: Path) -> Signer:
         with path.open("rb") as file:
             content = file.read(_KEY_FILE_BYTES_MAX)
     except FileNotFoundError:
-        raise Refused(f"there is no key at {shown(path)}; make one: dovetail keygen {shown(path)}") from None
+        raise Refused(f"there is no key at {shown(path)}; make one: {program()} keygen {shown(path)}") from None
     except OSError as error:
         raise Refused(f"cannot read the key {shown(path)}: {error.strerror}") from None
     try:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from dovetail.errors import Refused
 from dovetail.files import make_private_dir
 from dovetail.home import home
 
@@ -102,17 +103,22 @@ class RotatingFile:
         return self.path.with_name(f"{self.path.name}.{number}")
 
 
-def write_trace(error: BaseException) -> Path:
+def write_trace(error: BaseException) -> Path | None:
     """Append the stack trace of an unexpected exception to the user's log file, and say where that is.
 
-    Raises OSError or Refused when it cannot be written.
+    None when it cannot be written: this is the last thing said of an error, and must not raise another.
     """
-    path = home() / "logs" / "dovetail.log"
-    make_private_dir(path.parent)
-    file = RotatingFile(path, _TRACE_FILE_BYTES_MAX)
+    trace = "".join(traceback.format_exception(error))
+    entry = f"{datetime.now(UTC).isoformat()} {' '.join(sys.argv)}\n{trace}\n"
     try:
-        trace = "".join(traceback.format_exception(error))
-        file.write(f"{datetime.now(UTC).isoformat()} {' '.join(sys.argv)}\n{trace}\n".encode())
-    finally:
-        file.close()
+        path = home() / "logs" / "dovetail.log"
+        make_private_dir(path.parent)
+        file = RotatingFile(path, _TRACE_FILE_BYTES_MAX)
+        try:
+            # Arguments and messages may hold what UTF-8 cannot.
+            file.write(entry.encode(errors="backslashreplace"))
+        finally:
+            file.close()
+    except (OSError, Refused, RuntimeError):  # RuntimeError: this user has no home folder.
+        return None
     return path

@@ -4,7 +4,11 @@ Ledger data is anybody's: whatever came from outside goes through ``printable`` 
 """
 
 import json
+import shlex
+import shutil
+import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import typer
@@ -74,6 +78,15 @@ def print_tree(value: Any, depth: int = 0) -> None:
 def note(text: str) -> None:
     """A remark for people, on stderr: never in the way of a script that reads stdout."""
     typer.echo(text, err=True)
+
+
+def program() -> str:
+    """How to start this program from another terminal: its bare name only where that finds it."""
+    script = Path(sys.argv[0]).absolute()
+    if script.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m dovetail"
+    found = shutil.which(script.name)
+    return script.name if found and Path(found).samefile(script) else shlex.quote(str(script))
 
 
 def _scalar(value: object) -> str:

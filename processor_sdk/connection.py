@@ -45,6 +45,7 @@ BACK_OFF_S_FIRST: Final = 0.1
 BACK_OFF_S_MAX: Final = 5.0
 HEARTBEAT_MS: Final = 10_000
 SILENCE_MS: Final = 30_000
+OVERDUE_S: Final = 1.0  # So long a validator may take to answer before it is said, once, that it is waited for.
 WAKE_BYTES_MAX: Final = 64
 
 _Message = validator_pb2.Message
@@ -80,6 +81,7 @@ class Connection:
         self._dealer: zmq.Socket[bytes] | None = None
         self._monitor: zmq.Socket[bytes] | None = None
         self._connect_at: float | None = time.monotonic()
+        self._overdue_at: float | None = self._connect_at + OVERDUE_S
         self._losses = 0
         self._established = False
         self._generation = 0
@@ -120,12 +122,17 @@ class Connection:
 
     def _timeout_ms(self) -> int | None:
         deadlines = [registration.retry_at for registration in self._registrations]
-        times = [at for at in (*deadlines, self._connect_at, self._unregister_until) if at is not None]
+        times = [
+            at for at in (*deadlines, self._connect_at, self._overdue_at, self._unregister_until) if at is not None
+        ]
         return max(0, int((min(times) - time.monotonic()) * 1000) + 1) if times else None
 
     def _run_timers(self, now: float) -> None:
         if self._connect_at is not None and self._connect_at <= now:
             self._connect()
+        if self._overdue_at is not None and self._overdue_at <= now:
+            self._overdue_at = None
+            _log.warning("waiting for the validator at %s", self._url)
         for registration in self._registrations:
             if registration.retry_at is not None and registration.retry_at <= now:
                 self._register(registration)
@@ -178,6 +185,7 @@ class Connection:
         _log.warning("lost the validator at %s: %s; connecting again in %.1f s", self._url, reason, delay_s)
         self._losses += 1
         self._connect_at = time.monotonic() + delay_s
+        self._overdue_at = self._connect_at + OVERDUE_S
         self._established = False
         self._in_flight = 0
         self._generation += 1
@@ -243,6 +251,7 @@ class Connection:
         registration = self._asked.pop(message.correlation_id, None)
         if registration is None:
             return
+        self._overdue_at = None
         reason = refusal(message.content)
         if reason is None:
             registration.done = True
@@ -274,6 +283,7 @@ class Connection:
         if self._stopping or not any(reason in asked for reason in _STOPS):
             return
         self._stopping = True
+        self._overdue_at = None
         _log.info("stopping: %d tasks in flight", self._in_flight)
         for registration in self._registrations:
             registration.retry_at = None

@@ -1,12 +1,13 @@
 """Reading the ledger: ``block``, ``batch``, ``transaction`` and ``state``, each with ``list`` and ``show``."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from dovetail.commands.options import Count, Head, Json, Url, Wait, examples
-from dovetail.commands.submit import DEFAULT_URL, refuse_uncommitted
+from dovetail.commands.options import Count, Head, Json, Url, Wait, examples, not_empty
+from dovetail.commands.submit import DEFAULT_URL, followed, refuse_uncommitted
 from dovetail.errors import Refused
 from dovetail.output import note, print_json, print_json_array, print_table, print_tree, short
 
@@ -79,7 +80,7 @@ def block_list(url: Url = DEFAULT_URL, head: Head = None, count: Count = _COUNT_
 
 @block.command("show", epilog=examples("dovetail block show 0", "dovetail block show BLOCK_ID --json"))
 def block_show(
-    name: Annotated[str, typer.Argument(metavar="ID", help="The block's id or its number.")],
+    name: Annotated[str, typer.Argument(metavar="ID", callback=not_empty, help="The block's id or its number.")],
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
@@ -95,7 +96,7 @@ def batch_list(url: Url = DEFAULT_URL, head: Head = None, count: Count = _COUNT_
 
 @batch.command("show", epilog=examples("dovetail batch show BATCH_ID"))
 def batch_show(
-    name: Annotated[str, typer.Argument(metavar="ID", help="The batch's id.")],
+    name: Annotated[str, typer.Argument(metavar="ID", callback=not_empty, help="The batch's id.")],
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
@@ -107,7 +108,7 @@ def batch_show(
     "status", epilog=examples("dovetail batch status BATCH_ID", "dovetail batch status BATCH_ID OTHER_ID --wait 60")
 )
 def batch_status(
-    ids: Annotated[list[str], typer.Argument(metavar="ID", help="One or more batch ids.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID", callback=not_empty, help="One or more batch ids.")],
     wait: Wait = None,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
@@ -118,14 +119,14 @@ def batch_status(
     """
     from dovetail.client import DovetailClient
 
-    with DovetailClient(url) as client:
+    with DovetailClient(url) as client, followed(ids, url) if wait else nullcontext():
         outcome = list(client.batch_status(ids, wait_s=wait).values())
     if as_json:
         print_json({status.id: {"status": status.status, "details": status.details} for status in outcome})
     else:
         print_table(("STATUS", "WHY", "BATCH ID"), [(status.status, status.why, status.id) for status in outcome])
     if wait:
-        refuse_uncommitted(outcome, wait)
+        refuse_uncommitted(outcome, wait, url)
 
 
 @transaction.command("list", epilog=examples("dovetail transaction list", "dovetail transaction list --count 0 --json"))
@@ -138,7 +139,7 @@ def transaction_list(
 
 @transaction.command("show", epilog=examples("dovetail transaction show TRANSACTION_ID"))
 def transaction_show(
-    name: Annotated[str, typer.Argument(metavar="ID", help="The transaction's id.")],
+    name: Annotated[str, typer.Argument(metavar="ID", callback=not_empty, help="The transaction's id.")],
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
@@ -168,7 +169,9 @@ def state_list(
 
 @state.command("show", epilog=examples("dovetail state show ADDRESS", "dovetail state show ADDRESS --head 3 --json"))
 def state_show(
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A full address of 70 hex characters.")],
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", callback=not_empty, help="A full address of 70 hex characters.")
+    ],
     url: Url = DEFAULT_URL,
     head: Head = None,
     as_json: Json = False,

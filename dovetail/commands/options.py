@@ -1,15 +1,32 @@
 """Options that several commands share, with one wording each."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import typer
 
 WAIT_S_MAX: Final = 3600
 
+T = TypeVar("T", str, None, list[str])
+
+
+def not_empty(value: T) -> T:
+    """A parameter's callback: a name or an id that is the empty text is wrong usage (a script's unset variable)."""
+    if value == "" or (isinstance(value, list) and "" in value):
+        raise typer.BadParameter("it is empty")
+    return value
+
+
+def some_path(text: str) -> Path:
+    """A parameter's parser: the empty text names no path, and must not come to mean the current folder."""
+    if not text:
+        raise typer.BadParameter("it is empty")
+    return Path(text)
+
+
 Url = Annotated[
     str,
-    typer.Option("--url", envvar="DOVETAIL_URL", metavar="URL", help="Where the REST API is."),
+    typer.Option("--url", envvar="DOVETAIL_URL", metavar="URL", callback=not_empty, help="Where the REST API is."),
 ]
 Key = Annotated[
     str | None,
@@ -17,6 +34,7 @@ Key = Annotated[
         "--key",
         envvar="DOVETAIL_KEY",
         metavar="NAME|PATH",
+        callback=not_empty,
         help="Key to sign with: a name under ~/.dovetail/keys, or a file. Default: your login name.",
     ),
 ]
@@ -31,19 +49,27 @@ Wait = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-Head = Annotated[str | None, typer.Option("--head", metavar="BLOCK", help="Read as of this block: an id or a number.")]
+Head = Annotated[
+    str | None,
+    typer.Option("--head", metavar="BLOCK", callback=not_empty, help="Read as of this block: an id or a number."),
+]
 Count = Annotated[
     int, typer.Option("--count", min=0, metavar="N", help="Show at most N items; 0 for all, page after page.")
 ]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
-        "--config", metavar="FILE", help="TOML file with the tables validator, rest_api, processor and limits."
+        "--config",
+        metavar="FILE",
+        parser=some_path,
+        help="TOML file with the tables validator, rest_api, processor and limits.",
     ),
 ]
 DataDir = Annotated[
     Path | None,
-    typer.Option("--data-dir", metavar="DIR", help="Folder of the ledger. Default: ~/.dovetail/data."),
+    typer.Option(
+        "--data-dir", metavar="DIR", parser=some_path, help="Folder of the ledger. Default: ~/.dovetail/data."
+    ),
 ]
 
 

@@ -5,13 +5,14 @@ import importlib
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from dovetail.commands.options import ConfigFile, DataDir, examples
+from dovetail.commands.options import ConfigFile, DataDir, examples, not_empty, some_path
 from dovetail.errors import Refused
 from dovetail.logs import LogFormat, LogLevel
 from dovetail.notify import Notifier, watch_lifeline
@@ -27,6 +28,8 @@ _LogLevel = Annotated[
     LogLevel, typer.Option("--log-level", envvar="DOVETAIL_LOG_LEVEL", help="The least important lines to log.")
 ]
 _INTERRUPTED: Final = 130
+_MISTAKES: Final = (ImportError, SyntaxError, NameError, AttributeError, TypeError, ValueError)
+"""What a mistake in a handler's module raises when it is imported, or the handler made."""
 
 Serve = Callable[[Callable[[], None], Callable[[str], None]], Coroutine[Any, Any, None]]
 
@@ -37,7 +40,10 @@ def validator(
     key_file: Annotated[
         Path | None,
         typer.Option(
-            "--key-file", metavar="FILE", help="The node's key. Default: keys/validator.priv in the data folder."
+            "--key-file",
+            metavar="FILE",
+            parser=some_path,
+            help="The node's key. Default: keys/validator.priv in the data folder.",
         ),
     ] = None,
     bind: Annotated[
@@ -113,7 +119,11 @@ def rest_api(
 def processor(
     handlers: Annotated[
         list[str],
-        typer.Argument(metavar="MODULE:HANDLER", help="Handler classes, as in families.intkey.handler:IntkeyHandler."),
+        typer.Argument(
+            metavar="MODULE:HANDLER",
+            callback=not_empty,
+            help="Handler classes, as in families.intkey.handler:IntkeyHandler.",
+        ),
     ],
     config: ConfigFile = None,
     connect: Annotated[
@@ -249,8 +259,8 @@ def _make_handler(named: str) -> "TransactionHandler":
         sys.path.insert(0, "")
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise Refused(f"cannot import {module_name} for {named}: {error}") from None
+    except _MISTAKES as error:
+        raise Refused(f"cannot import {module_name} for {named}: {_mistake(error)}") from None
     kind = getattr(module, attribute, None)
     if not (isinstance(kind, type) and issubclass(kind, TransactionHandler)):
         known = [
@@ -263,5 +273,18 @@ def _make_handler(named: str) -> "TransactionHandler":
         )
     try:
         return kind()
-    except TypeError as error:
-        raise Refused(f"{named} cannot be made without arguments: {error}") from None
+    except _MISTAKES as error:
+        raise Refused(f"{named} cannot be made: {_mistake(error)}") from None
+
+
+def _mistake(error: Exception) -> str:
+    """What an author did wrong, in one line, with the place where it came up."""
+    message = " ".join(str(error).split())
+    if isinstance(error, (ModuleNotFoundError, SyntaxError)):
+        # A SyntaxError names its place itself, and a module that is not there has none.
+        return message
+    # The author's own line: not the one here that asked, nor the check that the base class made of it.
+    checks = (__file__, sys.modules["processor_sdk.handler"].__file__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename not in checks]
+    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {message}{place}"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dovetail.commands.options import Head, Json, Key, Url, Wait, examples
+from dovetail.commands.options import Head, Json, Key, Url, Wait, examples, not_empty
 from dovetail.commands.submit import DEFAULT_URL, nonce, signer_of, submit
 from dovetail.errors import Refused
 from dovetail.output import print_json, print_table, printable, short
@@ -31,7 +31,7 @@ class Answer(StrEnum):
     )
 )
 def propose(
-    setting: Annotated[str, typer.Argument(metavar="KEY", help="The setting, as in a.dotted.key.")],
+    setting: Annotated[str, typer.Argument(metavar="KEY", callback=not_empty, help="The setting, as in a.dotted.key.")],
     value: Annotated[str, typer.Argument(metavar="VALUE", help="What it should become.")],
     wait: Wait = None,
     key: Key = None,
@@ -59,7 +59,8 @@ def propose(
 @app.command(epilog=examples("dovetail settings list", "dovetail settings vote PROPOSAL accept --wait 30 --key bob"))
 def vote(
     proposal: Annotated[
-        str, typer.Argument(metavar="PROPOSAL", help="The proposal's id, or an unmistakable beginning.")
+        str,
+        typer.Argument(metavar="PROPOSAL", callback=not_empty, help="The proposal's id, or an unmistakable beginning."),
     ],
     answer: Annotated[Answer, typer.Argument(help="How to vote.", show_default=False)],
     wait: Wait = None,

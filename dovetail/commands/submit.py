@@ -1,21 +1,19 @@
 """From signed transactions to a told outcome: what every submitting command does last. No command of its own."""
 
+import contextlib
 import os
 import secrets
 import shlex
-import shutil
-import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import typer
 
 from dovetail.errors import Refused
-from dovetail.output import print_json, printable
+from dovetail.output import note, print_json, printable, program
 
 if TYPE_CHECKING:
-    from dovetail.client import BatchStatus
+    from dovetail.client import BatchStatus, DovetailClient
     from ledger.building import SignedTransaction
     from ledger.signing import Signer
 
@@ -52,7 +50,10 @@ def submit(
 
     batch = build_batch(signer, [transaction])
     with DovetailClient(url) as client:
-        status = client.post_batches([batch], wait_s=wait_s)[batch.id]
+        # Posted without waiting: what ends the waiting, Ctrl-C or a lost connection, must not take the id with it.
+        status = client.post_batches([batch])[batch.id]
+        if wait_s:
+            status = _wait(client, batch.id, wait_s, url)
     if as_json:
         print_json({"batch_id": batch.id, "status": status.status, "details": status.details, **(extra or {})})
     else:
@@ -62,32 +63,52 @@ def submit(
             typer.echo(f"batch {batch.id} COMMITTED")
         elif not wait_s:
             typer.echo(f"batch {batch.id} accepted")
-            typer.echo(f"follow it: {program()} batch status {batch.id} --wait 60{url_argument(url)}")
-    refuse_uncommitted([status], wait_s)
+            typer.echo(_follow([batch.id], url))
+    refuse_uncommitted([status], wait_s, url)
 
 
-def program() -> str:
-    """How to start this program from another terminal: its bare name only where that finds it."""
-    script = Path(sys.argv[0]).absolute()
-    if script.name == "__main__.py":
-        return f"{shlex.quote(sys.executable)} -m dovetail"
-    found = shutil.which(script.name)
-    return script.name if found and Path(found).samefile(script) else shlex.quote(str(script))
+@contextlib.contextmanager
+def followed(ids: Sequence[str], url: str) -> Iterator[None]:
+    """Wait for the batches in here: Ctrl-C says how to go on waiting before it ends the program."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note(_follow(ids, url))
+        raise
 
 
-def refuse_uncommitted(outcome: Sequence["BatchStatus"], wait_s: int | None) -> None:
-    """Raise Refused with every batch that was waited for in vain, and why."""
+def refuse_uncommitted(outcome: Sequence["BatchStatus"], wait_s: int | None, url: str) -> None:
+    """Raise Refused with every batch that was waited for in vain, and why; and how to go on waiting for the PENDING."""
     if not wait_s:
         failed = [status for status in outcome if status.status == "INVALID"]
     else:
         failed = [status for status in outcome if status.status != "COMMITTED"]
     if failed:
-        raise Refused("\n".join(_verdict(status, wait_s) for status in failed))
+        lines = [_verdict(status, wait_s) for status in failed]
+        pending = [status.id for status in failed if status.status == "PENDING"]
+        raise Refused("\n".join([*lines, _follow(pending, url)] if pending else lines))
 
 
 def url_argument(url: str) -> str:
     """What a suggested command needs to reach the same place; empty for the default."""
     return "" if url == DEFAULT_URL else f" --url {shlex.quote(url)}"
+
+
+def _wait(client: "DovetailClient", batch_id: str, wait_s: int, url: str) -> "BatchStatus":
+    with followed([batch_id], url):
+        note(f"batch {batch_id} accepted; waiting up to {wait_s} s")
+        try:
+            outcome = client.batch_status([batch_id], wait_s=wait_s)
+        except Refused as error:
+            raise Refused(f"{error}\n{_follow([batch_id], url)}") from None
+    if batch_id not in outcome:
+        raise Refused(f"the REST API gave no status of the batch\n{_follow([batch_id], url)}")
+    return outcome[batch_id]
+
+
+def _follow(ids: Sequence[str], url: str) -> str:
+    named = " ".join(shlex.quote(printable(batch_id)) for batch_id in ids)
+    return f"follow it: {program()} batch status {named} --wait 60{url_argument(url)}"
 
 
 def _verdict(status: "BatchStatus", wait_s: int | None) -> str:

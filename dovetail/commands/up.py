@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from dovetail.commands.options import ConfigFile, DataDir, Json, Key, examples
-from dovetail.commands.submit import program, url_argument
+from dovetail.commands.options import ConfigFile, DataDir, Json, Key, examples, not_empty
+from dovetail.commands.submit import url_argument
 from dovetail.errors import Refused
 from dovetail.home import HOME_VARIABLE, shown
-from dovetail.output import note, print_json, printable
+from dovetail.output import note, print_json, printable, program
 
 if TYPE_CHECKING:
     from dovetail.config import Config
@@ -56,6 +56,7 @@ def up(
     order, a second Ctrl-C at once. Log files are in the data folder, under logs.
     """
     from dovetail.config import Flag, load
+    from dovetail.taken import refuse_if_taken
 
     flags = {
         "validator.data_dir": Flag("--data-dir", data_dir and str(data_dir.expanduser().absolute())),
@@ -63,7 +64,13 @@ def up(
         "rest_api.bind": Flag("--rest", rest),
     }
     settings = load(config_file=config, environ=os.environ, flags=flags)
-    _tell_prepared(_prepare(settings, key))
+    refuse_if_taken(settings.validator.data_dir, settings.validator.bind, settings.rest_api.bind)
+    _prepare(settings, key)
+    if no_families:
+        note(
+            "no processor is started; a new ledger needs this one to make its genesis block, from another terminal: "
+            f"{program()} processor {_FAMILIES['settings']} --connect {_reachable(settings.validator.bind)}"
+        )
     ended_by = asyncio.run(_supervise(settings, config, key, families=not no_families, show_logs=logs))
     if ended_by is signal.SIGINT:
         raise typer.Exit(_INTERRUPTED)
@@ -82,16 +89,15 @@ def genesis(config: ConfigFile = None, data_dir: DataDir = None, key: Key = None
     folder = settings.validator.data_dir
     if has_ledger(folder):
         raise Refused(f"{shown(folder)} has a ledger already: its genesis stays as it is")
-    prepared = _prepare(settings, key)
+    prepared = _prepare(settings, key, quiet=as_json)
     if as_json:
         print_json({"genesis": str(prepared.genesis), "authorized_key": prepared.authorized_key})
-    else:
-        _tell_prepared(prepared)
 
 
 def keygen(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME|PATH]", help="A name under ~/.dovetail/keys, or a file.")
+        str | None,
+        typer.Argument(metavar="[NAME|PATH]", callback=not_empty, help="A name under ~/.dovetail/keys, or a file."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing key.")] = False,
     as_json: Json = False,
@@ -115,17 +121,23 @@ def add_to(app: typer.Typer) -> None:
     app.command(epilog=examples("dovetail keygen", "dovetail keygen alice", "dovetail keygen ./keys/node.priv"))(keygen)
 
 
-def _prepare(settings: "Config", key: str | None) -> "Prepared":
+def _prepare(settings: "Config", key: str | None, *, quiet: bool = False) -> "Prepared":
+    """Make what is missing, and tell what was made unless ``quiet``."""
     from dovetail.genesis import prepare
     from dovetail.keys import key_path
 
-    config = settings.validator
-    return prepare(config.data_dir, config.key_file, key_path(key, os.environ), make_user_key=key is None)
+    config, user_key = settings.validator, key_path(key, os.environ)
+    prepared = prepare(config.data_dir, config.key_file, user_key, make_user_key=key is None)
+    if not quiet:
+        _tell_prepared(prepared, user_key)
+    return prepared
 
 
-def _tell_prepared(prepared: "Prepared") -> None:
+def _tell_prepared(prepared: "Prepared", user_key: Path) -> None:
     for path in prepared.keys:
-        note(f"made the key {shown(path)}")
+        stranger = path == user_key and prepared.genesis is None
+        but = "; it may not change this ledger's settings unless it is authorized" if stranger else ""
+        note(f"made the key {shown(path)}{but}")
     if prepared.genesis is not None:
         note(f"made the genesis {shown(prepared.genesis)}; settings are changed with key {prepared.authorized_key}")
 

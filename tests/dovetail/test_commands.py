@@ -35,6 +35,20 @@ def _posted(api: FakeApi) -> tuple[str, Transaction]:
     return batch.id, decode_transaction(batch.transactions[0].raw)
 
 
+class Told(dict[str, Any]):
+    """Accepts a batch and tells ``status`` of whichever is asked for."""
+
+    def __init__(self, status: str, details: dict[str, str] | None = None) -> None:
+        super().__init__({"POST /batches": (202, {"link": "…"})})
+        self._status, self._details = status, details or {}
+
+    def get(self, asked: str, default: Any = None) -> Any:
+        if not asked.startswith("GET /batch_status?"):
+            return super().get(asked, default)
+        batch_id = asked.partition("id=")[2].partition("&")[0]
+        return (200, {"data": {batch_id: self._status}, "details": {batch_id: self._details}, "link": "…"})
+
+
 def _base64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
@@ -64,10 +78,23 @@ def test_submit_without_waiting_says_how_to_follow(run: Run, api: FakeApi) -> No
 
 
 def test_submit_and_wait_until_committed(run: Run, api: FakeApi) -> None:
-    api.answers["POST /batches?wait=7"] = (201, {"link": "…"})
+    api.answers = Told("COMMITTED")
     done = run("intkey", "inc", "apples", "5", "--wait", "7", "--json")
+    batch_id = _posted(api)[0]
     assert done.code == 0
-    assert json.loads(done.out) == {"batch_id": _posted(api)[0], "status": "COMMITTED", "details": {}}
+    assert json.loads(done.out) == {"batch_id": batch_id, "status": "COMMITTED", "details": {}}
+    assert done.err == f"batch {batch_id} accepted; waiting up to 7 s\n"
+    assert [request.target for request in api.requests] == ["/batches", f"/batch_status?id={batch_id}&wait=7"]
+
+
+def test_a_connection_that_is_lost_while_waiting_does_not_lose_the_id(run: Run, api: FakeApi) -> None:
+    api.answers["POST /batches"] = (202, {"link": "…"})
+    api.refuse("GET /batch_status", 503, 18, "Validator Disconnected", "it went away")
+    done = run("intkey", "inc", "apples", "5", "--wait", "7")
+    batch_id = _posted(api)[0]
+    assert (done.code, done.out) == (1, "")
+    assert done.err.splitlines()[1] == "dovetail: Validator Disconnected: it went away (code 18)"
+    assert done.err.endswith(f" batch status {batch_id} --wait 60 --url {api.url}\n")
 
 
 @pytest.mark.parametrize(
@@ -90,14 +117,7 @@ def test_submit_and_wait_until_committed(run: Run, api: FakeApi) -> None:
 def test_submit_and_wait_in_vain(
     run: Run, api: FakeApi, status: str, details: dict[str, str], reason: str, as_json: bool
 ) -> None:
-    class Answers(dict[str, Any]):
-        """The batch's id is known only from the request."""
-
-        def get(self, _: str, default: Any = None) -> Any:
-            batch_id = _posted(api)[0]
-            return (200, {"data": {batch_id: status}, "details": {batch_id: details}, "link": "…"})
-
-    api.answers = Answers()
+    api.answers = Told(status, details)
     done = run("intkey", "set", "apples", "5", "--wait", "7", *(["--json"] if as_json else []))
     assert done.code == 1
     start, _, end = reason.partition(".*")
@@ -106,6 +126,8 @@ def test_submit_and_wait_in_vain(
     assert "\x1b" not in done.err
     assert not as_json or json.loads(done.out)["status"] == status
     assert as_json or done.out == ""
+    follow = f" batch status {_posted(api)[0]} --wait 60 --url {api.url}\n"
+    assert done.err.endswith(follow) == (status == "PENDING")
 
 
 def test_a_refused_list_is_told_with_its_rule(run: Run, api: FakeApi) -> None:
@@ -127,6 +149,22 @@ def test_a_refused_list_is_told_with_its_rule(run: Run, api: FakeApi) -> None:
         ("settings", "vote", "ab", "maybe"),
         ("batch", "status"),
         ("nothing",),
+        ("intkey", "set", "apples", "1", "--key", ""),
+        ("intkey", "show", "apples", "--head", ""),
+        ("batch", "status", "ab", ""),
+        ("batch", "show", ""),
+        ("block", "show", ""),
+        ("transaction", "show", ""),
+        ("state", "show", ""),
+        ("block", "list", "--url", ""),
+        ("settings", "propose", "", "value"),
+        ("settings", "vote", "", "accept"),
+        ("keygen", ""),
+        ("genesis", "--data-dir", ""),
+        ("up", "--data-dir", ""),
+        ("validator", "--key-file", ""),
+        ("processor", ""),
+        ("intkey", "set", "apples\udcff", "1"),
     ],
 )
 def test_wrong_usage_is_exit_code_2_and_asks_nobody(run: Run, api: FakeApi, arguments: tuple[str, ...]) -> None:
@@ -139,7 +177,8 @@ def test_wrong_usage_is_exit_code_2_and_asks_nobody(run: Run, api: FakeApi, argu
 def test_without_a_key_nothing_is_sent(run: Run, api: FakeApi) -> None:
     done = run("intkey", "set", "apples", "5", "--key", "nobody")
     assert done.code == 1
-    assert "make one: dovetail keygen" in done.err
+    assert "make one: " in done.err
+    assert " keygen " in done.err
     assert api.requests == []
 
 
@@ -216,7 +255,7 @@ def test_settings_list(run: Run, api: FakeApi) -> None:
 
 
 def test_settings_propose_prints_the_id_to_vote_by(run: Run, api: FakeApi) -> None:
-    api.answers["POST /batches"] = (201, {"link": "…"})
+    api.answers = Told("COMMITTED")
     done = run("settings", "propose", "my.setting", "on", "--wait", "5", "--json")
     transaction = _posted(api)[1]
     payload = settings_pb2.SettingsPayload.FromString(transaction.payload)
@@ -316,6 +355,8 @@ def test_batch_status(run: Run, api: FakeApi) -> None:
     assert run("batch", "status", first, second).code == 0
     waited = run("batch", "status", first, second, "--wait", "3", "--json")
     assert waited.code == 1
-    assert waited.err == f"dovetail: batch {second} is still PENDING after 3 s: waiting_for_dependency {'ef' * 64}\n"
+    reason, follow = waited.err.splitlines()
+    assert reason == f"dovetail: batch {second} is still PENDING after 3 s: waiting_for_dependency {'ef' * 64}"
+    assert follow.endswith(f" batch status {second} --wait 60 --url {api.url}")
     assert json.loads(waited.out)[first] == {"status": "COMMITTED", "details": {}}
     assert api.requests[-1].target == f"/batch_status?id={first}%2C{second}&wait=3"

@@ -49,7 +49,7 @@ def test_what_is_no_key_is_refused_without_showing_it(tmp_path: Path, content: s
 
 
 def test_a_missing_key_says_how_to_make_it(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match=r"make one: dovetail keygen .*carol\.priv$"):
+    with pytest.raises(Refused, match=r"make one: .* keygen .*carol\.priv$"):
         load_signer(tmp_path / "carol.priv")
 
 
@@ -94,9 +94,19 @@ def test_later_runs_change_nothing(tmp_path: Path) -> None:
 
 def test_a_ledger_with_a_store_gets_no_genesis(tmp_path: Path) -> None:
     (tmp_path / "data" / "store").mkdir(parents=True)
+    create_key(tmp_path / "v.priv")
     prepared = prepare(tmp_path / "data", tmp_path / "v.priv", tmp_path / "me.priv", make_user_key=True)
-    assert prepared.keys == (tmp_path / "v.priv", tmp_path / "me.priv")
+    assert prepared.keys == (tmp_path / "me.priv",)
     assert not (tmp_path / "data" / "genesis.batch").exists()
+
+
+def test_a_ledger_that_lost_its_nodes_key_gets_no_other(tmp_path: Path) -> None:
+    (tmp_path / "data" / "store").mkdir(parents=True)
+    node_key = tmp_path / "v.priv"
+    with pytest.raises(Refused, match=r"key .*v\.priv is missing: put it back, or .* keygen .*v\.priv$"):
+        prepare(tmp_path / "data", node_key, tmp_path / "me.priv", make_user_key=True)
+    assert not node_key.exists()
+    assert not (tmp_path / "me.priv").exists()
 
 
 def test_a_named_key_is_not_made_up(tmp_path: Path) -> None:

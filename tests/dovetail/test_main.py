@@ -11,7 +11,7 @@ import pytest
 
 from dovetail import client
 from dovetail.__main__ import main
-from dovetail.logs import RotatingFile
+from dovetail.logs import RotatingFile, write_trace
 
 from .conftest import FakeApi, Run
 
@@ -83,11 +83,34 @@ def test_a_trace_that_cannot_be_written(run: Run, home: Path, monkeypatch: pytes
     assert done.err.count("\n") == 1
 
 
-def test_ctrl_c_ends_quietly_with_130(run: Run, api: FakeApi) -> None:
+def test_an_argument_that_is_no_text_is_told_in_one_line(run: Run) -> None:
+    done = run("intkey", "show", "a\udcff")
+    assert done == (2, "", "dovetail: the argument 'a\\udcff' is no valid text (UTF-8)\n")
+
+
+def test_a_trace_of_what_is_no_text_is_written(home: Path) -> None:
+    assert write_trace(ValueError("a\udcff")) == home / "logs" / "dovetail.log"
+    assert "ValueError: a\\udcff" in (home / "logs" / "dovetail.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "heard"),
+    [
+        (("intkey", "set", "a", "1"), "POST /batches"),
+        (("intkey", "set", "a", "1"), "GET /batch_status"),
+        (("batch", "status", "ab" * 64), "GET /batch_status"),
+    ],
+)
+def test_ctrl_c_ends_with_130_and_the_way_to_go_on(
+    run: Run, api: FakeApi, arguments: tuple[str, ...], heard: str
+) -> None:
     run("keygen")
+    api.answers["POST /batches"] = (202, {"link": "…"})
     started: queue.Queue[subprocess.Popen[bytes]] = queue.Queue()
 
     def interrupt() -> None:
+        if not f"{api.requests[-1].method} {api.requests[-1].target}".startswith(heard):
+            return
         process = started.get()
         process.send_signal(signal.SIGINT)
         started.put(process)
@@ -95,7 +118,7 @@ def test_ctrl_c_ends_quietly_with_130(run: Run, api: FakeApi) -> None:
 
     api.on_request = interrupt
     process = subprocess.Popen(
-        [sys.executable, "-m", "dovetail", "intkey", "set", "a", "1", "--wait", "60", "--url", api.url],
+        [sys.executable, "-m", "dovetail", *arguments, "--wait", "60", "--url", api.url],
         cwd=Path(__file__).parents[2],
         env=dict(os.environ),
         stdout=subprocess.PIPE,
@@ -103,7 +126,15 @@ def test_ctrl_c_ends_quietly_with_130(run: Run, api: FakeApi) -> None:
     )
     started.put(process)
     out, err = process.communicate()
-    assert (process.returncode, out, err) == (130, b"", b"")
+    assert (process.returncode, out) == (130, b"")
+    lines = err.decode().splitlines()
+    if heard == "POST /batches":
+        assert lines == []  # Not known to be accepted.
+        return
+    batch_id = api.requests[-1].target.partition("id=")[2].partition("&")[0]
+    follow = f"follow it: {sys.executable} -m dovetail batch status {batch_id} --wait 60 --url {api.url}"
+    told = [] if arguments[0] == "batch" else [f"batch {batch_id} accepted; waiting up to 60 s"]
+    assert lines == [*told, follow]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +149,10 @@ def test_ctrl_c_ends_quietly_with_130(run: Run, api: FakeApi) -> None:
         ),
         (("rest-api", "--bind", "8080"), "rest_api.bind = '8080' (flag --bind): must be HOST:PORT"),
         (("validator", "--data-dir", "/nowhere"), "there is no key at /nowhere/keys/validator.priv"),
-        (("up", "--data-dir", "/dev/null/x"), "cannot make the folder /dev/null/x: Not a directory"),
+        (
+            ("up", "--data-dir", "/dev/null/x", "--validator", "tcp://127.0.0.1:1", "--rest", "127.0.0.1:2"),
+            "cannot make the folder /dev/null/x: Not a directory",
+        ),
         (("up", "--config", "no.toml"), "cannot read the configuration no.toml"),
     ],
 )
@@ -127,6 +161,45 @@ def test_parts_that_cannot_start_say_why(run: Run, arguments: tuple[str, ...], r
     assert (done.code, done.out) == (1, "")
     assert reason in done.err
     assert done.err.count("\n") == 1
+
+
+_HANDLER = """from processor_sdk import TransactionHandler
+class H(TransactionHandler):
+    family_name, family_version, namespaces = "f", "1", {namespaces}
+    def __init__(self):
+        {construction}
+    def apply(self, transaction, context):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("int('x')", "ValueError: invalid literal for int() with base 10: 'x' ({file}, line 1)"),
+        ("len(3)", "TypeError: object of type 'int' has no len() ({file}, line 1)"),
+        ("len.x", "AttributeError: 'builtin_function_or_method' object has no attribute 'x' ({file}, line 1)"),
+        ("nobody", "NameError: name 'nobody' is not defined ({file}, line 1)"),
+        ("from os import nothing", "ImportError: cannot import name 'nothing' from 'os'"),
+        ("def (", "invalid syntax (mistaken.py, line 1)"),
+        (_HANDLER.format(namespaces=("xyz",), construction="pass"), "TypeError: H.namespaces holds 'xyz'"),
+        (_HANDLER.format(namespaces=("aaaaaa",), construction="int('x')"), "ValueError: invalid literal"),
+    ],
+)
+def test_a_mistake_of_a_handlers_author_is_a_refusal(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, reason: str
+) -> None:
+    file = tmp_path / "mistaken.py"
+    file.write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "mistaken", raising=False)
+    done = run("processor", "mistaken:H")
+    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+    assert done.err.startswith("dovetail: ")
+    assert "mistaken:H" in done.err
+    assert reason.format(file=file) in done.err
+    assert "unexpected" not in done.err
+    assert "/processor_sdk/handler.py" not in done.err
 
 
 def test_a_log_file_keeps_its_bound_and_three_older_ones(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """``dovetail up`` as a newcomer meets it: real processes on free ports."""
 
+import contextlib
+import fcntl
 import os
 import signal
 import socket
@@ -9,8 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from dovetail import supervisor
+
+from .conftest import Run
+
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
+_WHAT_TO_DO = "a node may be running already: use it, stop it, or choose another --data-dir, --validator and --rest"
 _ROOT = Path(__file__).parents[2]
 
 
@@ -73,4 +80,55 @@ def test_a_port_in_use_is_one_clear_line(home: Path) -> None:
         with _up("--validator", f"tcp://127.0.0.1:{free}", "--rest", f"127.0.0.1:{port}") as process:
             out, err = process.communicate()
     assert (process.returncode, out) == (1, "")
-    assert err.splitlines()[-1] == f"dovetail: rest-api: cannot listen on 127.0.0.1:{port}: Address already in use"
+    assert err == f"dovetail: rest-api: cannot listen on 127.0.0.1:{port}: Address already in use; {_WHAT_TO_DO}\n"
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("taken", ["validator", "rest", "store"])
+def test_what_another_node_has_is_refused_before_anything_starts(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, taken: str
+) -> None:
+    def supervise(*_: object, **__: object) -> None:
+        raise AssertionError("started")
+
+    monkeypatch.setattr(supervisor, "supervise", supervise)
+    lock = home / "data" / "store" / "owner.lock"
+    with contextlib.ExitStack() as held:
+        server = held.enter_context(socket.create_server(("127.0.0.1", 0)))
+        used, (free, other) = server.getsockname()[1], _free_ports(2)
+        if taken == "store":
+            lock.parent.mkdir(parents=True)
+            file = held.enter_context(lock.open("ab"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        validator = f"tcp://*:{used if taken == 'validator' else free}"
+        rest = f"127.0.0.1:{used if taken == 'rest' else other}"
+        done = run("up", "--validator", validator, "--rest", rest)
+    reason = {
+        "validator": f"validator: cannot listen on {validator}: Address already in use",
+        "rest": f"rest-api: cannot listen on {rest}: Address already in use",
+        "store": f"the store in {home / 'data'} is in use by another validator",
+    }[taken]
+    assert done == (1, "", f"dovetail: {reason}; {_WHAT_TO_DO}\n")
+    assert not (home / "keys").exists()
+
+
+def test_an_old_ledger_and_a_new_user(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def supervise(*_: object) -> signal.Signals:
+        return signal.SIGTERM
+
+    monkeypatch.setattr(supervisor, "supervise", supervise)
+    validator, rest = _free_ports(2)
+    up = ("up", "--no-families", "--validator", f"tcp://127.0.0.1:{validator}", "--rest", f"127.0.0.1:{rest}")
+    first = run(*up)
+    assert first.code == 0
+    assert "authorized" not in first.err
+    settings = "processor families.settings.handler:SettingsHandler"
+    assert first.err.splitlines()[-1].endswith(f" {settings} --connect tcp://127.0.0.1:{validator}")
+    (home / "keys" / "tester.priv").unlink()
+    (home / "data" / "store").mkdir()
+    made = f"made the key {home / 'keys' / 'tester.priv'}; it may not change this ledger's settings unless it is"
+    assert run(*up).err.startswith(made)
+    (home / "data" / "keys" / "validator.priv").unlink()
+    lost = run(*up)
+    assert (lost.code, lost.err.count("\n")) == (1, 1)
+    assert "validator.priv is missing: put it back" in lost.err

@@ -32,7 +32,7 @@ def refuse(shared: Shared) -> Callable[..., str]:
     def refuse(*words: str) -> str:
         ran = shared.network.run(*words, "--url", shared.network.rest_url)
         assert ran.code == 1, ran
-        assert ran.err.startswith("dovetail: ")
+        assert any(line.startswith("dovetail: ") for line in ran.err.splitlines()), ran
         assert "Traceback" not in ran.err
         return ran.err
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ import pytest
 import zmq
 
 from ledger.transaction import Transaction
-from processor_sdk import Context
+from processor_sdk import Context, connection
 from processor_sdk.runtime import TransactionProcessor
 from protos import packed_pb2, processor_pb2, state_context_pb2, validator_pb2
 from tests.independent.bare_validator import BareValidator, Verdict
@@ -244,6 +245,36 @@ def test_a_refused_registration_says_why_and_is_tried_again(
     assert "registration of script 1.0 refused: not permitted" in messages[0]
     assert "protocol version 2" in messages[1]
     assert "no TpRegisterResponse" in messages[2]
+
+
+def test_a_validator_that_is_not_there_is_waited_for_aloud_once(
+    start: Start, validator: Validator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: queue.Queue[str] = queue.Queue()
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.levelno == logging.WARNING and record.getMessage().startswith("waiting"):
+                told.put(record.getMessage())
+
+    ear = Ear()
+    monkeypatch.setattr(connection, "OVERDUE_S", 0.05)
+    logging.getLogger("processor_sdk.connection").addHandler(ear)
+    waiting = f"waiting for the validator at {validator.url}"
+    try:
+        validator.close()
+        processor = start(validator.url, ScriptHandler())
+        assert told.get(timeout=WAIT_MS / 1000) == waiting
+        there = Validator(validator.url)
+        try:
+            there.accept()
+        finally:
+            there.close()
+        assert told.get(timeout=WAIT_MS / 1000) == waiting
+        processor.stop()
+        assert told.empty()
+    finally:
+        logging.getLogger("processor_sdk.connection").removeHandler(ear)
 
 
 def test_after_a_lost_connection_nothing_of_the_old_one_is_answered(start: Start, validator: Validator) -> None:
