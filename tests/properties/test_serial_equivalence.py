@@ -21,6 +21,7 @@ from tests.properties.serial import (
     run_serially,
     transaction_id_of,
 )
+from validator.execution.schedule import schedule
 
 ADDRESSES = 16
 OPERATIONS = ("get", "get", "set", "set", "set", "delete", "fail_if_even", "fail")
@@ -191,3 +192,11 @@ def test_a_chain_of_dependencies_on_a_failed_batch_falls_as_a_whole() -> None:
     ]
     fates = run_on(network, {}, batches, 256).batches
     assert fates == ["invalid_transaction"] + ["dependency_invalid"] * 2_999
+
+
+def test_a_writer_waits_for_every_earlier_reader_of_its_address() -> None:
+    place = address(0)
+    reader = Script([("get", 0)], (place,), (), (), 0)
+    writer = Script([("set", 0)], (), (place,), (), 0)
+    batches = [make_batch(0, [reader]), make_batch(1, [reader]), make_batch(2, [writer])]
+    assert schedule(batches).waits_for == [0, 0, 2]
