@@ -77,6 +77,11 @@ class Message(_message.Message):
         PACKED_PROCESS_RESPONSE: _ClassVar[Message.MessageType]
         LIST_REQUEST: _ClassVar[Message.MessageType]
         LIST_RESPONSE: _ClassVar[Message.MessageType]
+        STATUS_WAIT_CANCEL: _ClassVar[Message.MessageType]
+        NODE_STATUS_REQUEST: _ClassVar[Message.MessageType]
+        NODE_STATUS_RESPONSE: _ClassVar[Message.MessageType]
+        METRICS_REQUEST: _ClassVar[Message.MessageType]
+        METRICS_RESPONSE: _ClassVar[Message.MessageType]
     DEFAULT: Message.MessageType
     TP_REGISTER_REQUEST: Message.MessageType
     TP_REGISTER_RESPONSE: Message.MessageType
@@ -138,6 +143,11 @@ class Message(_message.Message):
     PACKED_PROCESS_RESPONSE: Message.MessageType
     LIST_REQUEST: Message.MessageType
     LIST_RESPONSE: Message.MessageType
+    STATUS_WAIT_CANCEL: Message.MessageType
+    NODE_STATUS_REQUEST: Message.MessageType
+    NODE_STATUS_RESPONSE: Message.MessageType
+    METRICS_REQUEST: Message.MessageType
+    METRICS_RESPONSE: Message.MessageType
     MESSAGE_TYPE_FIELD_NUMBER: _ClassVar[int]
     CORRELATION_ID_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
