@@ -37,4 +37,5 @@ class Limits:
     status_wait_s_max: int = 3_600
     status_ids_waited_for_max: int = 1_000_000
     peer_messages_max: int = 25_000
+    family_labels_max: int = 100
     store_map_bytes_initial: int = 64 * 1024 * 1024

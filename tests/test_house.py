@@ -142,4 +142,4 @@ def test_dependencies_are_those_that_are_declared() -> None:
     declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[project.scripts]")[0]
     distributions = importlib.metadata.packages_distributions()
     for name in outside:
-        assert any(f'"{owner.lower()}>=' in declared.lower() for owner in distributions[name]), name
+        assert any(f'"{owner.lower().replace("_", "-")}>=' in declared.lower() for owner in distributions[name]), name

@@ -12,29 +12,22 @@ from pathlib import Path
 from typing import Any, Final
 
 import structlog
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 
 from ledger.batch import VerifiedBatch, decode_batch_list
 from ledger.errors import InvalidKey, NotDecodable, RefusedBatch
 from ledger.signing import Signer
 from protos import genesis_pb2
-from protos.client_batch_submit_pb2 import (
-    ClientBatchStatusRequest,
-    ClientBatchStatusResponse,
-    ClientBatchSubmitResponse,
-)
-from protos.validator_pb2 import Message as Envelope
+from validator.clients import Clients
 from validator.config import ValidatorConfig
 from validator.execution.executor import transaction_route
 from validator.gateway import CannotBind, Gateway, Request
 from validator.mempool.queue import PendingQueue
+from validator.metrics import Metrics
 from validator.processors import registry
 from validator.processors.registry import Arrived, Left, ProcessorEvent, Processors
 from validator.production import Production
-from validator.queries import Queries
-from validator.statuses import Statuses
 from validator.store import StorageFailed, Store
-from validator.submission import Submissions
 from validator.verifier import VERIFIER_DIED, VerifierPool, verify_all
 
 GENESIS_FILE: Final = "genesis.batch"
@@ -42,8 +35,6 @@ STORE_FOLDER: Final = "store"
 _TICK_S: Final = 0.5
 _PROBE_AGAIN_S: Final = 0.1
 """A closed connection is noticed a moment before it leaves the socket's routes."""
-
-_STATUS_WAIT_S_DEFAULT: Final = 300
 
 log = structlog.get_logger("validator")
 
@@ -113,17 +104,20 @@ class Node:
     def __init__(self, config: ValidatorConfig, store: Store, signer: Signer) -> None:
         limits = config.limits
         self._config = config
+        self._metrics = Metrics(limits)
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._queue = PendingQueue(limits)
         self._gateway = Gateway(config.bind, limits, self._on_sweep, self._on_disconnect)
         self._pool = VerifierPool(config.verifier_processes, self._advance)
         self._processors = Processors(self._gateway.send, _clock_ms, limits)
-        self._production = Production(store, self._queue, self._processors, signer, limits, _clock_ms)
-        self._submissions = Submissions(store, self._queue, self._pool, limits, self._answer_submission)
-        self._statuses = Statuses(self._queue, store, limits)
-        self._queries = Queries(store, limits)
+        self._production = Production(store, self._queue, self._processors, signer, limits, _clock_ms, self._metrics)
+        self._clients = Clients(
+            config, self._gateway.send, store, self._queue, self._pool, self._processors, self._metrics
+        )
         self._restored = False
+        self._probe_timer: asyncio.TimerHandle | None = None
+        self._closed_meanwhile = False
         self._arrived = asyncio.Event()
         self._settled = asyncio.Event()
         self._timer = self._loop.call_later(_TICK_S, self._tick)
@@ -131,6 +125,8 @@ class Node:
 
     def close(self) -> None:
         self._timer.cancel()
+        if self._probe_timer is not None:
+            self._probe_timer.cancel()
         self._pool.close()
         self._gateway.close()
 
@@ -148,7 +144,7 @@ class Node:
                 log.error("dropped a damaged pending batch", arrival=arrival, reason=str(verified))
                 self._store.reject([], [arrival])
         log.info("pending batches restored", batches=len(self._queue))
-        self._submissions.open = self._store.head is not None
+        self._clients.submissions.open = self._store.head is not None
         self._restored = True
         self._on_sweep()
 
@@ -170,7 +166,7 @@ class Node:
         await self._settled.wait()
         if self._production.genesis_refusal is not None:
             raise CannotStart(f"{path} is refused, no block was made: {self._production.genesis_refusal}")
-        self._submissions.open = True
+        self._clients.submissions.open = True
 
     async def _verify_genesis(self, path: Path) -> list[VerifiedBatch]:
         verified = await verify_all(self._pool, _read_genesis(path))
@@ -187,18 +183,30 @@ class Node:
             # Whoever asks already waits in the socket: what was accepted must be known before anything is answered.
             return
         for request in self._gateway.requests():
+            self._metrics.message_arrived(request.message_type)
             self._take(self._processors.heard(request.identity))
             self._handle(request)
         self._advance()
 
     def _on_disconnect(self) -> None:
+        # However many close: each probe asks everybody, so there are no more than ten a second.
+        if self._probe_timer is None:
+            self._probe()
+            self._probe_timer = self._loop.call_later(_PROBE_AGAIN_S, self._probe_again)
+        else:
+            self._closed_meanwhile = True
+
+    def _probe_again(self) -> None:
+        self._probe_timer = None
         self._probe()
-        self._loop.call_later(_PROBE_AGAIN_S, self._probe)
+        if self._closed_meanwhile:
+            self._closed_meanwhile = False
+            self._probe_timer = self._loop.call_later(_PROBE_AGAIN_S, self._probe_again)
 
     def _probe(self) -> None:
-        if not self._loop.is_closed():
-            self._take(self._processors.probe())
-            self._advance()
+        self._take(self._processors.probe())
+        self._clients.probe()
+        self._advance()
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(_TICK_S, self._tick)
@@ -208,10 +216,10 @@ class Node:
         self._advance()
 
     def _advance(self) -> None:
-        self._submissions.accept_checked()
+        self._clients.submissions.accept_checked()
         settled = self._production.advance()
         if settled:
-            self._statuses.settled(settled)
+            self._clients.statuses.settled(settled)
         if settled or self._production.genesis_refusal is not None:
             self._settled.set()
 
@@ -219,6 +227,7 @@ class Node:
         for event in events:
             if isinstance(event, Arrived):
                 log.info("processor registered", family=str(event.family), packed=event.packed)
+                self._metrics.family_registered(event.family)
                 self._arrived.set()
             elif isinstance(event, Left):
                 log.info("processor left", families=[*map(str, event.families)], reason=event.why)
@@ -228,42 +237,8 @@ class Node:
         message_type = request.message_type
         if message_type in registry.MESSAGE_TYPES:
             self._take(self._processors.handle(request.identity, message_type, request.correlation_id, request.content))
-        elif message_type == Envelope.CLIENT_BATCH_SUBMIT_REQUEST:
-            self._submissions.submit(request)
-        elif message_type == Envelope.CLIENT_BATCH_STATUS_REQUEST:
-            self._answer_status(request)
-        elif message_type in self._queries.TABLE:
-            response_type, content = self._queries.answer(message_type, request.content)
-            self._gateway.send(request.identity, response_type, request.correlation_id, content)
-
-    def _answer_submission(self, request: Request, response: ClientBatchSubmitResponse) -> None:
-        self._send(request, Envelope.CLIENT_BATCH_SUBMIT_RESPONSE, response)
-
-    def _answer_status(self, request: Request) -> None:
-        response_type = Envelope.CLIENT_BATCH_STATUS_RESPONSE
-        try:
-            asked = ClientBatchStatusRequest.FromString(request.content)
-        except DecodeError:
-            self._send(request, response_type, ClientBatchStatusResponse(status="INTERNAL_ERROR"))
-            return
-        limits = self._config.limits
-        batch_ids = list(asked.batch_ids)
-        if not 0 < len(batch_ids) <= limits.status_ids_max:
-            self._send(request, response_type, ClientBatchStatusResponse(status="INVALID_ID"))
-            return
-
-        def answer() -> None:
-            statuses = self._statuses.of(batch_ids)
-            self._send(request, response_type, ClientBatchStatusResponse(status="OK", batch_statuses=statuses))
-
-        if asked.wait:
-            timeout_s = min(asked.timeout or _STATUS_WAIT_S_DEFAULT, limits.status_wait_s_max)
-            self._statuses.wait(batch_ids, timeout_s, answer)
         else:
-            answer()
-
-    def _send(self, request: Request, message_type: int, response: Message) -> None:
-        self._gateway.send(request.identity, message_type, request.correlation_id, response.SerializeToString())
+            self._clients.handle(request)
 
 
 def _clock_ms() -> int:

@@ -17,9 +17,10 @@ from validator.execution.executor import ReadState
 from validator.execution.model import Applied, Rejected, Withdrawn
 from validator.journal import builder
 from validator.journal.builder import Candidate, Parent
-from validator.journal.model import InvalidBatch
+from validator.journal.model import BlockCommit, InvalidBatch
 from validator.journal.rules import Body
 from validator.mempool.queue import Pending, PendingQueue, Reason
+from validator.metrics import Metrics
 from validator.processors.dispatch import dispatch
 from validator.processors.registry import Answered, Arrived, Lost, ProcessorEvent, Processors
 from validator.state import merkle
@@ -40,6 +41,7 @@ class Production:
         signer: Signer,
         limits: Limits,
         clock_ms: Callable[[], int],
+        metrics: Metrics,
     ) -> None:
         self._store = store
         self._queue = queue
@@ -47,11 +49,12 @@ class Production:
         self._signer = signer
         self._limits = limits
         self._clock_ms = clock_ms
+        self._metrics = metrics
         self._engine = SoloEngine()
         self._executing: Candidate | None = None
         self._built: Candidate | None = None
         self._running: dict[int, Candidate] = {}
-        self._started_ms = 0
+        self._started_ms = self._built_started_ms = 0
         self._settled: list[BatchId] = []
         self.genesis_refusal: str | None = None
         """Why no block 0 could be made of the pending batches."""
@@ -61,12 +64,14 @@ class Production:
         if isinstance(event, Arrived):
             self._queue.wake(event.family)
         elif isinstance(event, Answered):
+            self._metrics.task_ended(event.task, answered=True)
             for family in event.families:
                 self._queue.wake(family)
             candidate = self._running.pop(event.task.number, None)
             if candidate is not None:
                 candidate.execution.complete(event.task, event.outcomes, event.namespaces)
         elif isinstance(event, Lost):
+            self._metrics.task_ended(event.task, answered=False)
             candidate = self._running.pop(event.task.number, None)
             if candidate is not None:
                 for index in candidate.execution.abandon(event.task):
@@ -82,6 +87,7 @@ class Production:
                 if not self._ends_now(self._executing):
                     break
                 self._built, self._executing = self._executing, None
+                self._built_started_ms = self._started_ms
                 self._do(Happened.BUILT)
             elif self._queue.has_ready:
                 self._do(Happened.WORK_READY)
@@ -193,6 +199,7 @@ class Production:
     def _dispatch(self, candidate: Candidate) -> None:
         for task in dispatch(candidate.execution, self._processors, self._limits.packed_transactions_max):
             self._running[task.number] = candidate
+            self._metrics.task_given(task)
 
     # Ending
 
@@ -218,16 +225,24 @@ class Production:
             return
         commit = verdicts.commit._replace(invalid=invalid, settled=[entry.arrival for entry in settled])
         try:
-            info = self._store.commit_block(commit)
+            with self._metrics.commit_seconds.time():
+                info = self._store.commit_block(commit)
         except StorageFailed as failure:
             log.error("block not written, its batches stay pending", block_num=parent.num + 1, reason=str(failure))
             self._fail(candidate)
             return
         self._built = None
         log.info("block committed", block_num=info.num, batches=info.batch_count, transactions=info.transaction_count)
+        self._count(commit, settled)
         self._forget(settled)
         self._put_where_they_wait(verdicts.withdrawn)
         self._do(Happened.COMMITTED)
+
+    def _count(self, commit: BlockCommit, settled: list[Pending]) -> None:
+        invalid = {verdict.batch_id for verdict in commit.invalid}
+        applied = (entry.batch for entry in settled if entry.batch.id not in invalid)
+        self._metrics.block_committed(applied, (self._clock_ms() - self._built_started_ms) / 1000)
+        self._metrics.judged_invalid(entry.batch for entry in settled if entry.batch.id in invalid)
 
     def _genesis_refusal(self, candidate: Candidate) -> str | None:
         """Why block 0 may not be made: it takes every pending batch, or none."""
@@ -282,6 +297,7 @@ class Production:
         except StorageFailed as failure:
             log.error("verdicts not written, their batches stay pending", reason=str(failure))
             return False
+        self._metrics.judged_invalid(entry.batch for entry in settled)
         self._forget(settled)
         return True
 

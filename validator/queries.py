@@ -6,7 +6,7 @@ transactions, and over the leaf counts of the trie. Reads only; nothing here wai
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError, Message
 
@@ -40,12 +40,23 @@ class _Refused(Exception):
         self.status = status
 
 
+class QueryAnswer(NamedTuple):
+    """``status``: the name of the response's status."""
+
+    message_type: int
+    content: bytes
+    status: str
+
+
 class _List(NamedTuple):
-    """A list at one head: how long it is, where an id stands in it, and its items from an index on."""
+    """A list at one head: how long it is, where an id stands in it, and its items at neighbouring indexes.
+
+    The indexes rise or fall by one.
+    """
 
     total: int
     position: Callable[[str], int | None]
-    items: Callable[[int], Iterator[bytes]]
+    items: Callable[[range], Iterator[bytes]]
 
 
 class Queries:
@@ -56,14 +67,14 @@ class Queries:
         self._limits = limits
         self._opened: tuple[int, list[bytes]] = (-1, [])
 
-    def answer(self, message_type: int, content: bytes) -> tuple[int, bytes]:
-        """Response type and content."""
-        request_type, response_type, response, answer = self.TABLE[message_type]
+    def answer(self, message_type: int, content: bytes) -> "QueryAnswer":
+        request_type, response_type, response_class, answer = self.TABLE[message_type]
+        response: Any
         try:
-            request = request_type.FromString(content)
+            response = answer(self, request_type.FromString(content))
         except DecodeError:
-            return response_type, response(status="INTERNAL_ERROR").SerializeToString()
-        return response_type, answer(self, request).SerializeToString()
+            response = response_class(status="INTERNAL_ERROR")
+        return QueryAnswer(response_type, response.SerializeToString(), response.Status.Name(response.status))
 
     # One resource
 
@@ -163,10 +174,10 @@ class Queries:
         start, end = self._bounds(request, listed)
         if request.max and not request.min:
             # The page is named by its end: what does not fit is left out at its beginning.
-            kept = self._cut(next(listed.items(index)) for index in range(end - 1, start - 1, -1))[::-1]
+            kept = self._cut(listed.items(range(end - 1, start - 1, -1)))[::-1]
             start = end - len(kept)
         else:
-            kept = self._cut(islice(listed.items(start), max(0, end - start)))
+            kept = self._cut(listed.items(range(start, end)))
         return ListResponse(status="OK", head_id=head.id, items=kept, start_index=start, total_count=listed.total)
 
     def _find_head(self, text: str) -> BlockInfo:
@@ -199,9 +210,9 @@ class Queries:
             num = self._store.block_num(BlockId(text)) if is_id(text) else None
             return None if num is None or num > head.num else head.num - num
 
-        def items(start: int) -> Iterator[bytes]:
-            for num in range(head.num - start, -1, -1):
-                block = self._store.block(num)
+        def items(indexes: range) -> Iterator[bytes]:
+            for index in indexes:
+                block = self._store.block(head.num - index)
                 assert block is not None, "numbers up to the head have blocks"
                 yield self._raw_block(block)
 
@@ -212,7 +223,7 @@ class Queries:
         return _newest_block_first(
             head.batch_end,
             lambda text: store.batch_number(BatchId(text)),
-            lambda number: store.block_of_batch(number).batches,
+            _block_finder(store, store.block_of_batch, lambda block: block.batches),
             lambda number: store.batch(number).raw,
         )
 
@@ -221,7 +232,7 @@ class Queries:
         return _newest_block_first(
             head.transaction_end,
             lambda text: store.transaction_number(TransactionId(text)),
-            lambda number: store.block_of_transaction(number).transactions,
+            _block_finder(store, store.block_of_transaction, lambda block: block.transactions),
             self._raw_transaction,
         )
 
@@ -238,9 +249,11 @@ class Queries:
         def position(text: str) -> int | None:
             return walk.position(read, top, text) if top is not None and is_address(text) else None
 
-        def items(start: int) -> Iterator[bytes]:
-            if top is not None:
-                for leaf in walk.leaves(read, top, start):
+        def items(indexes: range) -> Iterator[bytes]:
+            if top is not None and indexes:
+                backwards = indexes.step < 0
+                skip = top.leaves - 1 - indexes.start if backwards else indexes.start
+                for leaf in islice(walk.leaves(read, top, skip, backwards=backwards), len(indexes)):
                     yield state_context_pb2.TpStateEntry(address=leaf.address, data=leaf.value).SerializeToString()
 
         return _List((top or EMPTY).leaves, position, items)
@@ -365,15 +378,36 @@ def _newest_block_first(
         block = neighbours(number)
         return total - block.stop + number - block.start
 
-    def items(start: int) -> Iterator[bytes]:
-        left = total - start
-        while left > 0:
-            # The last of the ``left`` oldest entries stands in the block that the list goes on with.
+    def items(indexes: range) -> Iterator[bytes]:
+        for index in indexes:
+            # Entry ``left - 1`` is in the same block, and stands where the list would if that ran backwards too.
+            left = total - index
             block = neighbours(left - 1)
-            yield from map(raw, block[block.stop - left :])
-            left = block.start
+            yield raw(block[block.stop - left])
 
     return _List(total, position, items)
+
+
+def _block_finder(
+    store: Store, search: Callable[[int], BlockInfo], held: Callable[[BlockInfo], range]
+) -> Callable[[int], range]:
+    """The numbers of all entries in the block that holds a number.
+
+    Numbers of a page come one after the other: the block of the last one is kept, and the one beside it is looked at
+    before ``search``, which costs O(log n). ``held``: the numbers of the entries of a block.
+    """
+    kept: BlockInfo | None = None
+
+    def find(number: int) -> range:
+        nonlocal kept
+        if kept is not None and number not in held(kept):
+            beside = store.block(kept.num + (1 if number >= held(kept).stop else -1))
+            kept = beside if beside is not None and number in held(beside) else None
+        if kept is None:
+            kept = search(number)
+        return held(kept)
+
+    return find
 
 
 def _chosen(listed: _List, ids: Sequence[str]) -> _List:
@@ -383,7 +417,7 @@ def _chosen(listed: _List, ids: Sequence[str]) -> _List:
     return _List(
         len(found),
         lambda text: order.index(text) if text in order else None,
-        lambda start: (next(listed.items(place)) for _, place in found[start:]),
+        lambda indexes: (next(listed.items(range(place, place + 1))) for _, place in (found[i] for i in indexes)),
     )
 
 

@@ -1,8 +1,8 @@
-"""What became of a batch, and those who wait to hear it. Each waiter is registered once, freed once; nothing polls."""
+"""What became of a batch, and those who wait to hear it. Each wait is registered once, freed once; nothing polls."""
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from ledger.ids import BatchId, is_id
 from ledger.limits import Limits
@@ -10,55 +10,110 @@ from protos.client_batch_submit_pb2 import ClientBatchStatus
 from validator.mempool.queue import PendingQueue, Reason
 from validator.store import Store
 
+_ID_CHARACTERS: Final = 128
+CORRELATION_CHARACTERS_MAX: Final = 512
+"""A wait with a longer name is not held."""
+
+Answer = Callable[[bytes, str, list[ClientBatchStatus]], None]
+"""Identity and correlation id of the question, and one status for each id, in the order asked."""
+
 
 class Statuses:
-    """Reads queue and store; owns the waiters."""
+    """Reads queue and store; owns the waits. ``answer`` sends the statuses to whoever waited for them."""
 
-    def __init__(self, queue: PendingQueue, store: Store, limits: Limits) -> None:
+    def __init__(self, queue: PendingQueue, store: Store, limits: Limits, answer: Answer) -> None:
         self._limits = limits
-        self._waited_for = 0
         self._queue = queue
         self._store = store
-        self._waiters: defaultdict[BatchId, set[_Waiter]] = defaultdict(set)
+        self._answer = answer
+        self._ids_held = 0
+        self._of_batch: dict[BatchId, dict[_Wait, None]] = {}
+        self._of_peer: dict[bytes, dict[str, _Wait]] = {}
+
+    @property
+    def waiters(self) -> int:
+        """How many waits are held."""
+        return sum(map(len, self._of_peer.values()))
+
+    @property
+    def peers(self) -> list[bytes]:
+        """The identities of those who wait."""
+        return list(self._of_peer)
 
     def of(self, batch_ids: Iterable[str]) -> list[ClientBatchStatus]:
         """One status for each id, in the order asked."""
         return [self._status(batch_id) for batch_id in batch_ids]
 
-    def wait(self, batch_ids: Iterable[str], timeout_s: float, answer: Callable[[], None]) -> None:
-        """Call ``answer`` once: when none of the batches is pending any more, or when the time is over.
+    def wait(self, identity: bytes, correlation_id: str, batch_ids: Sequence[str], timeout_s: float) -> None:
+        """Answer once: when none of the batches is pending any more, or when the time is over.
 
-        At once, too, where so many are waited for already that there is no room for more.
+        At once, too, where so many ids are waited for already that there is no room for more. A peer that uses a
+        correlation id again is answered for the earlier wait first.
         """
-        pending = {entry.batch.id for entry in map(self._queue.get, map(BatchId, batch_ids)) if entry is not None}
-        if not pending or self._waited_for + len(pending) > self._limits.status_ids_waited_for_max:
-            answer()
+        known = [self._queue.get(BatchId(batch_id)) for batch_id in batch_ids]
+        pending = {entry.batch.id for entry in known if entry is not None}
+        # Texts that are no ids have any length: the long ones count as several.
+        ids = max(len(batch_ids), sum(map(len, batch_ids)) // _ID_CHARACTERS)
+        if (
+            not pending
+            or len(correlation_id) > CORRELATION_CHARACTERS_MAX
+            or self._ids_held + ids > self._limits.status_ids_waited_for_max
+        ):
+            self._answer(identity, correlation_id, self.of(batch_ids))
             return
-        self._waited_for += len(pending)
-        waiter = _Waiter(pending, answer)
+        earlier = self._of_peer.get(identity, {}).get(correlation_id)
+        if earlier is not None:
+            self._conclude(earlier)
+        # The queue's own text of an id, where there is one: a thousand waits for a batch hold it once.
+        asked = tuple(text if entry is None else entry.batch.id for text, entry in zip(batch_ids, known, strict=True))
+        wait = _Wait(identity, correlation_id, asked, ids, len(pending))
+        self._ids_held += ids
+        self._of_peer.setdefault(identity, {})[correlation_id] = wait
         for batch_id in pending:
-            self._waiters[batch_id].add(waiter)
-        waiter.timer = asyncio.get_running_loop().call_later(timeout_s, self._release, waiter)
+            self._of_batch.setdefault(batch_id, {})[wait] = None
+        wait.timer = asyncio.get_running_loop().call_later(timeout_s, self._conclude, wait)
+
+    def cancel(self, identity: bytes, correlation_id: str) -> bool:
+        """Free a peer's wait without an answer; False where it has none of this name."""
+        wait = self._of_peer.get(identity, {}).get(correlation_id)
+        if wait is None:
+            return False
+        self._free(wait)
+        return True
+
+    def cancel_all(self, identity: bytes) -> int:
+        """Free every wait of a peer that is gone; how many there were."""
+        waits = list(self._of_peer.get(identity, {}).values())
+        for wait in waits:
+            self._free(wait)
+        return len(waits)
 
     def settled(self, batch_ids: Iterable[BatchId]) -> None:
         """These batches are committed or invalid, and that is on disk."""
         for batch_id in batch_ids:
-            for waiter in self._waiters.pop(batch_id, ()):
-                waiter.pending.discard(batch_id)
-                self._waited_for -= 1
-                if not waiter.pending:
-                    self._release(waiter)
+            for wait in self._of_batch.pop(batch_id, ()):
+                wait.left -= 1
+                if not wait.left:
+                    self._conclude(wait)
 
-    def _release(self, waiter: "_Waiter") -> None:
-        self._waited_for -= len(waiter.pending)
-        for batch_id in waiter.pending:
-            waiters = self._waiters[batch_id]
-            waiters.discard(waiter)
-            if not waiters:
-                del self._waiters[batch_id]
-        if waiter.timer is not None:
-            waiter.timer.cancel()
-        waiter.answer()
+    def _conclude(self, wait: "_Wait") -> None:
+        self._free(wait)
+        self._answer(wait.identity, wait.correlation_id, self.of(wait.asked))
+
+    def _free(self, wait: "_Wait") -> None:
+        self._ids_held -= wait.ids
+        for batch_id in wait.asked:
+            waits = self._of_batch.get(BatchId(batch_id))
+            if waits is not None:
+                waits.pop(wait, None)
+                if not waits:
+                    del self._of_batch[BatchId(batch_id)]
+        of_peer = self._of_peer[wait.identity]
+        del of_peer[wait.correlation_id]
+        if not of_peer:
+            del self._of_peer[wait.identity]
+        if wait.timer is not None:
+            wait.timer.cancel()
 
     def _status(self, text: str) -> ClientBatchStatus:
         status = ClientBatchStatus(batch_id=text, status=ClientBatchStatus.UNKNOWN)
@@ -89,10 +144,15 @@ class Statuses:
         return status
 
 
-class _Waiter:
-    __slots__ = ("answer", "pending", "timer")
+class _Wait:
+    """A client's question. ``asked``: its ids; ``ids``: how many they count as; ``left``: how many are pending."""
 
-    def __init__(self, pending: set[BatchId], answer: Callable[[], None]) -> None:
-        self.pending = pending
-        self.answer = answer
+    __slots__ = ("asked", "correlation_id", "identity", "ids", "left", "timer")
+
+    def __init__(self, identity: bytes, correlation_id: str, asked: tuple[str, ...], ids: int, left: int) -> None:
+        self.identity = identity
+        self.correlation_id = correlation_id
+        self.asked = asked
+        self.ids = ids
+        self.left = left
         self.timer: asyncio.TimerHandle | None = None

@@ -59,6 +59,11 @@ class Submissions:
             message = f"{self._checking_bytes} bytes of batches are being verified, {size} more do not fit"
             self._refuse(request, "QUEUE_FULL", "queue_full", message)
             return
+        full = self._queue.refusal(1, 1, 1)
+        if full is not None and not self._claim_known(request.content):
+            # A full queue must not cost the splitting and the checking of what it cannot take.
+            self._refuse(request, "QUEUE_FULL", "queue_full", full)
+            return
         try:
             raw_batches = decode_batch_list(request.content)
         except NotDecodable as error:
@@ -67,10 +72,9 @@ class Submissions:
         if not raw_batches:
             self._refuse(request, "INVALID_BATCH", "no_batches", "the list holds no batch")
             return
-        full = self._queue.refusal(1, 1, 1)
-        if full is not None and not all(map(self._claims_known, raw_batches)):
-            # A full queue must not cost the checking of what it cannot take.
-            self._refuse(request, "QUEUE_FULL", "queue_full", full)
+        if len(raw_batches) > limits.pending_batches_max:
+            message = f"the list holds {len(raw_batches)} batches, at most {limits.pending_batches_max} can be pending"
+            self._refuse(request, "INVALID_BATCH", "too_large", message)
             return
         self._checking_bytes += size
 
@@ -115,6 +119,14 @@ class Submissions:
     def _refusal(self, batches: list[VerifiedBatch]) -> str | None:
         transactions = sum(len(batch.transactions) for batch in batches)
         return self._queue.refusal(len(batches), transactions, sum(len(batch.raw) for batch in batches))
+
+    def _claim_known(self, content: bytes) -> bool:
+        """Whether a list names known batches alone, read up to the first that is not; true of what is no list."""
+        try:
+            batches = raw_pb2.RawBatchList.FromString(content).batches
+        except DecodeError:
+            return True
+        return all(map(self._claims_known, batches))
 
     def _claims_known(self, raw: bytes) -> bool:
         """Whether a batch that is not verified yet bears the id of one that is known."""

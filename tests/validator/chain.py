@@ -58,9 +58,11 @@ class Chain:
         return items
 
     def list(self, **fields: Any) -> ListResponse:
-        response_type, content = self.queries.answer(Envelope.LIST_REQUEST, ListRequest(**fields).SerializeToString())
-        assert response_type == Envelope.LIST_RESPONSE
-        return ListResponse.FromString(content)
+        answer = self.queries.answer(Envelope.LIST_REQUEST, ListRequest(**fields).SerializeToString())
+        assert answer.message_type == Envelope.LIST_RESPONSE
+        response = ListResponse.FromString(answer.content)
+        assert answer.status == ListResponse.Status.Name(response.status)
+        return response
 
     def get(self, message_type: int, request: Message, response_type: Any) -> Any:
         return response_type.FromString(self.queries.answer(message_type, request.SerializeToString())[1])

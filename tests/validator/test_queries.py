@@ -137,9 +137,9 @@ def test_leaves_that_are_none(chain: Chain, name: str, state_root: str, status: 
 
 def test_undecodable_requests_are_answered(chain: Chain) -> None:
     for message_type, (_, response_type, response, _) in Queries.TABLE.items():
-        answered_type, content = chain.queries.answer(message_type, b"\x0a\xff")
-        assert answered_type == response_type
-        decoded: Any = type(response()).FromString(content)
+        answer = chain.queries.answer(message_type, b"\x0a\xff")
+        assert (answer.message_type, answer.status) == (response_type, "INTERNAL_ERROR")
+        decoded: Any = type(response()).FromString(answer.content)
         assert decoded.Status.Name(decoded.status) == "INTERNAL_ERROR"
         chain.queries.answer(message_type, b"")
 
@@ -149,8 +149,8 @@ def test_receipts_are_bounded_by_a_page(chain: Chain) -> None:
 
     def status(limits: Limits, asked: Sequence[str]) -> str:
         request = client_receipt_pb2.ClientReceiptGetRequest(transaction_ids=asked).SerializeToString()
-        _, content = Queries(chain.store, limits).answer(Envelope.CLIENT_RECEIPT_GET_REQUEST, request)
-        response = client_receipt_pb2.ClientReceiptGetResponse.FromString(content)
+        answer = Queries(chain.store, limits).answer(Envelope.CLIENT_RECEIPT_GET_REQUEST, request)
+        response = client_receipt_pb2.ClientReceiptGetResponse.FromString(answer.content)
         assert len(response.receipts) in (0, len(asked))
         return response.Status.Name(response.status)
 

@@ -135,6 +135,8 @@ def test_leaves_are_walked_in_order_from_any_index(state: dict[str, bytes], skip
     memory.apply(state)
     if state:
         assert list(walk.leaves(memory.node, memory.root, skip)) == sorted(state.items())[skip:]
+        descending = walk.leaves(memory.node, memory.root, skip, backwards=True)
+        assert list(descending) == sorted(state.items(), reverse=True)[skip:]
 
 
 @given(states, addresses)

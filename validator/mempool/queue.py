@@ -4,7 +4,7 @@ A batch that waits is parked under what it waits for and is not looked at again 
 nobody else.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from enum import StrEnum
 from heapq import heappop, heappush
 
@@ -59,6 +59,20 @@ class PendingQueue:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def transactions(self) -> int:
+        """How many transactions the pending batches hold."""
+        return self._transactions
+
+    @property
+    def data_bytes(self) -> int:
+        """How many bytes the pending batches have."""
+        return self._bytes
+
+    def reasons(self) -> Counter[Reason]:
+        """How many batches are pending for each reason; looks at every one."""
+        return Counter(entry.reason for entry in self._entries.values())
 
     def get(self, batch_id: BatchId) -> Pending | None:
         return self._entries.get(batch_id)

@@ -4,6 +4,7 @@ Frames of processors come in, ``ProcessorEvent`` values come out; sending goes t
 gives. Nothing here knows blocks or batches.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -148,6 +149,12 @@ class Processors:
     def count(self, family: FamilyVersion) -> int:
         """How many processors take work of ``family``."""
         return sum(processor.takes(family) for processor in self._connected.values())
+
+    def counts(self) -> Counter[FamilyVersion]:
+        """``count`` of every family that some processor takes work of."""
+        return Counter(
+            family for processor in self._connected.values() for family in processor.families if processor.takes(family)
+        )
 
     def free(self, family: FamilyVersion) -> Processor | None:
         """The processor of ``family`` with the fewest tasks, if one has room."""

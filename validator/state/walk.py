@@ -29,18 +29,19 @@ def subtree(read: ReadNode, root: Ref, prefix: str) -> Ref | None:
     return None
 
 
-def leaves(read: ReadNode, ref: Ref, skip: int = 0) -> Iterator[Leaf]:
-    """The leaves of a subtree in ascending address order, without the first ``skip``."""
+def leaves(read: ReadNode, ref: Ref, skip: int = 0, *, backwards: bool = False) -> Iterator[Leaf]:
+    """The leaves of a subtree in ascending address order, or in descending order, without the first ``skip`` of it."""
     node = read(ref.number)
     if node[0] == nodes.LEAF:
         if not skip:
             yield Leaf(nodes.leaf_address(node), nodes.leaf_value(node))
         return
-    for child in nodes.branch_children(node).values():
+    children = list(nodes.branch_children(node).values())
+    for child in reversed(children) if backwards else children:
         if skip >= child.leaves:
             skip -= child.leaves
         else:
-            yield from leaves(read, child, skip)
+            yield from leaves(read, child, skip, backwards=backwards)
             skip = 0
 
 

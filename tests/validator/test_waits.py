@@ -1,0 +1,227 @@
+"""Waits for the statuses of batches: answered once, freed once, by their time, their peer, its end or the batches'."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledger.ids import BatchId
+from ledger.limits import Limits
+from protos.client_batch_submit_pb2 import ClientBatchStatus
+from tests.validator.peers import run
+from tests.validator.support import LIMITS, commit, make_batch, make_id, open_store
+from validator.mempool.queue import PendingQueue
+from validator.statuses import CORRELATION_CHARACTERS_MAX, Statuses
+from validator.store import Store
+
+ALICE, BOB = b"alice", b"bob"
+LONG_S = 3_600
+BATCHES = [make_batch(number) for number in range(4)]
+IDS = [batch.id for batch in BATCHES]
+
+Word = tuple[bytes, str, list[str]]
+"""Identity, correlation id, and the statuses by name, of one answer."""
+
+
+class Waits:
+    """Statuses over a queue that holds all of BATCHES. ``said``: what was answered."""
+
+    def __init__(self, store: Store, limits: Limits) -> None:
+        self.store = store
+        self.queue = PendingQueue(limits)
+        for arrival, batch in enumerate(BATCHES):
+            self.queue.add(arrival, batch)
+        self.said: list[Word] = []
+        self.answered = asyncio.Event()
+        self.statuses = Statuses(self.queue, store, limits, self._answer)
+
+    def _answer(self, identity: bytes, correlation_id: str, statuses: list[ClientBatchStatus]) -> None:
+        words = [ClientBatchStatus.Status.Name(status.status) for status in statuses]
+        self.said.append((identity, correlation_id, words))
+        self.answered.set()
+
+    def commit(self, *batch_ids: BatchId) -> None:
+        """Commit pending batches, in one block."""
+        entries = [entry for entry in map(self.queue.get, batch_ids) if entry is not None]
+        commit(self.store, [entry.batch for entry in entries])
+        for entry in entries:
+            self.queue.remove(entry)
+        self.statuses.settled(batch_ids)
+
+    def assert_nothing_held(self) -> None:
+        """As if nobody had ever waited."""
+        statuses = self.statuses
+        held = (statuses.waiters, statuses.peers, statuses._ids_held, statuses._of_batch, statuses._of_peer)
+        assert held == (0, [], 0, {}, {})
+
+
+Test = Callable[[Waits], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = open_store(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def waiting(store: Store) -> Callable[..., None]:
+    """Runs a test over Waits in a loop, and sees that it leaves nothing behind."""
+
+    def run_test(test: Test, limits: Limits = LIMITS) -> None:
+        async def whole() -> None:
+            waits = Waits(store, limits)
+            await test(waits)
+            waits.assert_nothing_held()
+
+        run(whole)
+
+    return run_test
+
+
+def test_a_wait_ends_with_its_last_batch(waiting: Callable[[Test], None]) -> None:
+    async def test(waits: Waits) -> None:
+        waits.statuses.wait(ALICE, "both", [IDS[0], IDS[1], IDS[0], make_id("nobody's"), "no id"], LONG_S)
+        waits.statuses.wait(ALICE, "second", [IDS[1]], LONG_S)
+        waits.commit(IDS[0])
+        assert waits.said == []
+        assert waits.statuses.waiters == 2
+        waits.commit(IDS[1])
+        committed = "COMMITTED"
+        assert waits.said == [
+            (ALICE, "both", [committed, committed, committed, "UNKNOWN", "UNKNOWN"]),
+            (ALICE, "second", [committed]),
+        ]
+
+    waiting(test)
+
+
+@pytest.mark.parametrize("asked", [["no id"], [make_id("unknown")], [""]])
+def test_who_asks_for_nothing_pending_is_answered_at_once(waiting: Callable[[Test], None], asked: list[str]) -> None:
+    async def test(waits: Waits) -> None:
+        waits.statuses.wait(ALICE, "one", asked, LONG_S)
+        assert waits.said == [(ALICE, "one", ["UNKNOWN"])]
+
+    waiting(test)
+
+
+def test_a_wait_ends_with_its_time(waiting: Callable[[Test], None]) -> None:
+    async def test(waits: Waits) -> None:
+        waits.statuses.wait(ALICE, "short", IDS[:2], 0)
+        assert waits.said == []
+        await waits.answered.wait()
+        assert waits.said == [(ALICE, "short", ["PENDING"] * 2)]
+        waits.commit(*IDS[:2])
+        assert len(waits.said) == 1
+
+    waiting(test)
+
+
+def test_a_cancel_frees_exactly_the_one_that_it_names(waiting: Callable[[Test], None]) -> None:
+    async def test(waits: Waits) -> None:
+        statuses = waits.statuses
+        for identity in (ALICE, BOB):
+            for name in ("first", "second"):
+                statuses.wait(identity, name, IDS[:2], LONG_S)
+        assert not statuses.cancel(ALICE, "third")
+        assert not statuses.cancel(b"nobody", "first")
+        assert statuses.waiters == 4
+        assert statuses.cancel(ALICE, "first")
+        assert not statuses.cancel(ALICE, "first")
+        assert statuses.waiters == 3
+        waits.commit(*IDS[:2])
+        names = [(identity, name) for identity, name, _ in waits.said]
+        assert names == [(ALICE, "second"), (BOB, "first"), (BOB, "second")]
+        assert not statuses.cancel(BOB, "first")
+
+    waiting(test)
+
+
+def test_a_canceled_wait_has_no_timer_left(waiting: Callable[[Test], None]) -> None:
+    async def test(waits: Waits) -> None:
+        waits.statuses.wait(ALICE, "canceled", IDS[:1], 0)
+        waits.statuses.wait(ALICE, "kept", IDS[:1], 0)
+        assert waits.statuses.cancel(ALICE, "canceled")
+        await waits.answered.wait()
+        assert [name for _, name, _ in waits.said] == ["kept"]
+
+    waiting(test)
+
+
+def test_a_peer_that_is_gone_waits_no_longer(waiting: Callable[[Test], None]) -> None:
+    async def test(waits: Waits) -> None:
+        for number, batch_id in enumerate(IDS):
+            waits.statuses.wait(ALICE, str(number), [batch_id, IDS[0]], LONG_S)
+        waits.statuses.wait(BOB, "0", IDS, LONG_S)
+        assert waits.statuses.peers == [ALICE, BOB]
+        assert waits.statuses.cancel_all(ALICE) == len(IDS)
+        assert waits.statuses.cancel_all(ALICE) == 0
+        assert waits.statuses.peers == [BOB]
+        waits.commit(*IDS)
+        assert waits.said == [(BOB, "0", ["COMMITTED"] * 4)]
+
+    waiting(test)
+
+
+def test_a_name_used_again_answers_the_earlier_wait(waiting: Callable[[Test], None]) -> None:
+    async def test(waits: Waits) -> None:
+        waits.statuses.wait(ALICE, "same", IDS[:1], LONG_S)
+        waits.statuses.wait(ALICE, "same", IDS[1:3], LONG_S)
+        assert waits.said == [(ALICE, "same", ["PENDING"])]
+        assert waits.statuses.waiters == 1
+        waits.commit(*IDS[:3])
+        assert waits.said[1:] == [(ALICE, "same", ["COMMITTED"] * 2)]
+
+    waiting(test)
+
+
+def test_ten_thousand_wait_and_all_are_answered(waiting: Callable[[Test], None]) -> None:
+    async def test(waits: Waits) -> None:
+        for number in range(10_000):
+            waits.statuses.wait(ALICE, str(number), IDS[:1], LONG_S)
+        assert (waits.statuses.waiters, waits.said) == (10_000, [])
+        waits.commit(IDS[0])
+        assert waits.said == [(ALICE, str(number), ["COMMITTED"]) for number in range(10_000)]
+
+    waiting(test)
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ([IDS[0], IDS[1], make_id("unknown"), "no id"], "fits"),
+        ([IDS[0], "x" * 128 * 3], "fits"),
+    ],
+)
+def test_the_ids_that_are_held_are_bounded(waiting: Callable[..., None], asked: list[str], name: str) -> None:
+    """Four fit, pending or not; a long text counts as the ids that would be as long."""
+
+    async def test(waits: Waits) -> None:
+        waits.statuses.wait(ALICE, name, asked, LONG_S)
+        assert waits.said == []
+        waits.statuses.wait(ALICE, "no room", IDS[:1], LONG_S)
+        assert waits.said == [(ALICE, "no room", ["PENDING"])]
+        assert waits.statuses.cancel(ALICE, name)
+        waits.statuses.wait(ALICE, "room again", IDS, LONG_S)
+        assert len(waits.said) == 1
+        waits.statuses.cancel(ALICE, "room again")
+        waits.statuses.wait(ALICE, "five", [*IDS, "fifth"], LONG_S)
+        assert [answered for _, answered, _ in waits.said] == ["no room", "five"]
+
+    waiting(test, replace(LIMITS, status_ids_waited_for_max=4))
+
+
+def test_a_name_that_is_too_long_to_keep_is_answered_at_once(waiting: Callable[[Test], None]) -> None:
+    async def test(waits: Waits) -> None:
+        longest = "x" * CORRELATION_CHARACTERS_MAX
+        waits.statuses.wait(ALICE, longest + "x", IDS[:1], LONG_S)
+        assert len(waits.said) == 1
+        waits.statuses.wait(ALICE, longest, IDS[:1], LONG_S)
+        assert len(waits.said) == 1
+        assert waits.statuses.cancel(ALICE, longest)
+
+    waiting(test)

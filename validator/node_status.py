@@ -1,0 +1,175 @@
+"""How the node does, for those who ask: NodeStatusResponse, and Prometheus' text. Reads everything, changes nothing."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+import psutil
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from protos import node_pb2
+from validator.config import ValidatorConfig
+from validator.mempool.queue import PendingQueue, Reason
+from validator.metrics import NAMESPACE, OTHER, Metrics, Totals
+from validator.processors.registry import Processors
+from validator.statuses import Statuses
+from validator.store import Store
+
+_FAMILY: Final = ("family", "version")
+
+
+class NodeStatus(Collector):
+    """``collect`` gives what is counted elsewhere, at the moment of asking."""
+
+    def __init__(
+        self,
+        config: ValidatorConfig,
+        metrics: Metrics,
+        store: Store,
+        queue: PendingQueue,
+        processors: Processors,
+        statuses: Statuses,
+    ) -> None:
+        self._metrics = metrics
+        self._store = store
+        self._queue = queue
+        self._processors = processors
+        self._statuses = statuses
+        self._limits = config.limits
+        self._config = _config_entries(config)
+        self._host = _Host()
+        metrics.registry.register(self)
+
+    def status(self) -> node_pb2.NodeStatusResponse:
+        """Totals, configuration and host; NOT_READY in front of them while there is no genesis block."""
+        head = self._store.head
+        response = node_pb2.NodeStatusResponse(
+            status="OK" if head else "NOT_READY",
+            pending_batches=len(self._queue),
+            totals=_totals(self._metrics.totals),
+            config=self._config,
+            system=self._host.read(),
+        )
+        if head is not None:
+            response.head_id, response.head_num = head.id, head.num
+        for (name, family_version), totals in self._shown_families():
+            response.families.add(family_name=name, family_version=family_version, totals=_totals(totals))
+        return response
+
+    def text(self) -> bytes:
+        """All metrics in Prometheus' text format, version 0.0.4."""
+        return generate_latest(self._metrics.registry)
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._totals_metrics()
+        yield from self._queue_metrics()
+        processors = GaugeMetricFamily(f"{NAMESPACE}_processors", "Processors that take work.", labels=_FAMILY)
+        connected: dict[tuple[str, str], int] = {}
+        for family, count in self._processors.counts().items():
+            label = self._metrics.label(family)
+            connected[label] = connected.get(label, 0) + count
+        for label, count in connected.items():
+            processors.add_metric(label, count)
+        yield processors
+        yield _gauge("waiters", "Clients that wait for the statuses of batches.", self._statuses.waiters)
+        head = self._store.head
+        # Absent without a chain: block 0 has the number 0.
+        if head is not None:
+            yield _gauge("head_block_num", "Number of the newest block.", head.num)
+
+    def _totals_metrics(self) -> Iterator[Metric]:
+        totals = self._metrics.totals
+        yield CounterMetricFamily(f"{NAMESPACE}_blocks", "Committed blocks.", value=totals.blocks_committed)
+        batches = CounterMetricFamily(f"{NAMESPACE}_batches", "Settled batches.", labels=("outcome",))
+        batches.add_metric(("committed",), totals.batches_committed)
+        batches.add_metric(("invalid",), totals.batches_invalid)
+        yield batches
+        transactions = CounterMetricFamily(
+            f"{NAMESPACE}_transactions", "Transactions of settled batches.", labels=(*_FAMILY, "outcome")
+        )
+        for family, counted in self._shown_families():
+            transactions.add_metric((*family, "committed"), counted.transactions_committed)
+            transactions.add_metric((*family, "invalid"), counted.transactions_invalid)
+        yield transactions
+        requests = CounterMetricFamily(f"{NAMESPACE}_requests", "Messages from peers.", labels=("type",))
+        for name, count in self._metrics.requests.items():
+            requests.add_metric((name,), count)
+        yield requests
+
+    def _queue_metrics(self) -> Iterator[Metric]:
+        batches = GaugeMetricFamily(f"{NAMESPACE}_pending_batches", "Pending batches.", labels=("reason",))
+        counts = self._queue.reasons()
+        for reason in Reason:
+            batches.add_metric((reason,), counts[reason])
+        yield batches
+        limits = self._limits
+        yield _gauge("pending_transactions", "Transactions of pending batches.", self._queue.transactions)
+        yield _gauge("pending_bytes", "Bytes of pending batches.", self._queue.data_bytes)
+        yield _gauge("pending_batches_max", "The limit of pending batches.", limits.pending_batches_max)
+        yield _gauge("pending_transactions_max", "The limit of their transactions.", limits.pending_transactions_max)
+
+    def _shown_families(self) -> Iterator[tuple[tuple[str, str], Totals]]:
+        for family, totals in self._metrics.families.items():
+            if family != OTHER or totals != Totals():
+                yield family, totals
+
+
+class _Host:
+    """The machine, as psutil sees it. Made when the validator starts."""
+
+    def __init__(self) -> None:
+        self._network_start = self._network()
+        # The first reading has nothing to compare with; later ones tell of the time since the one before.
+        psutil.cpu_percent(interval=None)
+
+    def read(self) -> node_pb2.System:
+        """Never waits."""
+        received, sent = self._network()
+        return node_pb2.System(
+            percent_cpu=psutil.cpu_percent(interval=None) / 100,
+            percent_memory=psutil.virtual_memory().percent / 100,
+            # An interface that went away takes its counts along.
+            network_rx=max(0, received - self._network_start[0]),
+            network_tx=max(0, sent - self._network_start[1]),
+        )
+
+    def _network(self) -> tuple[int, int]:
+        counters = psutil.net_io_counters()
+        return (counters.bytes_recv, counters.bytes_sent) if counters else (0, 0)
+
+
+def _gauge(name: str, documentation: str, value: int) -> Metric:
+    return GaugeMetricFamily(f"{NAMESPACE}_{name}", documentation, value=value)
+
+
+def _totals(totals: Totals) -> node_pb2.Totals:
+    return node_pb2.Totals(
+        blocks_committed=totals.blocks_committed,
+        # The solo engine makes every block that it commits.
+        blocks_claimed=totals.blocks_committed,
+        batches_committed=totals.batches_committed,
+        batches_invalid=totals.batches_invalid,
+        transactions_committed=totals.transactions_committed,
+        transactions_invalid=totals.transactions_invalid,
+    )
+
+
+def _config_entries(config: ValidatorConfig) -> list[node_pb2.ConfigEntry]:
+    """The configuration as an operator wrote it; neither key nor paths."""
+    numbers = {f"limits.{field.name}": getattr(config.limits, field.name) for field in fields(config.limits)}
+    numbers["validator.verifier_processes"] = config.verifier_processes
+    texts = {"validator.bind": config.bind, "validator.version": _installed_version()}
+    return [
+        *(node_pb2.ConfigEntry(key=key, number=number) for key, number in numbers.items()),
+        *(node_pb2.ConfigEntry(key=key, text=text) for key, text in texts.items()),
+    ]
+
+
+def _installed_version() -> str:
+    try:
+        return version("dovetail")
+    except PackageNotFoundError:
+        return "not installed"
