@@ -21,11 +21,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from rest_api import links
 from rest_api.call import Call, Door
-from rest_api.config import RestConfig, split_bind
+from rest_api.config import RestConfig
+from rest_api.connections import BACKLOG, Protocol, listen
 from rest_api.errors import ApiError, ClientGone, Problem
+from rest_api.metrics import Metrics
 from rest_api.queries import shown
 from rest_api.routes import ENDPOINTS, Endpoint
 
@@ -34,10 +36,8 @@ log = structlog.get_logger(__name__)
 _HEADER_BYTES_BASE: Final = 64 * 1024
 _ID_IN_QUERY_BYTES: Final = 132
 _LOGGED_CHARACTERS_MAX: Final = 256
-_BACKLOG: Final = 2048
 _KEEP_ALIVE_S: Final = 75
 _GRACE_S: Final = 5
-_LINGER_S: Final = 2
 
 _is_request_id = re.compile(r"[A-Za-z0-9._~:+/=@-]{1,128}").fullmatch
 
@@ -56,7 +56,7 @@ def create_app(config: RestConfig) -> Starlette:
 
     app = Starlette(
         routes=[Route(endpoint.path, _Dispatch(door, endpoint)) for endpoint in ENDPOINTS],
-        middleware=[Middleware(_Outermost)],
+        middleware=[Middleware(_Outermost, door.metrics)],
         exception_handlers={ApiError: _answer_error},
         lifespan=lifespan,
     )
@@ -75,7 +75,7 @@ async def serve(config: RestConfig, *, on_ready: Callable[[], None], on_waiting:
     """
     app = create_app(config)
     door: Door = app.state.door
-    listener = _listen(config.bind)
+    listener = listen(config.bind)
     try:
         # Before the server starts: it would turn a refusal into the end of the process.
         door.validator.open()
@@ -114,42 +114,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-class _Protocol(H11Protocol):
-    """uvicorn's HTTP/1.1 whose answer to what is no HTTP has the error shape as well."""
-
-    _discards = False
-
-    def data_received(self, data: bytes) -> None:
-        if not self._discards:
-            super().data_received(data)
-
-    def send_400_response(self, msg: str) -> None:
-        self._discards = True
-        self.connections.discard(self)
-        if self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
-            self.transport.close()
-            return
-        error = ApiError(
-            Problem.BAD_REQUEST,
-            f"this is no HTTP/1.1 request, or its head has over {self.config.h11_max_incomplete_event_size} bytes",
-        )
-        body = error.body()
-        head = (
-            "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(body)}\r\nx-request-id: {uuid4().hex}\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
-        # Closing on a client that still sends would reset the connection, and the answer be lost with it.
-        self.transport.write_eof()
-        self.flow.resume_reading()
-        self.loop.call_later(_LINGER_S, self.transport.abort)
-
-
 def _server_config(app: Starlette, config: RestConfig) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="asyncio",
-        http=_Protocol,
+        http=Protocol,
         ws="none",
         lifespan="on",
         log_config=None,
@@ -157,28 +126,12 @@ def _server_config(app: Starlette, config: RestConfig) -> uvicorn.Config:
         server_header=False,
         # Forwarding headers are read by ``links`` alone.
         proxy_headers=False,
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_GRACE_S,
         # As many ids as GET /batch_status allows must fit into a request line.
         h11_max_incomplete_event_size=_HEADER_BYTES_BASE + config.limits.status_ids_max * _ID_IN_QUERY_BYTES,
     )
-
-
-def _listen(bind: str) -> socket.socket:
-    host, port = split_bind(bind)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named so that asyncio, which looks at it, sets TCP_NODELAY: without it each answer on a
-    # kept-alive connection waits 40 ms for an acknowledgement.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(_BACKLOG)
-        return listener
-    except OSError as error:
-        listener.close()
-        raise OSError(error.errno, f"cannot listen on {bind}: {error.strerror or error}") from None
 
 
 async def _tell(server: _Server, door: Door, on_ready: Callable[[], None], on_waiting: Callable[[str], None]) -> None:
@@ -193,6 +146,7 @@ class _Dispatch:
     """The ASGI end of one endpoint: picks the handler by method."""
 
     def __init__(self, door: Door, endpoint: Endpoint) -> None:
+        self.path = endpoint.path
         self._door = door
         self._handlers = dict(endpoint.handlers)
         self._handlers["HEAD"] = self._handlers["GET"]
@@ -221,20 +175,23 @@ async def _answer_error(_: Request, error: Exception) -> Response:
 
 
 class _Outermost:
-    """Around everything: the request id, one log line a request, no body for HEAD, and an answer even to a bug."""
+    """Around everything: the request id, one log line and the figures of a request, an answer even to a bug."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope = links.origin_form(scope)
         request_id = Headers(scope=scope).get("x-request-id", "")
         if not _is_request_id(request_id):
             request_id = uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
         status = 0
+        self._metrics.began()
         began = time.perf_counter()
 
         async def send_on(message: Message) -> None:
@@ -257,12 +214,16 @@ class _Outermost:
             error = ApiError(Problem.UNKNOWN, f"a bug in the REST API; its log holds request {request_id}")
             await error.response()(scope, receive, send_on)
         finally:
+            seconds = time.perf_counter() - began
+            # What the router has found stands in the scope.
+            found = scope.get("endpoint")
+            self._metrics.ended(found.path if isinstance(found, _Dispatch) else "", scope["method"], status, seconds)
             log.info(
                 "request",
                 request_id=request_id,
                 method=scope["method"][:_LOGGED_CHARACTERS_MAX],
                 path=scope["path"][:_LOGGED_CHARACTERS_MAX],
                 status=status,
-                ms=round((time.perf_counter() - began) * 1000, 2),
+                ms=round(seconds * 1000, 2),
                 client=(scope.get("client") or ("",))[0],
             )

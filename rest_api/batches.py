@@ -126,9 +126,9 @@ def _wrong_type(found: str, wanted: str, content: str) -> str:
 
 def _decode_ids(body: bytes, ids_max: int) -> list[str]:
     try:
-        ids = list(dict.fromkeys(msgspec.json.decode(body, type=list[str])))
+        ids = msgspec.json.decode(body, type=list[str])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ApiError(Problem.BAD_STATUS_REQUEST, f"the body is no JSON array of id strings: {error}") from None
     if not 1 <= len(ids) <= ids_max:
         raise ApiError(Problem.BAD_STATUS_REQUEST, f"the body holds {len(ids)} ids; 1 to {ids_max} are allowed")
-    return ids
+    return list(dict.fromkeys(ids))

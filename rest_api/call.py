@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-import msgspec
 from google.protobuf.message import Message
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -17,6 +16,8 @@ from protos import validator_pb2
 from rest_api import links
 from rest_api.config import RestConfig, networks
 from rest_api.errors import ApiError, ClientGone, Problem
+from rest_api.metrics import Metrics
+from rest_api.pieces import json_answer
 from rest_api.queries import Query, number
 from rest_api.validator import AnswerT, Validator
 
@@ -30,6 +31,7 @@ class Door:
     def __init__(self, config: RestConfig) -> None:
         self.config = config
         self.validator = Validator(config)
+        self.metrics = Metrics(self.validator)
         self.trusted = networks(config.trusted_proxies)
         # Just under the API's own timeout, so that the answer comes before it (seed specification, wait).
         self.own_wait_s = config.timeout_s * 95 // 100
@@ -45,6 +47,16 @@ class Call:
         self.query = Query(request.scope["query_string"])
         self.path: str = request.scope["path"]
         self.base = links.base_url(request.scope, door.trusted)
+
+    @property
+    def config(self) -> RestConfig:
+        """This API's configuration."""
+        return self._door.config
+
+    @property
+    def metrics(self) -> Metrics:
+        """This API's figures."""
+        return self._door.metrics
 
     @property
     def limits(self) -> Limits:
@@ -94,16 +106,23 @@ class Call:
         answer: type[AnswerT],
         *,
         wait_s: int = 0,
+        timeout_s: float | None = None,
     ) -> AnswerT:
-        """The validator's answer. ``wait_s`` is how long the validator was asked to hold it. Raises as ``request``."""
+        """The validator's answer. Raises as ``Validator.request``.
+
+        ``wait_s`` is how long the validator was asked to hold it; ``timeout_s``, when it is shorter than the API's own
+        timeout, how long the answer may take.
+        """
         config = self._door.config
+        own_s = max(config.timeout_s, wait_s + config.timeout_s - self._door.own_wait_s)
         return await self._door.validator.request(
             asked,
             content if isinstance(content, bytes) else content.SerializeToString(),
             answered,
             answer,
             request_id=self.request_id,
-            timeout_s=max(config.timeout_s, wait_s + config.timeout_s - self._door.own_wait_s),
+            timeout_s=own_s if timeout_s is None else min(own_s, timeout_s),
+            is_wait=wait_s > 0,
         )
 
     async def unless_gone(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
@@ -111,17 +130,28 @@ class Call:
 
         The request's body must have been read.
         """
-        doing = asyncio.ensure_future(work)
-        leaving = asyncio.ensure_future(self._left())
+        # No task for the work: ten thousand may wait here.
+        working = asyncio.current_task()
+        assert working is not None
+        is_over = has_left = False
+
+        def leave(_: object) -> None:
+            nonlocal has_left
+            if not is_over:
+                has_left = True
+                working.cancel()
+
+        leaving = asyncio.create_task(self._left())
+        leaving.add_done_callback(leave)
         try:
-            await asyncio.wait({doing, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not doing.done():
-                raise ClientGone
-            return doing.result()
+            return await work
+        except asyncio.CancelledError:
+            if has_left and not working.uncancel():
+                raise ClientGone from None
+            raise
         finally:
-            doing.cancel()
+            is_over = True
             leaving.cancel()
-            await asyncio.gather(doing, leaving, return_exceptions=True)
 
     async def _left(self) -> None:
         while (await self._request.receive())["type"] != "http.disconnect":
@@ -129,8 +159,8 @@ class Call:
 
 
 def json_response(content: object, status: int = 200) -> Response:
-    """``content`` as the body of an answer."""
-    return Response(msgspec.json.encode(content), status, media_type="application/json")
+    """``content`` as the body of an answer; in pieces when it is large, see ``pieces``."""
+    return json_answer(content, status)
 
 
 def _too_large(what: str, bytes_max: int) -> ApiError:

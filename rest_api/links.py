@@ -29,6 +29,18 @@ _pair = re.compile(
 )
 _skipped = re.compile(r"""(?:[^",;]|"(?:[^"\\]|\\.)*+")*+(?:[;,]|\Z)""")
 
+_absolute = re.compile(rb"https?://(?P<host>[^/]*)(?P<path>/.*)?", re.IGNORECASE | re.DOTALL)
+
+
+def origin_form(scope: Scope) -> Scope:
+    """``scope`` with a path, where the request line holds a whole URL, whose host then counts (RFC 9112, 3.2.2)."""
+    found = _absolute.fullmatch(scope["raw_path"])
+    if found is None:
+        return scope
+    path = found["path"] or b"/"
+    headers = [(b"host", found["host"]), *(pair for pair in scope["headers"] if pair[0] != b"host")]
+    return {**scope, "raw_path": path, "path": unquote(path.decode("latin-1")), "headers": headers}
+
 
 def base_url(scope: Scope, trusted: Sequence[Network]) -> str:
     """Scheme, host and path prefix of the address that the client used, without a closing slash."""

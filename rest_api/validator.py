@@ -12,7 +12,7 @@ import zmq
 from google.protobuf.message import DecodeError, Message
 from zmq.utils.monitor import parse_monitor_message
 
-from protos import validator_pb2
+from protos import node_pb2, validator_pb2
 from rest_api.config import RestConfig
 from rest_api.errors import ApiError, Problem
 
@@ -111,14 +111,16 @@ class Validator:
         *,
         request_id: str,
         timeout_s: float,
+        is_wait: bool = False,
     ) -> AnswerT:
         """The answer to one question, decoded as ``answer``.
 
         The correlation id begins with ``request_id``, so that the validator's log lines carry it. Raises ApiError: 15
         too many wait already, 17 no answer within ``timeout_s``, 18 no connection or connection lost, 20 the answer is
-        of another type or not decodable. Cancelling forgets the question.
+        of another type or not decodable. Cancelling forgets the question; one that the validator was asked to hold
+        (``is_wait``) it is told to forget as well, also when the time is over.
         """
-        received = await self._exchange(asked, content, answered, request_id, timeout_s)
+        received = await self._exchange(asked, content, answered, request_id, timeout_s, is_wait)
         try:
             return answer.FromString(received)
         except DecodeError:
@@ -126,7 +128,13 @@ class Validator:
             raise ApiError(Problem.INVALID_RESPONSE, text) from None
 
     async def _exchange(
-        self, asked: MessageType, content: bytes, answered: MessageType, request_id: str, timeout_s: float
+        self,
+        asked: MessageType,
+        content: bytes,
+        answered: MessageType,
+        request_id: str,
+        timeout_s: float,
+        is_wait: bool,
     ) -> bytes:
         self._count += 1
         correlation_id = f"{request_id}.{self._count}"
@@ -146,6 +154,18 @@ class Validator:
         finally:
             del self._pending[correlation_id]
             self._pending_bytes -= len(frame)
+            if is_wait and future.cancelled():
+                self._take_back(correlation_id)
+
+    def _take_back(self, correlation_id: str) -> None:
+        """Free the validator of a wait that nobody is left to hear the end of."""
+        if self._context is not None and self.connected:
+            wait = node_pb2.StatusWaitCancel(correlation_id=correlation_id).SerializeToString()
+            message = validator_pb2.Message(
+                message_type=MessageType.STATUS_WAIT_CANCEL, correlation_id=correlation_id, content=wait
+            )
+            # Not sent, it ends by itself when its time is over.
+            self._send(message.SerializeToString())
 
     def _send_request(self, frame: bytes) -> None:
         if self._context is not None:
@@ -192,11 +212,14 @@ class Validator:
             self._receive(frames)
 
     def _receive(self, frames: list[bytes]) -> None:
+        frame = frames.pop()
         try:
-            message = validator_pb2.Message.FromString(frames[-1])
+            message = validator_pb2.Message.FromString(frame)
         except DecodeError:
-            log.warning("frame is no message", frames=len(frames), bytes=len(frames[-1]))
+            log.warning("frame is no message", frames=len(frames) + 1, bytes=len(frame))
             return
+        # It may be large, and the message has its own copy.
+        del frame
         correlation_id = message.correlation_id
         if message.message_type == MessageType.PING_REQUEST:
             pong = validator_pb2.Message(message_type=MessageType.PING_RESPONSE, correlation_id=correlation_id)

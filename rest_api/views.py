@@ -1,17 +1,17 @@
 """Resources as JSON: messages of the validator in, dictionaries out (seed specification, Resources; API.md).
 
 The member names and their order are the contract with clients. Binary values stay bytes: the encoder writes them as
-standard base64. Raises DecodeError or NotDecodable for what is no message of its kind. No HTTP.
+standard base64. Lists of transactions and batches are iterators, to be read once (see ``pieces``). Raises DecodeError
+or NotDecodable, also while they are read, for what is no message of its kind. No HTTP.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-import msgspec
-
 from ledger.block import decode_block_header
 from ledger.transaction import decode_header
 from protos import batch_pb2, block_pb2, client_batch_submit_pb2, query_pb2, state_context_pb2, transaction_pb2
+from rest_api.pieces import PIECE_BYTES, Text, pieces, whole
 
 Json = dict[str, object]
 
@@ -45,7 +45,7 @@ def batch(message: batch_pb2.Batch) -> Json:
     return {
         "header": {"signer_pubkey": header.signer_pubkey, "transaction_ids": list(header.transaction_ids)},
         "header_signature": message.header_signature,
-        "transactions": [transaction(entry) for entry in message.transactions],
+        "transactions": map(transaction, message.transactions),
     }
 
 
@@ -62,7 +62,7 @@ def block(message: block_pb2.Block) -> Json:
             "state_root_hash": header.state_root_hash,
         },
         "header_signature": message.header_signature,
-        "batches": [batch(entry) for entry in message.batches],
+        "batches": map(batch, message.batches),
     }
 
 
@@ -71,31 +71,36 @@ def leaf(message: state_context_pb2.TpStateEntry) -> Json:
     return {"address": message.address, "data": message.data}
 
 
+def text(view: Json, message_bytes: int) -> Text:
+    """The JSON of a view: in one piece, which is faster, when the message it was made of is small."""
+    return whole(view) if message_bytes <= PIECE_BYTES else pieces(view)
+
+
 class Item(NamedTuple):
     """One item of a list: the id or address that ``min`` and ``max`` may name, and its JSON text."""
 
     key: str
-    text: bytes
+    text: Text
 
 
 def _block_item(raw: bytes) -> Item:
     message = block_pb2.Block.FromString(raw)
-    return Item(message.header_signature, msgspec.json.encode(block(message)))
+    return Item(message.header_signature, text(block(message), len(raw)))
 
 
 def _batch_item(raw: bytes) -> Item:
     message = batch_pb2.Batch.FromString(raw)
-    return Item(message.header_signature, msgspec.json.encode(batch(message)))
+    return Item(message.header_signature, text(batch(message), len(raw)))
 
 
 def _transaction_item(raw: bytes) -> Item:
     message = transaction_pb2.Transaction.FromString(raw)
-    return Item(message.header_signature, msgspec.json.encode(transaction(message)))
+    return Item(message.header_signature, text(transaction(message), len(raw)))
 
 
 def _leaf_item(raw: bytes) -> Item:
     message = state_context_pb2.TpStateEntry.FromString(raw)
-    return Item(message.address, msgspec.json.encode(leaf(message)))
+    return Item(message.address, whole(leaf(message)))
 
 
 ITEMS: Final[dict[int, Callable[[bytes], Item]]] = {
@@ -112,7 +117,7 @@ def page(items: Iterable[Item], bytes_max: int) -> list[Item]:
     kept: list[Item] = []
     size = 0
     for item in items:
-        size += len(item.text) + 1
+        size += item.text.size() + 1
         if kept and size > bytes_max:
             break
         kept.append(item)

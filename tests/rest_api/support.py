@@ -15,10 +15,11 @@ from ledger.block import BlockHeader, SealedBlock, encode_block, seal
 from ledger.building import SignedBatch, build_batch, build_transaction
 from ledger.ids import BatchId, BlockId, StateRoot
 from ledger.signing import Signer
-from protos import client_batch_submit_pb2, query_pb2, validator_pb2
+from protos import client_batch_submit_pb2, node_pb2, query_pb2, validator_pb2
 from rest_api.app import create_app
 from rest_api.config import RestConfig
 from rest_api.validator import Validator
+from tests.conformance.schema_check import check
 
 Type = validator_pb2.Message.MessageType
 Submitted = client_batch_submit_pb2.ClientBatchSubmitResponse
@@ -27,6 +28,7 @@ StatusRequest = client_batch_submit_pb2.ClientBatchStatusRequest
 StatusResponse = client_batch_submit_pb2.ClientBatchStatusResponse
 ListRequest = query_pb2.ListRequest
 ListResponse = query_pb2.ListResponse
+NodeStatus = node_pb2.NodeStatusResponse
 
 SIGNER = Signer("11" * 32)
 TEST_SECONDS_MAX = 60
@@ -165,12 +167,21 @@ async def running_api(
     try:
         async with (
             app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://node:8080") as http,
+            httpx.AsyncClient(
+                transport=transport, base_url="http://node:8080", event_hooks={"response": [_documented]}
+            ) as http,
         ):
             await connection.wait_connected()
             yield Api(http, fake, connection)
     finally:
         fake.end()
+
+
+async def _documented(response: httpx.Response) -> None:
+    """Hold every answer to the OpenAPI document."""
+    body = await response.aread()
+    asked = response.request
+    check(asked.method, asked.url.raw_path.decode("latin-1"), response.status_code, response.headers, body)
 
 
 async def logged(logs: list[EventDict], event: str) -> None:

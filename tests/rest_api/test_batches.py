@@ -320,6 +320,7 @@ def test_a_client_that_leaves_during_its_wait_is_forgotten() -> None:
                 "method": "GET",
                 "scheme": "http",
                 "path": "/batch_status",
+                "raw_path": b"/batch_status",
                 "query_string": f"id={ONE.id}&wait=60".encode(),
                 "headers": [],
                 "server": ("node", 8080),

@@ -7,6 +7,7 @@ import structlog
 
 from protos import client_block_pb2
 from rest_api.config import RestConfig
+from rest_api.routes import ENDPOINTS
 from rest_api.validator import Validator
 from tests.rest_api.support import Api, Asked, ListResponse, Type, error_of, logged, one_turn, run, running_api
 
@@ -97,7 +98,7 @@ def test_answers_in_any_order_reach_those_who_asked() -> None:
             asked = [await api.validator.asked.get() for _ in waiting]
             for entry in reversed(asked):
                 # The content holds the count: the answer repeats it as total_count.
-                content = ListResponse(status=ListResponse.OK, total_count=entry.content[-1])
+                content = ListResponse(status="OK", head_id="f" * 128, total_count=entry.content[-1])
                 api.validator.send(entry, Type.LIST_RESPONSE, content.SerializeToString())
             for number, task in waiting.items():
                 assert (await task).json()["paging"]["total_count"] == number
@@ -169,5 +170,29 @@ def test_block_numbers_travel_as_numbers() -> None:
             answer = client_block_pb2.ClientBlockGetResponse(status="NO_RESOURCE")
             api.validator.send(asked, Type.CLIENT_BLOCK_GET_RESPONSE, answer.SerializeToString())
             assert error_of(await waiting)[:2] == (404, 70)
+
+    run(test())
+
+
+NEED_NO_VALIDATOR = {"/", "/docs", "/openapi.json", "/healthz", "/metrics"}
+
+
+def test_without_a_validator_every_route_that_needs_it_is_503_and_the_others_answer() -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            await lost(api)
+            for endpoint in ENDPOINTS:
+                path = endpoint.path.replace("{address}", "a" * 70).replace("{block_id}", "1")
+                path = path.replace("{batch_id}", "a" * 128).replace("{transaction_id}", "a" * 128)
+                response = await api.http.get(f"{path}?id={'a' * 128}")
+                if endpoint.path in NEED_NO_VALIDATOR:
+                    assert response.status_code == 200
+                else:
+                    assert error_of(response)[:2] == (503, 18)
+            octets = {"content-type": "application/octet-stream"}
+            assert error_of(await api.http.post("/batches", content=b"x", headers=octets))[:2] == (503, 18)
+            api.validator.start()
+            await api.connection.wait_connected()
+            await reach(api)
 
     run(test())

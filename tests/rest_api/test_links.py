@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from starlette.types import Scope
 
 from rest_api.config import RestConfig, networks, split_bind
-from rest_api.links import base_url
+from rest_api.links import base_url, origin_form
 
 LOOPBACK = networks(("127.0.0.1", "::1"))
 
@@ -141,3 +141,21 @@ def test_wrong_settings_name_key_and_value() -> None:
         RestConfig(trusted_proxies=("proxy.example",))
     with pytest.raises(ValueError, match="timeout_s: 0"):
         RestConfig(timeout_s=0)
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "base"),
+    [
+        ("/blocks", "/blocks", "http://node:8080"),
+        ("http://a.example:81/blocks%20x", "/blocks x", "http://a.example:81"),
+        ("HTTPS://a.example", "/", "http://a.example"),
+        ("http://user@evil.example/blocks", "/blocks", "http://10.0.0.1:8080"),
+        ("http:///blocks", "/blocks", "http://10.0.0.1:8080"),
+        ("//a.example/blocks", "//a.example/blocks", "http://node:8080"),
+        ("ftp://a.example/blocks", "ftp://a.example/blocks", "http://node:8080"),
+    ],
+)
+def test_request_line_with_a_whole_url(target: str, path: str, base: str) -> None:
+    """RFC 9112, 3.2.2: it is taken, and its host counts instead of Host."""
+    found = origin_form({**scope([]), "path": target, "raw_path": target.encode()})
+    assert (found["path"], base_url(found, LOOPBACK)) == (path, base)

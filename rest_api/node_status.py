@@ -1,0 +1,136 @@
+"""How the validator and its machine do: /stats/validator, /stats/gossip, /status/config, /status/system.
+
+The validator counts and measures; here are only the shapes (API.md, Statistics and status). Each of them asks the
+validator, so that a lost one is never answered with numbers.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Final
+
+from starlette.responses import Response
+
+from protos import node_pb2
+from rest_api.call import Call, MessageType, json_response
+from rest_api.config import RestConfig
+from rest_api.errors import ApiError, Problem
+from rest_api.views import Json
+
+NodeStatus = node_pb2.NodeStatusResponse
+
+_OWN_LIMITS: Final = (
+    "body_bytes_max",
+    "message_bytes_max",
+    "page_bytes_max",
+    "page_items_default",
+    "page_items_max",
+    "status_ids_max",
+    "status_wait_s_max",
+)
+"""The limits that the REST API itself holds requests to; its configuration may differ from the validator's."""
+
+
+async def get_stats_validator(call: Call) -> Response:
+    """Totals since the validator started, over all and by family."""
+    status = await ask_status(call)
+    timestamp = _now()
+    data = _totals(timestamp, status.totals)
+    for family in status.families:
+        data[f"{family.family_name}:{family.family_version}"] = _totals(timestamp, family.totals)
+    return json_response({"data": data, "link": call.link()})
+
+
+async def get_stats_gossip(call: Call) -> Response:
+    """Totals of what went to and came from peers: zeros, this validator has none."""
+    await ask_status(call)
+    data = {
+        "timestamp": _now(),
+        "peer_count": 0,
+        "packets": {"received": 0, "sent": 0, "dropped": 0, "duplicate": 0},
+        "bytes": {"received": 0, "sent": 0, "dropped": 0},
+        "messages_handled": 0,
+    }
+    return json_response({"data": data, "link": call.link()})
+
+
+async def get_status_config(call: Call) -> Response:
+    """The running configuration: the validator's, this API's, and the limits. Raises ApiError 20 without limits."""
+    tables = _tables((await ask_status(call)).config)
+    limits = tables.pop("limits", {})
+    if "block_transactions_max" not in limits:
+        raise ApiError(Problem.INVALID_RESPONSE, "the validator's configuration lacks limits.block_transactions_max")
+    data: Json = {
+        "max_transactions_per_block": limits["block_transactions_max"],
+        "min_transactions_per_block": 1,
+        **tables,
+        "rest_api": _own(call.config),
+        "limits": limits,
+    }
+    return json_response({"data": data, "link": call.link()})
+
+
+async def get_status_system(call: Call) -> Response:
+    """The machine that the validator runs on: fractions from 0 to 1, and bytes since the validator started."""
+    system = (await ask_status(call)).system
+    data = {
+        "local_time": _now(),
+        "percent_cpu": system.percent_cpu,
+        "percent_memory": system.percent_memory,
+        "network_rx": system.network_rx,
+        "network_tx": system.network_tx,
+    }
+    return json_response({"data": data, "link": call.link()})
+
+
+async def ask_status(call: Call, *, timeout_s: float | None = None) -> NodeStatus:
+    """What the validator says of itself, before genesis too. Raises as ``Call.ask``, and ApiError 20 for no status."""
+    answer = await call.ask(
+        MessageType.NODE_STATUS_REQUEST,
+        node_pb2.NodeStatusRequest(),
+        MessageType.NODE_STATUS_RESPONSE,
+        NodeStatus,
+        timeout_s=timeout_s,
+    )
+    if answer.status not in (NodeStatus.OK, NodeStatus.NOT_READY):
+        raise ApiError(Problem.INVALID_RESPONSE, f"the validator answered status {answer.status} about itself")
+    return answer
+
+
+def _totals(timestamp: str, totals: node_pb2.Totals) -> Json:
+    # A chain of one writer takes nothing back.
+    return {
+        "timestamp": timestamp,
+        "blocks": {"committed": totals.blocks_committed, "rolledback": 0, "claimed": totals.blocks_claimed},
+        "batches": {"committed": totals.batches_committed, "rolledback": 0, "invalid": totals.batches_invalid},
+        "transactions": {
+            "committed": totals.transactions_committed,
+            "rolledback": 0,
+            "invalid": totals.transactions_invalid,
+        },
+        "rollbacks": 0,
+    }
+
+
+def _tables(entries: Iterable[node_pb2.ConfigEntry]) -> dict[str, Json]:
+    """The entries by table, as a configuration file has them."""
+    tables: dict[str, Json] = {"validator": {}}
+    for entry in entries:
+        table, _, key = entry.key.rpartition(".")
+        tables.setdefault(table, {})[key] = entry.number if entry.HasField("number") else entry.text
+    return tables
+
+
+def _own(config: RestConfig) -> Json:
+    own: Json = {
+        "bind": config.bind,
+        "timeout_s": config.timeout_s,
+        "trusted_proxies": config.trusted_proxies,
+        "requests_in_flight_max": config.requests_in_flight_max,
+        "request_bytes_in_flight_max": config.request_bytes_in_flight_max,
+    }
+    return own | {name: getattr(config.limits, name) for name in _OWN_LIMITS}
+
+
+def _now() -> str:
+    """The time of day as RFC 3339 has it, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

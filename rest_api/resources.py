@@ -1,0 +1,194 @@
+"""The handlers that read the ledger: lists, and single resources by id, number or address.
+
+Which path they answer stands in ``routes``, the shapes in ``views``, what may be asked in ``queries``.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from google.protobuf.message import DecodeError
+from starlette.responses import Response
+
+from ledger.addresses import ADDRESS_CHARACTERS
+from ledger.errors import NotDecodable
+from ledger.ids import is_id
+from protos import client_batch_pb2, client_block_pb2, client_transaction_pb2, query_pb2, state_context_pb2
+from rest_api import links, views
+from rest_api.batches import unknown_error
+from rest_api.call import Call, MessageType, json_response
+from rest_api.errors import ApiError, Problem
+from rest_api.queries import NUMBER_MAX, Resource, list_request, number, shown, state_prefix
+
+ListResponse = query_pb2.ListResponse
+
+
+async def get_blocks(call: Call) -> Response:
+    """A page of blocks, from the head to genesis."""
+    return await _list(call, Resource.BLOCKS)
+
+
+async def get_batches(call: Call) -> Response:
+    """A page of batches, in the order of their blocks."""
+    return await _list(call, Resource.BATCHES)
+
+
+async def get_transactions(call: Call) -> Response:
+    """A page of transactions, in the order of their blocks."""
+    return await _list(call, Resource.TRANSACTIONS)
+
+
+async def get_state(call: Call) -> Response:
+    """A page of leaves in ascending address order, of those under ``address`` when it is given."""
+    return await _list(call, Resource.STATE, state_prefix(call.query.first("address") or ""))
+
+
+async def get_state_at(call: Call) -> Response:
+    """The bytes of one leaf; for a shorter prefix a page of the leaves under it."""
+    address = state_prefix(call.named("address"))
+    if len(address) < ADDRESS_CHARACTERS:
+        return await _list(call, Resource.STATE, address, found_required=True)
+    # The parameters of a page are checked here too, and do not matter: an address names one leaf.
+    question = list_request(Resource.STATE, call.query, call.limits, address)
+    question.ClearField("min")
+    question.ClearField("max")
+    question.count = 1
+    answer = await _ask_list(call, question)
+    if not answer.items:
+        raise ApiError(Problem.STATE_NOT_FOUND, f"no leaf at address {address} at block {answer.head_id}")
+    try:
+        entry = state_context_pb2.TpStateEntry.FromString(answer.items[0])
+    except DecodeError:
+        raise _not_readable("leaf") from None
+    return json_response({"data": entry.data, "head": answer.head_id, "link": call.link()})
+
+
+async def get_block(call: Call) -> Response:
+    """One block, by its id or number."""
+    named = call.named("block_id")
+    index = None if is_id(named) else number(named)
+    if is_id(named):
+        asked = MessageType.CLIENT_BLOCK_GET_BY_ID_REQUEST
+        question = client_block_pb2.ClientBlockGetByIdRequest(block_id=named).SerializeToString()
+    elif index is not None and index <= NUMBER_MAX:
+        asked = MessageType.CLIENT_BLOCK_GET_BY_NUM_REQUEST
+        question = client_block_pb2.ClientBlockGetByNumRequest(block_num=index).SerializeToString()
+    else:
+        raise ApiError(
+            Problem.BLOCK_NOT_FOUND,
+            f"{shown(named)} can be no block id (128 lower-case hex characters) and no block number",
+        )
+    response = client_block_pb2.ClientBlockGetResponse
+    answer = await call.ask(asked, question, MessageType.CLIENT_BLOCK_GET_RESPONSE, response)
+    if answer.status in (response.NO_RESOURCE, response.INVALID_ID):
+        raise ApiError(Problem.BLOCK_NOT_FOUND, f"there is no block {named if index is None else index}")
+    if answer.status != response.OK:
+        raise unknown_error(call, f"status {answer.status} to a question about block {named[:128]}")
+    return _single(call, "block", lambda: views.block(answer.block), answer.ByteSize())
+
+
+async def get_batch(call: Call) -> Response:
+    """One committed batch."""
+    batch_id = _id(call.named("batch_id"), "batch", Problem.BATCH_NOT_FOUND)
+    response = client_batch_pb2.ClientBatchGetResponse
+    answer = await call.ask(
+        MessageType.CLIENT_BATCH_GET_REQUEST,
+        client_batch_pb2.ClientBatchGetRequest(batch_id=batch_id),
+        MessageType.CLIENT_BATCH_GET_RESPONSE,
+        response,
+    )
+    if answer.status in (response.NO_RESOURCE, response.INVALID_ID):
+        raise ApiError(Problem.BATCH_NOT_FOUND, f"there is no committed batch {batch_id}")
+    if answer.status != response.OK:
+        raise unknown_error(call, f"status {answer.status} to a question about batch {batch_id}")
+    return _single(call, "batch", lambda: views.batch(answer.batch), answer.ByteSize())
+
+
+async def get_transaction(call: Call) -> Response:
+    """One committed transaction."""
+    transaction_id = _id(call.named("transaction_id"), "transaction", Problem.TRANSACTION_NOT_FOUND)
+    response = client_transaction_pb2.ClientTransactionGetResponse
+    answer = await call.ask(
+        MessageType.CLIENT_TRANSACTION_GET_REQUEST,
+        client_transaction_pb2.ClientTransactionGetRequest(transaction_id=transaction_id),
+        MessageType.CLIENT_TRANSACTION_GET_RESPONSE,
+        response,
+    )
+    if answer.status in (response.NO_RESOURCE, response.INVALID_ID):
+        raise ApiError(Problem.TRANSACTION_NOT_FOUND, f"there is no committed transaction {transaction_id}")
+    if answer.status != response.OK:
+        raise unknown_error(call, f"status {answer.status} to a question about transaction {transaction_id}")
+    return _single(call, "transaction", lambda: views.transaction(answer.transaction), answer.ByteSize())
+
+
+async def _list(call: Call, resource: Resource, address: str = "", *, found_required: bool = False) -> Response:
+    question = list_request(resource, call.query, call.limits, address)
+    answer = await _ask_list(call, question)
+    if found_required and not answer.total_count:
+        raise ApiError(Problem.STATE_NOT_FOUND, f"no leaf under {address} at block {answer.head_id}")
+    # A page that was asked for by its end keeps its end where it must be cut.
+    from_end = bool(question.max) and not question.min
+    head_id, start_index, total_count = answer.head_id, answer.start_index, answer.total_count
+    raw_items = list(answer.items)
+    # The page may be large: what is done with is let go.
+    del answer
+    if not from_end:
+        raw_items.reverse()
+    raw_count = len(raw_items)
+    try:
+        items = views.page(map(views.ITEMS[resource], _popped(raw_items)), call.limits.page_bytes_max)
+    except (DecodeError, NotDecodable):
+        raise _not_readable("list") from None
+    if from_end:
+        start_index += raw_count - len(items)
+        items.reverse()
+    page_links = links.PageLinks(call.base, call.path, call.query, head_id)
+    return json_response(
+        {
+            "data": (item.text for item in items),
+            "head": head_id,
+            "link": page_links.this(),
+            "paging": page_links.paging(start_index, total_count, len(items), items[-1].key if items else ""),
+        }
+    )
+
+
+def _popped(items: list[bytes]) -> Iterator[bytes]:
+    """The items from the last to the first, each let go when it is handed out."""
+    while items:
+        yield items.pop()
+
+
+_REFUSALS: Final[dict[int, tuple[Problem, str]]] = {
+    ListResponse.NOT_READY: (Problem.NOT_READY, "the validator has no genesis block yet"),
+    ListResponse.HEAD_NOT_FOUND: (Problem.HEAD_NOT_FOUND, "head names no block"),
+    ListResponse.INVALID_PAGING: (Problem.INVALID_PAGING, "min or max names nothing in the list"),
+    ListResponse.INVALID_ADDRESS: (Problem.INVALID_ADDRESS, "not a state address"),
+}
+
+
+async def _ask_list(call: Call, question: query_pb2.ListRequest) -> query_pb2.ListResponse:
+    answer = await call.ask(MessageType.LIST_REQUEST, question, MessageType.LIST_RESPONSE, ListResponse)
+    if answer.status == ListResponse.OK:
+        return answer
+    if answer.status not in _REFUSALS:
+        raise unknown_error(call, f"status {answer.status} to a question for a list: {answer.message}")
+    problem, message = _REFUSALS[answer.status]
+    raise ApiError(problem, answer.message or message)
+
+
+def _id(text: str, what: str, problem: Problem) -> str:
+    if not is_id(text):
+        raise ApiError(problem, f"{shown(text)} can be no {what} id: it is not 128 lower-case hex characters")
+    return text
+
+
+def _single(call: Call, what: str, view: Callable[[], views.Json], message_bytes: int) -> Response:
+    try:
+        data = views.text(view(), message_bytes)
+    except (DecodeError, NotDecodable):
+        raise _not_readable(what) from None
+    return json_response({"data": data, "link": call.link()})
+
+
+def _not_readable(what: str) -> ApiError:
+    return ApiError(Problem.INVALID_RESPONSE, f"the validator's {what} holds a message that cannot be decoded")
