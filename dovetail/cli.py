@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dovetail.commands import bench, chain, intkey, parts, settings, up
+from dovetail.commands import bench, chain, intkey, parts, settings, status, up
 
 app = typer.Typer(
     name="dovetail",
@@ -38,6 +38,7 @@ def _common(
 
 up.add_to(app)
 parts.add_to(app)
+status.add_to(app)
 bench.add_to(app)
 app.add_typer(intkey.app, name="intkey")
 app.add_typer(settings.app, name="settings")

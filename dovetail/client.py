@@ -131,6 +131,13 @@ class DovetailClient:
         _, body = self._request("GET", f"/{kind}/{quote(name, safe='')}", params={"head": head} if head else {})
         return _member(body, "data")
 
+    def data(self, path: str) -> dict[str, Any]:
+        """``data`` of what tells how the node does: ``path`` is /readyz, /stats/validator or the like."""
+        data = _member(self._request("GET", path)[1], "data")
+        if not isinstance(data, dict):
+            raise ApiError(200, None, "Invalid Answer", f"{self.url}{path} gave no object")
+        return data
+
     def leaf(self, address: str, *, head: str | None = None) -> bytes:
         """The bytes at a full address. ApiError 75 when there are none."""
         return decode_base64(self.resource("state", address, head=head))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _CORE_SHARE_MIN: Final = 0.95
-_OTHERS_SHARE_MAX: Final = 0.10
+OTHERS_SHARE_MAX: Final = 0.10
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Latency:
-    """From a POST's first attempt to the answer that all its batches are committed, in milliseconds."""
+    """How long what was asked for took, in milliseconds: a load's POSTs until their commit, else each request."""
 
     samples: int
     p50_ms: float
@@ -55,6 +55,12 @@ class Machine:
     filesystem: str | None
     """Of the node's data; None for a node that was running already."""
 
+    def show(self, options: dict[str, object], console: "Console") -> None:
+        """Two lines: what was measured on, and with what."""
+        on = f", data on {self.filesystem}" if self.filesystem else ""
+        console.print(f"{self.cores} cores, Python {self.python}, {self.system}{on}")
+        console.print(" ".join(f"{name}={value}" for name, value in options.items()), style="dim", soft_wrap=True)
+
 
 @dataclass(frozen=True)
 class Run:
@@ -78,7 +84,7 @@ class Run:
     def is_disturbed(self, cores: int) -> bool:
         """Whether something else took so much of the machine that rate and ratio mean little."""
         others = (self.others_cpu_s or 0.0) / (self.seconds * cores)
-        return self.ceiling.core_share < _CORE_SHARE_MIN or others > _OTHERS_SHARE_MAX
+        return self.ceiling.core_share < _CORE_SHARE_MIN or others > OTHERS_SHARE_MAX
 
 
 @dataclass(frozen=True)
@@ -113,12 +119,18 @@ def report(machine: Machine, options: dict[str, object], runs: Sequence[Run]) ->
         machine,
         options,
         tuple(runs),
-        _spread([run.transactions_per_s for run in runs]),
-        _spread([run.ratio for run in runs]),
+        spread([run.transactions_per_s for run in runs]),
+        spread([run.ratio for run in runs]),
     )
 
 
-def _spread(values: Sequence[float]) -> Spread:
+def brief(milliseconds: float) -> str:
+    """For a table: as many digits as mean something."""
+    return f"{milliseconds:,.0f}" if milliseconds >= 100 else f"{milliseconds:.1f}"
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Of at least one value."""
     return Spread(median(values), min(values), max(values))
 
 
@@ -128,10 +140,7 @@ def show(result: Report, console: "Console") -> None:
     from rich.table import Table
 
     machine = result.machine
-    on = f", data on {machine.filesystem}" if machine.filesystem else ""
-    console.print(f"{machine.cores} cores, Python {machine.python}, {machine.system}{on}")
-    console.print(" ".join(f"{name}={value}" for name, value in result.options.items()), style="dim", soft_wrap=True)
-
+    machine.show(result.options, console)
     runs = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in (
         "RUN",
@@ -153,10 +162,7 @@ def show(result: Report, console: "Console") -> None:
             f"{run.transactions_per_s:,.0f}",
             f"{run.ceiling.transactions_per_s:,.0f}",
             f"{run.ratio:.3f}",
-            *(
-                f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
-                for value in (run.latency.p50_ms, run.latency.p95_ms, run.latency.p99_ms)
-            ),
+            *(brief(value) for value in (run.latency.p50_ms, run.latency.p95_ms, run.latency.p99_ms)),
             str(made.count),
             f"{made.transactions_min}-{made.transactions_median:.0f}-{made.transactions_max}",
             str(run.refusals),

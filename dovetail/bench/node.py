@@ -4,20 +4,20 @@ Starting, watching and ending them is the supervisor's business; what they cost 
 """
 
 import asyncio
+import shutil
 import signal
 import socket
-import sys
-from collections.abc import Awaitable, Callable, Sequence
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from dovetail.errors import Refused
 from dovetail.genesis import STORE_NAME, prepare
 from dovetail.home import node_key_file
-from dovetail.supervisor import Events, Part, supervise
+from dovetail.node_parts import INTKEY, SETTINGS, node_parts
+from dovetail.supervisor import Events, supervise
 
-_INTKEY: Final = "families.intkey.handler:IntkeyHandler"
-_SETTINGS: Final = "families.settings.handler:SettingsHandler"
 _LOOPBACK: Final = "127.0.0.1"
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -39,12 +39,31 @@ class Interrupted(Exception):
         self.number = number
 
 
-async def with_node(folder: Path, *, processors: int, profile: Path | None, use: Callable[[Node], Awaitable[T]]) -> T:
-    """Start a node with its data in ``folder`` (not there yet), run ``use`` once everything serves, and end it.
+async def with_node(
+    within: Path | None, *, processors: int, profiles: Mapping[str, Path], use: Callable[[Node], Awaitable[T]]
+) -> T:
+    """Start a node on fresh data, run ``use`` once everything serves, end it and remove its data.
 
-    ``processors``: how many intkey processes. ``profile``: where cProfile of the validator's main process goes. Raises
-    Refused, also when a part dies, since figures of a node that was started again mean nothing; and Interrupted.
+    ``within``: where the data's folder is made; None for the system's temporary folder. ``processors``: how many intkey
+    processes. ``profiles``: where cProfile of a part's main process goes, by the part's name. Raises Refused, also when
+    a part dies, since figures of a node that was started again mean nothing; and Interrupted. What was refused leaves
+    the data, and says where.
     """
+    folder = Path(tempfile.mkdtemp(prefix="dovetail-bench-", dir=within))
+    try:
+        result = await _with_node_in(folder / "node", processors, profiles, use)
+    except Refused as error:
+        raise Refused(f"{error}; the node's data and logs are kept in {folder}") from None
+    except (Interrupted, asyncio.CancelledError):
+        shutil.rmtree(folder)
+        raise
+    shutil.rmtree(folder)
+    return result
+
+
+async def _with_node_in(
+    folder: Path, processors: int, profiles: Mapping[str, Path], use: Callable[[Node], Awaitable[T]]
+) -> T:
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     broken: asyncio.Future[str] = loop.create_future()
@@ -72,7 +91,14 @@ async def with_node(folder: Path, *, processors: int, profile: Path | None, use:
     validator_port, rest_port = _free_ports(2)
     node = Node(f"http://{_LOOPBACK}:{rest_port}", folder / STORE_NAME)
     prepare(folder, node_key_file(folder), folder / "keys" / "user.priv", make_user_key=True)
-    parts = _parts(folder, validator_port, rest_port, processors, profile)
+    parts = node_parts(
+        data_dir=folder,
+        key_file=node_key_file(folder),
+        validator_bind=f"tcp://{_LOOPBACK}:{validator_port}",
+        rest_bind=f"{_LOOPBACK}:{rest_port}",
+        processors=[("settings", SETTINGS), *((f"intkey-{number}", INTKEY) for number in range(1, processors + 1))],
+        under={name: ("-m", "cProfile", "-o", str(file)) for name, file in profiles.items()},
+    )
 
     async def work() -> T:
         await ready
@@ -96,28 +122,6 @@ async def with_node(folder: Path, *, processors: int, profile: Path | None, use:
         working.cancel()
         supervising.cancel()
         await asyncio.gather(working, supervising, return_exceptions=True)
-
-
-def _parts(folder: Path, validator_port: int, rest_port: int, processors: int, profile: Path | None) -> Sequence[Part]:
-    endpoint = f"tcp://{_LOOPBACK}:{validator_port}"
-
-    def command(*words: str, under: Sequence[str] = ()) -> list[str]:
-        return [sys.executable, *under, "-m", "dovetail", *words]
-
-    key_file = str(node_key_file(folder))
-    profiler = [] if profile is None else ["-m", "cProfile", "-o", str(profile)]
-    validator = command(
-        "validator", "--data-dir", str(folder), "--key-file", key_file, "--bind", endpoint, under=profiler
-    )
-    return [
-        Part("validator", validator, ends=2),
-        Part("rest-api", command("rest-api", "--bind", f"{_LOOPBACK}:{rest_port}", "--validator", endpoint), ends=1),
-        Part("settings", command("processor", _SETTINGS, "--connect", endpoint), ends=0),
-        *(
-            Part(f"intkey-{number}", command("processor", _INTKEY, "--connect", endpoint), ends=0)
-            for number in range(1, processors + 1)
-        ),
-    ]
 
 
 def _free_ports(count: int) -> list[int]:

@@ -5,13 +5,12 @@ The order of these steps lives here; each step lives in a module of its own.
 
 import asyncio
 import hashlib
+import os
 import platform
 import secrets
-import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -19,17 +18,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from dovetail.bench import figures
 from dovetail.bench.figures import Machine, Report, Run
 from dovetail.bench.load import Ceiling, Load, Post, Workers
-from dovetail.bench.node import Interrupted, Node, with_node
+from dovetail.bench.node import Node, with_node
 from dovetail.bench.processes import ProcessFigures, ProcessWatch, bytes_on_disk, filesystem_of
 from dovetail.bench.sender import WAIT_S, Sent, send
+from dovetail.bench.steps import Steps
 from dovetail.client import DovetailClient
 from dovetail.errors import Refused
 from ledger.limits import Limits
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
-_SAMPLE_S: Final = 0.5
 _PREPARED_SHAPE: Final = 100
 _PREPARED_PER_POST: Final = 10
 _PREPARED_POSTS_AT_ONCE: Final = 50
@@ -56,7 +55,8 @@ class Options:
     ceiling_s: float
     url: str | None
     folder: Path | None
-    profile: Path | None
+    profiles: dict[str, Path]
+    """Where cProfile of a part goes, by the part's name."""
 
 
 class _Measured(NamedTuple):
@@ -74,20 +74,36 @@ async def bench(options: Options, progress: "Progress") -> Report:
     with Workers() as workers:
         benchmark = _Benchmark(options, progress, workers)
         runs = [await benchmark.run(number) for number in range(1, options.repeat + 1)]
-    machine = Machine(
-        workers.count,
+    return figures.report(machine_for(options.url, options.folder), asked_for(asdict(options)), runs)
+
+
+def asked_for(options: dict[str, object]) -> dict[str, object]:
+    """Options as the report shows them: those that were given, paths as text."""
+    given = {name: value for name, value in options.items() if value is not None and value != {}}
+    return {
+        name: {part: str(file) for part, file in value.items()}
+        if isinstance(value, dict)
+        else str(value)
+        if isinstance(value, Path)
+        else value
+        for name, value in given.items()
+    }
+
+
+def machine_for(url: str | None, folder: Path | None) -> Machine:
+    """This machine, with a node's data in ``folder``, or a node of somebody else's at ``url``."""
+    return Machine(
+        os.cpu_count() or 1,
         platform.python_version(),
         f"{platform.system()} {platform.machine()}",
-        None if options.url else filesystem_of(options.folder or Path(tempfile.gettempdir())),
+        None if url else filesystem_of(folder or Path(tempfile.gettempdir())),
     )
-    asked = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(options).items()}
-    return figures.report(machine, {name: value for name, value in asked.items() if value is not None}, runs)
 
 
 class _Benchmark:
     def __init__(self, options: Options, progress: "Progress", workers: Workers) -> None:
         self._options = options
-        self._progress = progress
+        self._step = Steps(progress).step
         self._workers = workers
         self._load = Load(
             seed=options.seed,
@@ -119,24 +135,14 @@ class _Benchmark:
         return self._figures(ceiling, measured)
 
     async def _on_own_node(self, of: str) -> _Measured:
-        folder = Path(tempfile.mkdtemp(prefix="dovetail-bench-", dir=self._options.folder))
-        try:
-            async with self._step(f"start a node{of}", None) as started:
+        async with self._step(f"start a node{of}", None) as started:
 
-                async def use(node: Node) -> _Measured:
-                    started(1)
-                    return await self._measure(node.url, node.store, of)
+            async def use(node: Node) -> _Measured:
+                started(1)
+                return await self._measure(node.url, node.store, of)
 
-                measured = await with_node(
-                    folder / "node", processors=self._options.processors, profile=self._options.profile, use=use
-                )
-        except Refused as error:
-            raise Refused(f"{error}; the node's data and logs are kept in {folder}") from None
-        except (Interrupted, asyncio.CancelledError):
-            shutil.rmtree(folder)
-            raise
-        shutil.rmtree(folder)
-        return measured
+            options = self._options
+            return await with_node(options.folder, processors=options.processors, profiles=options.profiles, use=use)
 
     async def _measure(self, url: str, store: Path | None, of: str) -> _Measured:
         await self._prepare(url, of)
@@ -149,7 +155,7 @@ class _Benchmark:
         # Of a node that was running already, "others" would be the node itself.
         others_cpu_s = max(0.0, machine_cpu_s - sum(process.cpu_s for process in processes)) if store else None
         async with self._step(f"verify{of}", None):
-            seconds = await asyncio.to_thread(_verify_committed, url, self._posts, sent)
+            seconds = await asyncio.to_thread(verify_committed, url, self._posts, sent)
             sizes = await asyncio.to_thread(_block_sizes, url, head)
         grown = bytes_on_disk(store) - disk_before if store else None
         return _Measured(
@@ -164,7 +170,7 @@ class _Benchmark:
             for first in range(0, load.posts, _PREPARED_POSTS_AT_ONCE):
                 posts = await self._workers.sign(load, lambda _: None, first=first, count=_PREPARED_POSTS_AT_ONCE)
                 sent = await self._send(url, posts, _PENDING_PREPARED, advance)
-                await asyncio.to_thread(_verify_committed, url, posts, sent)
+                await asyncio.to_thread(verify_committed, url, posts, sent)
 
     async def _send(self, url: str, posts: Sequence[Post], pending: int, advance: Callable[[int], None]) -> Sent:
         a_post = posts[0].transactions
@@ -176,33 +182,6 @@ class _Benchmark:
             ahead=ahead,
             on_committed=lambda committed: advance(committed * a_post),
         )
-
-    @asynccontextmanager
-    async def _step(
-        self, title: str, total: int | None, at_times: Callable[[], None] = lambda: None
-    ) -> AsyncIterator[Callable[[int], None]]:
-        """Show a step until it is over or, without a ``total``, until it is advanced; ``at_times``: call it too."""
-        task = self._progress.add_task(title, total=total)
-        clock = asyncio.create_task(self._tick(at_times))
-
-        def advance(by: int) -> None:
-            if total is None:
-                _remove(self._progress, task)
-            else:
-                self._progress.advance(task, by)
-
-        try:
-            yield advance
-        finally:
-            clock.cancel()
-            _remove(self._progress, task)
-
-    async def _tick(self, at_times: Callable[[], None]) -> None:
-        while True:
-            at_times()
-            # By hand: the thread that does it otherwise takes turns with the sender.
-            self._progress.refresh()
-            await asyncio.sleep(_SAMPLE_S)
 
     def _figures(self, ceiling: Ceiling, measured: _Measured) -> Run:
         rate = self._load.transactions / measured.seconds
@@ -221,11 +200,6 @@ class _Benchmark:
         )
 
 
-def _remove(progress: "Progress", task: "TaskID") -> None:
-    if task in progress.task_ids:
-        progress.remove_task(task)
-
-
 def _check_bodies(posts: Sequence[Post]) -> None:
     largest = max(len(post.body) for post in posts)
     most = Limits().body_bytes_max
@@ -233,7 +207,7 @@ def _check_bodies(posts: Sequence[Post]) -> None:
         raise Refused(f"a POST would have {largest} bytes, more than the {most} that are allowed; lower --per-post")
 
 
-def _verify_committed(url: str, posts: Sequence[Post], sent: Sent) -> float:
+def verify_committed(url: str, posts: Sequence[Post], sent: Sent) -> float:
     """Ask for every batch; the seconds of ``sent``, or more where one was found to commit later. Raises Refused."""
     ids = [batch_id for post in posts for batch_id in post.batch_ids]
     seconds = sent.seconds

@@ -1,6 +1,5 @@
-"""Sends POSTs over a few kept-open connections, as cheaply as Python can: bytes in, one callback an answer.
+"""Sends POSTs over a few kept-open connections, and follows a sample of them to their commit.
 
-It shares the machine with the node that it measures, so there is no task, no header dictionary and no JSON on the way.
 It knows what a POST /batches may answer, and nothing of what the batches hold.
 """
 
@@ -11,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
 
+from dovetail.bench.connection import Connection, Target, retry_after_s, status_of
 from dovetail.bench.load import Post
 from dovetail.errors import Refused
 
@@ -23,7 +22,6 @@ _FOLLOWED_AT_ONCE: Final = 32
 
 _SILENCE_S_MAX: Final = WAIT_S + 30.0
 _WATCH_S: Final = 1.0
-_HEAD_BYTES_MAX: Final = 64 * 1024
 
 
 class Sent(NamedTuple):
@@ -60,59 +58,6 @@ async def send(
     return Sent(sending.started, time.perf_counter() - sending.started, sending.latencies_s, sending.refusals)
 
 
-class _Connection(asyncio.Protocol):
-    """One request at a time; tells its owner the answer."""
-
-    def __init__(self, owner: "_Sending", lane: "deque[_Connection]") -> None:
-        self.lane = lane
-        self.post = -1
-        """The POST that it waits for; -1 for none."""
-        self._owner = owner
-        self._answer = b""
-        self._length = -1
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self.lane.append(self)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._owner.fail(f"the REST API closed a connection{f': {error}' if error else ''}")
-
-    def request(self, post: int, content: bytes) -> None:
-        assert self._transport is not None
-        self.post, self._answer, self._length = post, b"", -1
-        self._transport.write(content)
-
-    def data_received(self, data: bytes) -> None:
-        answer = self._answer = self._answer + data
-        if self._length < 0:
-            head_end = answer.find(b"\r\n\r\n")
-            if head_end < 0:
-                if len(answer) > _HEAD_BYTES_MAX:
-                    self._owner.fail("the answer is no HTTP/1.1")
-                return
-            length = _header(answer[: head_end + 2], b"content-length")
-            if not length.isdigit():
-                self._owner.fail("the answer has no Content-Length, which every answer of the REST API has")
-                return
-            self._length = head_end + 4 + int(length)
-        if len(answer) >= self._length:
-            post, self.post = self.post, -1
-            self.lane.append(self)
-            self._owner.answered(post, answer)
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-
-
-def _header(head: bytes, name: bytes) -> bytes:
-    _, found, rest = head.lower().partition(b"\r\n" + name + b":")
-    return rest[: rest.find(b"\r\n")].strip() if found else b""
-
-
 @dataclass
 class _Sending:
     url: str
@@ -128,9 +73,9 @@ class _Sending:
         self._loop = asyncio.get_running_loop()
         self.done: asyncio.Future[None] = self._loop.create_future()
         self._queue = deque(range(len(self.posts)))
-        self._plain: deque[_Connection] = deque()
-        self._followers: deque[_Connection] = deque()
-        self._connections: list[_Connection] = []
+        self._plain: deque[Connection] = deque()
+        self._followers: deque[Connection] = deque()
+        self._connections: list[Connection] = []
         self._follow_every = max(1, -(-self.ahead // _FOLLOWED_AT_ONCE))
         self._first_sent: dict[int, float] = {}
         self._committed = -1
@@ -138,29 +83,15 @@ class _Sending:
         self._paused = False
         self._closed = False
         self._heard = time.perf_counter()
-        parts = urlsplit(self.url)
-        self._host, self._tls = parts.hostname or "", parts.scheme == "https"
-        self._port = parts.port or (443 if self._tls else 80)
-        host = parts.netloc.rpartition("@")[2]
+        self._target = Target.of(self.url)
         self._heads = [
-            f"POST {parts.path.rstrip('/')}/batches{query} HTTP/1.1\r\nHost: {host}\r\n"
-            "Content-Type: application/octet-stream\r\nContent-Length: ".encode()
+            self._target.head("POST", f"/batches{query}", "Content-Type: application/octet-stream")
             for query in ("", f"?wait={WAIT_S}")
         ]
 
     async def connect(self) -> None:
-        lanes = [self._plain] * self.in_flight + [self._followers] * (_FOLLOWED_AT_ONCE + self.in_flight)
-        try:
-            for lane in lanes:
-                _, connection = await self._loop.create_connection(
-                    lambda lane=lane: _Connection(self, lane),
-                    self._host,
-                    self._port,
-                    ssl=self._tls or None,
-                )
-                self._connections.append(connection)
-        except OSError as error:
-            raise Refused(f"nothing answers at {self.url}: {error.strerror or error}") from None
+        for lane in [self._plain] * self.in_flight + [self._followers] * (_FOLLOWED_AT_ONCE + self.in_flight):
+            self._connections.append(await Connection.open(self._target, self, lane))
 
     def start(self) -> None:
         self.started = self._heard = time.perf_counter()
@@ -178,20 +109,19 @@ class _Sending:
         if not self._closed and not self.done.done():
             self.done.set_exception(Refused(reason))
 
-    def answered(self, post: int, answer: bytes) -> None:
+    def answered(self, number: int, answer: bytes) -> None:
         now = self._heard = time.perf_counter()
-        status = answer[9:12]
+        status = status_of(answer)
         if status == b"429":
             self.refusals += 1
-            self._queue.appendleft(post)
-            wait_s = _header(answer, b"retry-after")
-            self._pause(int(wait_s) if wait_s.isdigit() else 1)
+            self._queue.appendleft(number)
+            self._pause(retry_after_s(answer))
             return
         if status == b"201":
-            self.latencies_s.append(now - self._first_sent.pop(post))
-            if post > self._committed:
-                self.on_committed(post - self._committed)
-                self._committed = post
+            self.latencies_s.append(now - self._first_sent.pop(number))
+            if number > self._committed:
+                self.on_committed(number - self._committed)
+                self._committed = number
         elif status != b"202":
             self.fail(_why(answer))
             return
@@ -216,7 +146,7 @@ class _Sending:
                 self._first_sent.setdefault(post, time.perf_counter())
             body = self.posts[post].body
             # The connection that rested longest, so that none rests until the server closes it.
-            lane.popleft().request(post, b"%b%d\r\n\r\n%b" % (self._heads[followed], len(body), body))
+            lane.popleft().request(post, b"%bContent-Length: %d\r\n\r\n%b" % (self._heads[followed], len(body), body))
 
     def _pause(self, seconds: int) -> None:
         if not self._paused:
@@ -236,7 +166,7 @@ class _Sending:
 
 def _why(answer: bytes) -> str:
     """An answer that ends the run, in one line."""
-    status, body = answer[9:12].decode(errors="replace"), answer.partition(b"\r\n\r\n")[2]
+    status, body = status_of(answer).decode(errors="replace"), answer.partition(b"\r\n\r\n")[2]
     try:
         content = json.loads(body)
         if status == "200":

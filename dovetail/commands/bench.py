@@ -1,21 +1,45 @@
 """``bench``: how fast a node is on this machine, and what each of its processes costs."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
 from dovetail.commands.options import Json, examples
 from dovetail.errors import Refused
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from dovetail.bench.figures import Report
+    from dovetail.bench.http_figures import HttpReport
+
+    ReportT = TypeVar("ReportT", Report, HttpReport)
+
 _COLUMNS: Final = 120
 _UNIFORM_NAMES: Final = 10_000
 _PER_POST_BATCHES_MAX: Final = 100
 _PER_POST_TRANSACTIONS: Final = 1_000
+_OF_HTTP: Final = ("requests", "connections")
+_OF_LOADS: Final = ("transactions", "shape", "per_post", "keys", "in_flight", "ceiling")
 
 
 def bench(
+    context: typer.Context,
+    http: Annotated[
+        bool, typer.Option("--http", help="Measure requests a second by kind of request, instead of a load.")
+    ] = False,
+    requests: Annotated[
+        int,
+        typer.Option("--requests", min=1, max=1_000_000, metavar="N", help="With --http: of each kind of request."),
+    ] = 5_000,
+    connections: Annotated[
+        int,
+        typer.Option("--connections", min=1, max=1_000, metavar="N", help="With --http: kept open, each in a loop."),
+    ] = 8,
     transactions: Annotated[
         int, typer.Option("--transactions", min=1, max=2_000_000, metavar="N", help="How many to send and measure.")
     ] = 50_000,
@@ -74,26 +98,42 @@ def bench(
             "--profile-validator", metavar="FILE", help="Write the validator's cProfile there (and run slower)."
         ),
     ] = None,
+    profile_rest: Annotated[
+        Path | None,
+        typer.Option("--profile-rest-api", metavar="FILE", help="The same of the REST API."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure committed transactions a second, latency, and what each process costs.
 
     Starts a node on temporary data, sends it a load that is signed beforehand, and sets the rate against what this
-    machine can verify at most. docs/performance.md says what each figure means.
+    machine can verify at most; with --http, requests of each kind against what the server answers without a validator.
+    docs/performance.md says what each figure means.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    for name in _OF_LOADS if http else _OF_HTTP:
+        source = context.get_parameter_source(name)
+        # By its name: the type's home is another package in each release of typer.
+        if source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(f"--{name.replace('_', '-')} is {'not for' if http else 'for'} --http")
+    profiles = {
+        part: file.absolute() for part, file in (("validator", profile), ("rest-api", profile_rest)) if file is not None
+    }
+    if url and (processors or folder or profiles):
+        raise typer.BadParameter("--processors, --dir and --profile-… are for a node that bench starts itself")
+    for path in (folder, *(file.parent for file in profiles.values())):
+        if path is not None and not path.is_dir():
+            raise Refused(f"{path} is no folder")
+    if http:
+        from dovetail.bench.http import HttpOptions, bench_http
+        from dovetail.bench.http_figures import show as show_http
 
+        asked = HttpOptions(requests, connections, pending, processors or 1, repeat, seed, url, folder, profiles)
+        _tell(lambda progress: bench_http(asked, progress), show_http, as_json)
+        return
     from dovetail.bench.figures import show
-    from dovetail.bench.node import Interrupted
     from dovetail.bench.run import Options
     from dovetail.bench.run import bench as run_bench
 
-    if url and (processors or folder or profile):
-        raise typer.BadParameter("--processors, --dir and --profile-validator are for a node that bench starts itself")
-    for path in (folder, profile and profile.absolute().parent):
-        if path is not None and not path.is_dir():
-            raise Refused(f"{path} is no folder")
     options = Options(
         transactions=transactions,
         shape=shape,
@@ -107,14 +147,28 @@ def bench(
         ceiling_s=ceiling,
         url=url,
         folder=folder,
-        profile=profile and profile.absolute(),
+        profiles=profiles,
     )
+    _tell(lambda progress: run_bench(options, progress), show, as_json)
+
+
+def _tell(
+    run: "Callable[[Progress], Coroutine[Any, Any, ReportT]]",
+    show: "Callable[[ReportT, Console], None]",
+    as_json: bool,
+) -> None:
+    """Run a benchmark under a progress bar and print its report."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from dovetail.bench.node import Interrupted
+
     console = Console(stderr=True, highlight=False)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     progress = Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
     try:
         with progress:
-            report = asyncio.run(run_bench(options, progress))
+            report = asyncio.run(run(progress))
     except Interrupted as interrupted:
         raise typer.Exit(128 + interrupted.number) from None
     if as_json:
@@ -134,6 +188,7 @@ def add_to(app: typer.Typer) -> None:
             "dovetail bench",
             "dovetail bench --shape 100 --keys hot --repeat 5",
             "dovetail bench --transactions 200 --per-post 1 --pending 1",
+            "dovetail bench --http --requests 2000",
             "dovetail bench --url http://127.0.0.1:8080 --json",
         )
     )(bench)

@@ -1,10 +1,11 @@
 """``intkey``: named integers on the ledger, the family to try a node with."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dovetail.commands.options import Head, Json, Key, Url, Wait, examples
+from dovetail.commands.options import Head, Json, Key, Output, Url, Wait, examples
 from dovetail.commands.submit import DEFAULT_URL, nonce, signer_of, submit
 from dovetail.errors import Refused
 from dovetail.output import print_json, print_json_array, print_table, printable
@@ -17,29 +18,52 @@ _Value = Annotated[int, typer.Argument(metavar="VALUE", help="0 to 4294967295.")
 
 
 @app.command(
-    "set", epilog=examples("dovetail intkey set apples 5", "dovetail intkey set apples 5 --wait 30 --key alice")
+    "set",
+    epilog=examples(
+        "dovetail intkey set apples 5",
+        "dovetail intkey set apples 5 --wait 30 --key alice",
+        "dovetail intkey set apples 5 --output batches.bin",
+    ),
 )
 def set_(
-    name: _Name, value: _Value, wait: Wait = None, key: Key = None, url: Url = DEFAULT_URL, as_json: Json = False
+    name: _Name,
+    value: _Value,
+    wait: Wait = None,
+    key: Key = None,
+    url: Url = DEFAULT_URL,
+    output: Output = None,
+    as_json: Json = False,
 ) -> None:
     """Give a new name its value. A name that exists is refused when the transaction is executed."""
-    _submit("set", name, value, wait, key, url, as_json)
+    _submit("set", name, value, wait, key, url, output, as_json)
 
 
 @app.command(epilog=examples("dovetail intkey inc apples 2 --wait 30"))
 def inc(
-    name: _Name, value: _Value, wait: Wait = None, key: Key = None, url: Url = DEFAULT_URL, as_json: Json = False
+    name: _Name,
+    value: _Value,
+    wait: Wait = None,
+    key: Key = None,
+    url: Url = DEFAULT_URL,
+    output: Output = None,
+    as_json: Json = False,
 ) -> None:
     """Add to a name's value."""
-    _submit("inc", name, value, wait, key, url, as_json)
+    _submit("inc", name, value, wait, key, url, output, as_json)
 
 
 @app.command(epilog=examples("dovetail intkey dec apples 1 --wait 30"))
 def dec(
-    name: _Name, value: _Value, wait: Wait = None, key: Key = None, url: Url = DEFAULT_URL, as_json: Json = False
+    name: _Name,
+    value: _Value,
+    wait: Wait = None,
+    key: Key = None,
+    url: Url = DEFAULT_URL,
+    output: Output = None,
+    as_json: Json = False,
 ) -> None:
     """Subtract from a name's value."""
-    _submit("dec", name, value, wait, key, url, as_json)
+    _submit("dec", name, value, wait, key, url, output, as_json)
 
 
 @app.command(epilog=examples("dovetail intkey show apples", "dovetail intkey show apples --json"))
@@ -85,7 +109,16 @@ def _decode(leaf: bytes) -> dict[str, int]:
         raise Refused(f"a leaf of intkey is damaged: {error}") from None
 
 
-def _submit(verb: str, name: str, value: int, wait_s: int | None, key: str | None, url: str, as_json: bool) -> None:
+def _submit(
+    verb: str,
+    name: str,
+    value: int,
+    wait_s: int | None,
+    key: str | None,
+    url: str,
+    output: Path | None,
+    as_json: bool,
+) -> None:
     from families.intkey.client import intkey_transaction
     from families.intkey.payload import Malformed
 
@@ -94,4 +127,4 @@ def _submit(verb: str, name: str, value: int, wait_s: int | None, key: str | Non
         transaction = intkey_transaction(signer, signer.public_key, verb, name, value, nonce())
     except Malformed as error:
         raise typer.BadParameter(str(error)) from None
-    submit(signer, transaction, url=url, wait_s=wait_s, as_json=as_json)
+    submit(signer, transaction, url=url, wait_s=wait_s, output=output, as_json=as_json)

@@ -48,6 +48,15 @@ Wait = Annotated[
         help="Wait so long for the verdict: exit code 0 when committed, 1 with the reason when not.",
     ),
 ]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        metavar="FILE",
+        parser=some_path,
+        help="Write the signed batch there, as POST /batches takes it, and its id here, instead of submitting it.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Head = Annotated[
     str | None,

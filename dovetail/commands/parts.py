@@ -194,14 +194,21 @@ def _load(config_file: Path | None, flags: dict[str, "Flag"]) -> "Config":
 
 
 def _start(name: str, log_format: LogFormat, level: LogLevel) -> tuple[Any, Notifier]:
-    """Logging, and the ties to whoever started this process."""
+    """Logging, the ties to whoever started this process, and its share of the system's open files."""
     import structlog
 
     from dovetail.logs import configure
+    from dovetail.open_files import ENOUGH, raise_open_files_limit
 
     configure(log_format, level)
+    log = structlog.get_logger().bind(part=name)
     watch_lifeline(os.environ)
-    return structlog.get_logger().bind(part=name), Notifier.from_environment(os.environ)
+    raise_open_files_limit(
+        lambda limit: log.warning(
+            "few files may be open at one time: each client needs one", limit=limit, enough=ENOUGH
+        )
+    )
+    return log, Notifier.from_environment(os.environ)
 
 
 def _run(serve: Serve, log: Any, notifier: Notifier, bind: str, *refusals: type[Exception]) -> None:

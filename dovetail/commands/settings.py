@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dovetail.commands.options import Head, Json, Key, Url, Wait, examples, not_empty
+from dovetail.commands.options import Head, Json, Key, Output, Url, Wait, examples, not_empty
 from dovetail.commands.submit import DEFAULT_URL, nonce, signer_of, submit
 from dovetail.errors import Refused
 from dovetail.output import print_json, print_table, printable, short
@@ -36,6 +36,7 @@ def propose(
     wait: Wait = None,
     key: Key = None,
     url: Url = DEFAULT_URL,
+    output: Output = None,
     as_json: Json = False,
 ) -> None:
     """Propose a change, signed by an authorized key, whose vote counts as accepting.
@@ -51,6 +52,7 @@ def propose(
         proposal.transaction,
         url=url,
         wait_s=wait,
+        output=output,
         as_json=as_json,
         extra={"proposal_id": proposal.proposal_id},
     )
@@ -66,6 +68,7 @@ def vote(
     wait: Wait = None,
     key: Key = None,
     url: Url = DEFAULT_URL,
+    output: Output = None,
     as_json: Json = False,
 ) -> None:
     """Vote on an open proposal."""
@@ -83,7 +86,15 @@ def vote(
         accept=answer is Answer.ACCEPT,
         nonce=nonce(),
     )
-    submit(signer, transaction, url=url, wait_s=wait, as_json=as_json, extra={"proposal_id": candidate.proposal_id})
+    submit(
+        signer,
+        transaction,
+        url=url,
+        wait_s=wait,
+        output=output,
+        as_json=as_json,
+        extra={"proposal_id": candidate.proposal_id},
+    )
 
 
 @app.command("list", epilog=examples("dovetail settings list", "dovetail settings list --json"))

@@ -5,6 +5,7 @@ import os
 import secrets
 import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -14,7 +15,7 @@ from dovetail.output import note, print_json, printable, program
 
 if TYPE_CHECKING:
     from dovetail.client import BatchStatus, DovetailClient
-    from ledger.building import SignedTransaction
+    from ledger.building import SignedBatch, SignedTransaction
     from ledger.signing import Signer
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
@@ -38,17 +39,24 @@ def submit(
     *,
     url: str,
     wait_s: int | None,
+    output: Path | None,
     as_json: bool,
     extra: dict[str, str] | None = None,
 ) -> None:
     """Post one transaction in one batch and tell what became of it. Raises Refused when it was waited for in vain.
 
-    ``extra`` joins the JSON document and, as ``name: value`` lines, what people read.
+    ``output``: write the batch there instead, and print nothing but its id. ``extra`` joins the JSON document and, as
+    ``name: value`` lines, what people read.
     """
     from dovetail.client import DovetailClient
     from ledger.building import build_batch
 
+    if output is not None and wait_s:
+        raise typer.BadParameter("--wait is for a batch that is submitted, --output for one that is not")
     batch = build_batch(signer, [transaction])
+    if output is not None:
+        _write(batch, output, as_json=as_json, extra=extra or {})
+        return
     with DovetailClient(url) as client:
         # Posted without waiting: what ends the waiting, Ctrl-C or a lost connection, must not take the id with it.
         status = client.post_batches([batch])[batch.id]
@@ -92,6 +100,21 @@ def refuse_uncommitted(outcome: Sequence["BatchStatus"], wait_s: int | None, url
 def url_argument(url: str) -> str:
     """What a suggested command needs to reach the same place; empty for the default."""
     return "" if url == DEFAULT_URL else f" --url {shlex.quote(url)}"
+
+
+def _write(batch: "SignedBatch", output: Path, *, as_json: bool, extra: dict[str, str]) -> None:
+    """A BatchList of one; what a script needs on stdout, the rest on stderr. Raises Refused."""
+    from dovetail.files import write_whole
+    from ledger.building import encode_batch_list
+
+    write_whole(output, encode_batch_list([batch]), mode=0o644, overwrite=True)
+    if as_json:
+        print_json({"batch_id": batch.id, "file": str(output), **extra})
+    else:
+        for name, value in extra.items():
+            note(f"{name.replace('_', ' ')}: {value}")
+        note(f"wrote a BatchList with this batch to {printable(output)}:")
+        typer.echo(batch.id)
 
 
 def _wait(client: "DovetailClient", batch_id: str, wait_s: int, url: str) -> "BatchStatus":

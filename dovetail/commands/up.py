@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from dovetail.genesis import Prepared
     from dovetail.supervisor import Part
 
-_FAMILIES: Final = {
-    "intkey": "families.intkey.handler:IntkeyHandler",
-    "settings": "families.settings.handler:SettingsHandler",
-}
 _INTERRUPTED: Final = 130
 _LINE_BYTES_MAX: Final = 65_536
 
@@ -56,6 +52,7 @@ def up(
     order, a second Ctrl-C at once. Log files are in the data folder, under logs.
     """
     from dovetail.config import Flag, load
+    from dovetail.node_parts import SETTINGS, reachable
     from dovetail.taken import refuse_if_taken
 
     flags = {
@@ -69,7 +66,7 @@ def up(
     if no_families:
         note(
             "no processor is started; a new ledger needs this one to make its genesis block, from another terminal: "
-            f"{program()} processor {_FAMILIES['settings']} --connect {_reachable(settings.validator.bind)}"
+            f"{program()} processor {SETTINGS} --connect {reachable(settings.validator.bind)}"
         )
     ended_by = asyncio.run(_supervise(settings, config, key, families=not no_families, show_logs=logs))
     if ended_by is signal.SIGINT:
@@ -143,44 +140,16 @@ def _tell_prepared(prepared: "Prepared", user_key: Path) -> None:
 
 
 def _parts(settings: "Config", config_file: Path | None, families: bool) -> list["Part"]:
-    """The node's processes. Processors end first, so that they drain into a validator that still answers."""
-    from dovetail.supervisor import Part
+    from dovetail.node_parts import INTKEY, SETTINGS, node_parts
 
-    config = settings.validator
-    shared = [] if config_file is None else ["--config", str(config_file)]
-    # Spelled as a flag for each part: what the environment says of the others' addresses must not lead them astray.
-    endpoint = _reachable(config.bind)
-
-    def command(*words: str) -> list[str]:
-        return [sys.executable, "-m", "dovetail", *words, *shared]
-
-    parts = [
-        Part(
-            "validator",
-            command(
-                "validator",
-                "--data-dir",
-                str(config.data_dir),
-                "--key-file",
-                str(config.key_file),
-                "--bind",
-                config.bind,
-            ),
-            ends=2,
-        ),
-        Part("rest-api", command("rest-api", "--bind", settings.rest_api.bind, "--validator", endpoint), ends=1),
-    ]
-    if families:
-        parts += [
-            Part(name, command("processor", handler, "--connect", endpoint), ends=0)
-            for name, handler in _FAMILIES.items()
-        ]
-    return parts
-
-
-def _reachable(address: str) -> str:
-    """Where to reach what is bound at ``address``: an address that means "all" is reached through loopback."""
-    return address.replace("//*:", "//127.0.0.1:").replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
+    return node_parts(
+        data_dir=settings.validator.data_dir,
+        key_file=settings.validator.key_file,
+        validator_bind=settings.validator.bind,
+        rest_bind=settings.rest_api.bind,
+        processors=[("intkey", INTKEY), ("settings", SETTINGS)] if families else [],
+        extra=[] if config_file is None else ["--config", str(config_file)],
+    )
 
 
 async def _supervise(
@@ -239,7 +208,9 @@ async def _supervise(
 
 def _ready_lines(settings: "Config", key: str | None, families: bool) -> list[str]:
     """One line that says where everything is, and three that can be typed as they stand."""
-    url = f"http://{_reachable(settings.rest_api.bind)}"
+    from dovetail.node_parts import reachable
+
+    url = f"http://{reachable(settings.rest_api.bind)}"
     command, home, at = program(), os.environ.get(HOME_VARIABLE), url_argument(url)
     signed = f" --key {shlex.quote(key)}" if key else ""
     # The user's key is found through this variable, which another terminal may not have.

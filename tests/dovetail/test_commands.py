@@ -77,6 +77,31 @@ def test_submit_without_waiting_says_how_to_follow(run: Run, api: FakeApi) -> No
     assert api.requests[0].target == "/batches"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("intkey", "set", "apples", "5"), ("intkey", "dec", "apples", "5"), ("settings", "propose", "my.setting", "on")],
+)
+def test_a_batch_is_written_instead_of_submitted(
+    run: Run, api: FakeApi, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    file = tmp_path / "batches.bin"
+    for as_json in (False, True):
+        done = run(*words, "--output", str(file), *(["--json"] if as_json else []))
+        (raw,) = decode_batch_list(file.read_bytes())
+        assert done.code == 0
+        told = json.loads(done.out)["batch_id"] if as_json else done.out.removesuffix("\n")
+        assert told == verify_batch(raw).id
+    assert api.requests == []
+
+
+def test_a_written_batch_cannot_be_waited_for(run: Run, tmp_path: Path) -> None:
+    words = ("intkey", "set", "apples", "5", "--wait", "3")
+    assert run(*words, "--output", str(tmp_path / "batches.bin")).code == 2
+    assert run(*words[:-2], "--output", "").code == 2
+    assert "cannot write" in run(*words[:-2], "--output", str(tmp_path / "missing" / "batches.bin")).err
+    assert list(tmp_path.glob("*.bin")) == []
+
+
 def test_submit_and_wait_until_committed(run: Run, api: FakeApi) -> None:
     api.answers = Told("COMMITTED")
     done = run("intkey", "inc", "apples", "5", "--wait", "7", "--json")

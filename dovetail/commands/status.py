@@ -1,0 +1,80 @@
+"""``status``: whether a node serves, where its chain stands, and what it has done since it started."""
+
+from typing import Any, Final
+
+import typer
+
+from dovetail.commands.options import Json, Url, examples
+from dovetail.commands.submit import DEFAULT_URL
+from dovetail.errors import Refused
+from dovetail.output import print_json, print_table, printable
+
+_NOT_READY: Final = 15
+_TOTALS: Final = (
+    ("blocks", "committed"),
+    ("batches", "committed"),
+    ("batches", "invalid"),
+    ("transactions", "committed"),
+    ("transactions", "invalid"),
+)
+
+
+def status(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """Show whether a node is ready, its head, its queue, and what it has committed since it started.
+
+    Exit code 1, with the reason, when it is not ready.
+    """
+    from dovetail.client import ApiError, DovetailClient
+
+    ready: dict[str, Any] = {}
+    reason = ""
+    with DovetailClient(url) as client:
+        try:
+            ready = client.data("/readyz")
+        except ApiError as error:
+            # Without a genesis block a validator answers the rest all the same.
+            if error.code != _NOT_READY:
+                raise
+            reason = str(error)
+        totals, config = client.data("/stats/validator"), client.data("/status/config")
+    if as_json:
+        print_json(
+            {"ready": not reason, **({"reason": reason} if reason else ready), "stats": totals, "config": config}
+        )
+    else:
+        try:
+            _show(url, ready, totals, config)
+        except (LookupError, TypeError, AttributeError):
+            raise Refused(f"{url} answered, but not as Dovetail's REST API does") from None
+    if reason:
+        raise Refused(f"not ready: {reason}")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put this command into the command line."""
+    app.command(epilog=examples("dovetail status", "dovetail status --url http://127.0.0.1:8080 --json"))(status)
+
+
+def _show(url: str, ready: dict[str, Any], totals: dict[str, Any], config: dict[str, Any]) -> None:
+    limits = config["limits"]
+    lines = [("REST API", f"{url}, {'ready' if ready else 'not ready'}")]
+    if ready:
+        lines += [
+            ("head", f"block {ready['head_num']}, {ready['head_id']}"),
+            ("pending", f"{ready['pending_batches']} of at most {limits['pending_batches_max']} batches"),
+        ]
+    validator = config["validator"]
+    lines += [
+        ("validator", f"{validator['bind']}, version {validator['version']}"),
+        ("a block", f"at most {limits['block_transactions_max']} transactions"),
+        ("a request", f"at most {config['rest_api']['body_bytes_max']} bytes"),
+    ]
+    width = max(len(name) for name, _ in lines)
+    for name, text in lines:
+        typer.echo(f"{name:{width}}  {printable(text)}")
+    typer.echo()
+    families = {"all": totals} | {name: entry for name, entry in totals.items() if ":" in name}
+    print_table(
+        ("SINCE ITS START", *(f"{outcome} {what}".upper() for what, outcome in _TOTALS)),
+        [(name, *(entry[what][outcome] for what, outcome in _TOTALS)) for name, entry in families.items()],
+    )
