@@ -1,0 +1,68 @@
+"""Nodes in surroundings that no URL can give, and the form of the rows that need them. No rules."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.conformance.wire import Http
+from tests.conformance.world import World
+from tests.e2e.network import Network
+from tests.e2e.script_family import Gate
+
+
+class Nodes:
+    """Makes nodes that end with the row. ``connect`` opens a client of one."""
+
+    def __init__(self, folder: Path, connect: Callable[[str], Http]) -> None:
+        self._folder = folder
+        self._connect = connect
+        self.gate = Gate()
+        self.networks: list[Network] = []
+        self.https: list[Http] = []
+
+    def network(self, **settings: str) -> Network:
+        """A node that is not started; ``settings`` without the DOVETAIL_ in front."""
+        environment = {f"DOVETAIL_{name}": value for name, value in settings.items()}
+        self.networks.append(Network(self._folder / f"node{len(self.networks)}", **environment))
+        return self.networks[-1]
+
+    def world(self, network: Network) -> World:
+        self.https.append(self._connect(network.rest_url))
+        return World(self.https[-1])
+
+    def up(self, **settings: str) -> World:
+        """A running node."""
+        network = self.network(**settings)
+        network.up()
+        return self.world(network)
+
+    def transcript(self) -> str:
+        """What was asked and answered, and what the processes said."""
+        return "\n".join([*(http.transcript() for http in self.https), *(node.transcript() for node in self.networks)])
+
+    def close(self) -> None:
+        self.gate.close()
+        for http in self.https:
+            http.close()
+        for network in self.networks:
+            network.close()
+
+
+class Surrounded(NamedTuple):
+    """A rule and what shows it, given a maker of nodes."""
+
+    id: str
+    rule: str
+    run: Callable[[Nodes], None]
+
+
+def surrounded(
+    table: list[Surrounded], rule_id: str, text: str
+) -> Callable[[Callable[[Nodes], None]], Callable[[Nodes], None]]:
+    """Puts the function into the table."""
+
+    def add(run: Callable[[Nodes], None]) -> Callable[[Nodes], None]:
+        table.append(Surrounded(rule_id, text, run))
+        return run
+
+    return add

@@ -1,0 +1,206 @@
+"""Rows on the validator behind the API: not ready, lost, silent, shared; and on batches of other families."""
+
+import base64
+import json
+import signal
+from typing import Final
+
+from tests.conformance.nodes import Nodes, Surrounded, surrounded
+from tests.conformance.rules_answers import LISTS, NODE
+from tests.conformance.table import error
+from tests.conformance.wire import Request
+from tests.conformance.world import JSON, OCTETS, UNKNOWN_ID, World
+from tests.e2e.network import INTKEY, SETTINGS, ReservedPort
+from tests.e2e.script_family import HANDLER, NAMESPACE, script
+from tests.independent import client as ledger
+
+PATHS: Final = (
+    *LISTS, f"/blocks/{UNKNOWN_ID}", "/blocks/0", f"/batches/{UNKNOWN_ID}", f"/transactions/{UNKNOWN_ID}",
+    "/state/" + "0" * 70, "/state/00", f"/batch_status?id={UNKNOWN_ID}", f"/batch_status?id={UNKNOWN_ID}&wait",
+)  # fmt: skip
+"""Every route that asks the validator for the chain, and then the four about the node."""
+
+ROWS: list[Surrounded] = []
+
+
+@surrounded(ROWS, "api/status/invalid/dependency-missing", "an unmet dependency keeps a batch PENDING for a time only")
+def _(nodes: Nodes) -> None:
+    world = nodes.up(LIMITS_DEPENDENCY_WAIT_MS="300")
+    batch, release = world.held()
+    content = world.reject(batch)
+    assert content["data"] == {batch.id: "INVALID"}
+    details = content["details"][batch.id]
+    assert details["reason"] == "dependency_missing"
+    assert release.transactions[0].id in details["message"]
+
+
+@surrounded(ROWS, "api/status/invalid/family", "a family that is not permitted makes the batch INVALID, with its names")
+def _(nodes: Nodes) -> None:
+    world = nodes.up()
+    network = nodes.networks[-1]
+    permitted = json.dumps([{"family": name, "version": "1.0"} for name in ("intkey", "sawtooth_settings")])
+    network.call("settings", "propose", "sawtooth.validator.transaction_families", permitted, "--wait", "30")
+    family = world.family()
+    batch = world.batch(world.orphan(family))
+    details = world.reject(batch)["details"][batch.id]
+    assert details["reason"] == "family_not_permitted"
+    assert details["transaction_id"] == batch.transactions[0].id
+    assert (details["family_name"], details["family_version"]) == (family, "1.0")
+    world.commit(world.new())
+
+
+def _script(world: World, *steps: tuple[object, ...]) -> ledger.Transaction:
+    return ledger.make_transaction(
+        world.key, world.public_key, "e2e_script", "1.0", [NAMESPACE], [NAMESPACE], script(*steps)
+    )
+
+
+@surrounded(
+    ROWS, "api/status/pending/executing", "PENDING says queued or executing; executing while its family applies it"
+)
+def _(nodes: Nodes) -> None:
+    world = nodes.up()
+    nodes.networks[-1].processor(HANDLER).wait_logged("ready")
+    first = world.batch(_script(world, ("hold", nodes.gate.port)))
+    world.accept(first)
+    nodes.gate.wait()
+    assert world.status(first.id) == {"data": {first.id: "PENDING"}, "details": {first.id: {"reason": "executing"}}}
+    # Declares the same addresses, so that it must come after the first.
+    second = world.batch(_script(world))
+    world.accept(second)
+    assert world.status(second.id)["details"][second.id]["reason"] in ("queued", "executing")
+    nodes.gate.open()
+    assert world.words(first, second, query="?wait=50") == ["COMMITTED"] * 2
+
+
+@surrounded(ROWS, "api/status/invalid/extended-data", "message and extended_data as the processor gave them, in base64")
+def _(nodes: Nodes) -> None:
+    world = nodes.up()
+    nodes.networks[-1].processor(HANDLER).wait_logged("ready")
+    batch = world.batch(world.intkey("set", world.name(), 1), _script(world, ("invalid", "no, thanks", "00ff10")))
+    assert world.reject(batch)["details"] == {batch.id: {
+        "reason": "invalid_transaction", "transaction_id": batch.transactions[1].id, "message": "no, thanks",
+        "extended_data": base64.b64encode(b"\x00\xff\x10").decode(),
+    }}  # fmt: skip
+    # Seed, What the service does, 5: families share a batch, and commit together.
+    world.commit(world.batch(world.intkey("set", world.name(), 1), _script(world)))
+
+
+def _each_says(world: World, code: int, paths: tuple[str, ...]) -> None:
+    for path in paths:
+        error(code)(world.http.get(path), world)
+        headed = world.http.ask(Request("HEAD", path))
+        assert (headed.status, headed.body) == (503, b"")
+    error(code)(world.post(world.new()), world)
+    error(code)(world.post(world.new(), query="?wait=5"), world)
+    content = f'["{UNKNOWN_ID}"]'.encode()
+    error(code)(world.http.ask(Request("POST", "/batch_status", (JSON,), content)), world)
+    assert world.http.get("/").status == 200
+    assert world.http.get("/openapi.json").status == 200
+    assert world.http.get("/healthz").status == 200
+    assert world.http.get("/readyz").status == 503
+    assert world.http.ask(Request("OPTIONS", "/blocks")).status in (200, 204)
+    error(53)(world.http.get("/blocks?count=0"), world)
+
+
+@surrounded(ROWS, "api/errors/15", "before the genesis block the chain's routes say 503 code 15, and then work")
+def _(nodes: Nodes) -> None:
+    network = nodes.network()
+    assert network.run("genesis", "--data-dir", str(network.data)).code == 0
+    validator = network.validator()
+    network.rest_api().wait_logged("ready")
+    world = nodes.world(network)
+    for path in LISTS:
+        error(15, "genesis")(world.http.get(path), world)
+    error(15, "genesis")(world.post(world.new()), world)
+    assert world.http.get("/healthz").status == 200
+    assert world.http.get("/readyz").status == 503
+    network.processor(INTKEY)
+    network.processor(SETTINGS)
+    validator.wait_logged("ready")
+    world.commit(world.new())
+    assert world.http.get("/readyz").status == 200
+
+
+@surrounded(ROWS, "api/errors/18", "the validator lost: every route answers 503; the API reconnects by itself")
+def _(nodes: Nodes) -> None:
+    network = nodes.network()
+    parts = network.parts(INTKEY, SETTINGS)
+    world = nodes.world(network)
+    world.commit(world.new())
+    batch, bad = world.waiting(), world.bad()
+    world.accept(batch)
+    details = world.reject(bad)["details"]
+    with world.http.raw() as held:
+        held.send("GET", f"/batch_status?id={batch.id}&wait=50")
+        world.http.get("/")
+        assert held.is_silent()
+        parts["validator"].kill()
+        parts["rest-api"].wait_logged("lost the validator")
+        error(18)(held.answer(), world)
+    _each_says(world, 18, (*PATHS, *NODE))
+    seen = len(parts["rest-api"].lines)
+    network.validator("validator again").wait_logged("ready")
+    parts["rest-api"].wait_logged("connected to the validator", after=seen)
+    # API.md, Batches and their status: accepted is on disk; INVALID is remembered across a restart.
+    content = world.status(batch.id, bad.id)
+    assert content["data"] == {batch.id: "PENDING", bad.id: "INVALID"}
+    assert content["details"][bad.id] == details[bad.id]
+    world.commit(world.new())
+
+
+@surrounded(ROWS, "api/errors/17", "a validator that is silent: 503 code 17 once the API's own timeout has passed")
+def _(nodes: Nodes) -> None:
+    network = nodes.network(REST_API_TIMEOUT_S="1")
+    parts = network.parts(INTKEY, SETTINGS)
+    world = nodes.world(network)
+    parts["validator"].signal(signal.SIGSTOP)
+    try:
+        error(17, "1 second")(world.http.get("/blocks"), world)
+    finally:
+        parts["validator"].signal(signal.SIGCONT)
+    # It may have been given up meanwhile; then the API connects anew.
+    assert world.http.get("/").status == 200
+
+
+@surrounded(ROWS, "api/every/request-id-logged", "the request id stands in the log lines of both processes")
+def _(nodes: Nodes) -> None:
+    world = nodes.up()
+    up = nodes.networks[-1].processes[0]
+    for path in ("/blocks", "/nothing/blocks"):
+        request_id = f"logged-{world.name()}"
+        world.http.get(path, ("X-Request-Id", request_id))
+        up.wait_logged("request", request_id=request_id)
+    request_id = f"logged-{world.name()}"
+    body = ledger.make_batch_list([world.new()])
+    answer = world.http.ask(Request("POST", "/batches", (OCTETS, ("X-Request-Id", request_id)), body))
+    assert answer.status == 202
+    up.wait_logged("request", request_id=request_id)
+    up.wait_for_line(f'"correlation_id": ?"{request_id}')
+
+
+@surrounded(
+    ROWS, "issue/stateless", "the API holds no state: two of them in front of one validator give the same answers"
+)
+def _(nodes: Nodes) -> None:
+    world = nodes.up()
+    network = nodes.networks[-1]
+    port = ReservedPort()
+    words = ("rest-api", "--bind", f"127.0.0.1:{port.number}", "--validator", network.validator_url)
+    try:
+        network.start(*words, name="second rest-api").wait_logged("ready")
+        network.rest_url = f"http://127.0.0.1:{port.number}"
+        other = nodes.world(network)
+        batch, release = world.held()
+        world.accept(batch)
+        with other.http.raw() as raw:
+            raw.send("GET", f"/batch_status?id={batch.id}&wait=50")
+            other.http.get("/")
+            assert raw.is_silent()
+            world.commit(release)
+            assert raw.answer().json["data"] == {batch.id: "COMMITTED"}
+        for path in ("/blocks", f"/batches/{batch.id}", f"/batch_status?id={batch.id}"):
+            first, second = world.http.get(path), other.http.get(path)
+            assert second.body.decode().replace(other.http.url, world.http.url) == first.body.decode()
+    finally:
+        port.close()

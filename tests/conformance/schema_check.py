@@ -1,0 +1,94 @@
+"""Holds answers to the OpenAPI document: whatever a node says must be what its documentation says it can say.
+
+What lives here: finding an answer's declaration and validating against it. What must not: requests, or what a node
+should do.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+from urllib.parse import unquote
+
+import jsonschema_rs
+
+from rest_api.openapi import document as made
+from rest_api.routes import ENDPOINTS, VERSION
+
+Document = Mapping[str, Any]
+
+
+@cache
+def own_document() -> Document:
+    """The document of this source tree, as a client reads it."""
+    return dict(json.loads(json.dumps(made(ENDPOINTS, VERSION))))
+
+
+def check(
+    method: str, path: str, status: int, headers: Mapping[str, str], body: bytes, *, document: Document | None = None
+) -> None:
+    """Raise AssertionError that says what is wrong with the answer to ``method`` ``path``.
+
+    ``path`` may end in a query string; ``headers`` may be in any case; ``document``: the node's own, else this tree's.
+    """
+    document = own_document() if document is None else document
+    asked = f"{method} {path} -> {status}"
+    found = {name.lower(): value for name, value in headers.items()}
+    answer = _declared(document, method, unquote(path.partition("?")[0], "latin-1"), status, asked)
+    for name, header in answer.get("headers", {}).items():
+        declared = _resolved(document, header)
+        value = found.get(name.lower())
+        assert value is not None or not declared.get("required"), f"{asked}: header {name} is missing"
+        if value is not None:
+            _validate(document, declared["schema"], _typed(value, declared["schema"]), f"{asked}: header {name}")
+    if method == "HEAD" or "content" not in answer:
+        assert not body, f"{asked}: a body of {len(body)} bytes, none is documented"
+        return
+    media_type = found.get("content-type", "").partition(";")[0]
+    assert media_type in answer["content"], f"{asked}: content type {media_type!r}, documented: {[*answer['content']]}"
+    content = json.loads(body) if media_type == "application/json" else body.decode()
+    _validate(document, answer["content"][media_type]["schema"], content, asked)
+
+
+def operation_of(document: Document, method: str, path: str) -> tuple[str, dict[str, Any] | None]:
+    """The template that ``path`` matches, empty for none, and the operation, None when the path has no such method."""
+    # A path that stands there as it is goes before a template.
+    for template, item in sorted(document["paths"].items(), key=lambda entry: "{" in entry[0]):
+        if re.fullmatch(re.sub(r"\\\{[^}]*\\\}", "[^/]+", re.escape(template)), path):
+            return template, item.get(method.lower())
+    return "", None
+
+
+def _declared(document: Document, method: str, path: str, status: int, asked: str) -> dict[str, Any]:
+    template, operation = operation_of(document, method, path)
+    shared = document["components"]["responses"]
+    if operation is None:
+        wanted = (405, "MethodNotAllowed") if template else (404, "NotFound")
+        assert status in (wanted[0], 400), f"{asked}: not documented, and so must be {wanted[0]}"
+        return dict(shared[wanted[1]] if status != 400 else document["paths"]["/"]["get"]["responses"]["400"])
+    answers = operation["responses"]
+    assert str(status) in answers, f"{asked}: status not documented; documented: {[*answers]}"
+    return dict(answers[str(status)])
+
+
+def _resolved(document: Document, item: dict[str, Any]) -> dict[str, Any]:
+    while "$ref" in item:
+        found: Any = document
+        for part in item["$ref"].removeprefix("#/").split("/"):
+            found = found[part]
+        item = found
+    return item
+
+
+def _typed(value: str, schema: Mapping[str, Any]) -> object:
+    return int(value) if schema.get("type") == "integer" and value.isdigit() else value
+
+
+def _validate(document: Document, schema: Mapping[str, Any], value: object, what: str) -> None:
+    # The components stand beside the schema, where its references point.
+    whole = {**schema, "components": {"schemas": document["components"]["schemas"]}}
+    try:
+        jsonschema_rs.validator_for(whole, validate_formats=True).validate(value)
+    except jsonschema_rs.ValidationError as error:
+        raise AssertionError(f"{what}: {error.message} at {'/'.join(map(str, error.instance_path))}") from None

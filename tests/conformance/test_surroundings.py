@@ -1,0 +1,30 @@
+"""The rules that need a node in surroundings of its own, one test a row: a URL cannot give these."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import rules_settings, rules_validator
+from tests.conformance.conftest import given_url, open_http
+from tests.conformance.nodes import Nodes, Surrounded
+
+ROWS = [*rules_settings.ROWS, *rules_validator.ROWS]
+
+
+@pytest.fixture
+def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Nodes]:
+    """Makes nodes; skips the row when the suite is to test another."""
+    url = given_url(request.config)
+    if url is not None:
+        pytest.skip(f"needs a node in surroundings of its own, which {url} is not")
+    made = Nodes(tmp_path, open_http)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])
+def test_rule(row: Surrounded, nodes: Nodes) -> None:
+    row.run(nodes)
