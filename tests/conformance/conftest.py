@@ -65,7 +65,7 @@ def _check(document: Mapping[str, Any], answer: Answer) -> None:
     check(answer.request.method, path or "/", answer.status, answer.headers, answer.body, document=document)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def _shared_world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     url = given_url(request.config)
     network = None
