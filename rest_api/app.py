@@ -122,6 +122,8 @@ def _server_config(app: Starlette, config: RestConfig) -> uvicorn.Config:
         ws="none",
         lifespan="on",
         log_config=None,
+        # A request that is none is told of in ``connections``, every other below.
+        log_level="error",
         access_log=False,
         server_header=False,
         # Forwarding headers are read by ``links`` alone.

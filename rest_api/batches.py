@@ -20,7 +20,11 @@ Submitted = client_batch_submit_pb2.ClientBatchSubmitResponse
 StatusRequest = client_batch_submit_pb2.ClientBatchStatusRequest
 StatusResponse = client_batch_submit_pb2.ClientBatchStatusResponse
 
-_INVALID = {"no_batches": Problem.NO_BATCHES, "not_decodable": Problem.NOT_DECODABLE}
+_INVALID = {
+    "no_batches": Problem.NO_BATCHES,
+    "not_decodable": Problem.NOT_DECODABLE,
+    "too_large": Problem.TOO_LARGE,
+}
 
 
 async def post_batches(call: Call) -> Response:

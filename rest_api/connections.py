@@ -53,7 +53,7 @@ class Listener(socket.socket):
         with connection, contextlib.suppress(OSError):
             connection.setblocking(False)
             # Fits into an empty send buffer; a client that sent its request already may be told by a reset alone.
-            connection.send(_plain_answer(503, "Service Unavailable", error, "retry-after: 1\r\n"))
+            connection.send(_plain_answer(503, "Service Unavailable", error, uuid4().hex, "retry-after: 1\r\n"))
         # Ends this round of accepting; what still waits begins the next one.
         raise BlockingIOError
 
@@ -122,7 +122,10 @@ class Protocol(H11Protocol):
             Problem.BAD_REQUEST,
             f"this is no HTTP/1.1 request, or its head has over {self.config.h11_max_incomplete_event_size} bytes",
         )
-        self.transport.write(_plain_answer(400, "Bad Request", error))
+        request_id = uuid4().hex
+        client = (self.client or ("",))[0]
+        log.info("request", request_id=request_id, status=400, reason=error.message, client=client)
+        self.transport.write(_plain_answer(400, "Bad Request", error, request_id))
         # Closing on a client that still sends would reset the connection, and the answer be lost with it.
         self.transport.write_eof()
         self.flow.resume_reading()
@@ -138,11 +141,11 @@ class Protocol(H11Protocol):
             self._stall = None
 
 
-def _plain_answer(status: int, phrase: str, error: ApiError, headers: str = "") -> bytes:
+def _plain_answer(status: int, phrase: str, error: ApiError, request_id: str, headers: str = "") -> bytes:
     """An error as it stands on the wire, for where there is no request to answer; the connection ends after it."""
     body = error.body()
     head = (
         f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-        f"x-request-id: {uuid4().hex}\r\n{headers}connection: close\r\n\r\n"
+        f"x-request-id: {request_id}\r\n{headers}connection: close\r\n\r\n"
     )
     return head.encode() + body

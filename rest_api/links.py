@@ -49,10 +49,12 @@ def base_url(scope: Scope, trusted: Sequence[Network]) -> str:
     if ("forwarded" in headers or any(name.startswith("x-forwarded-") for name in headers)) and _is_trusted(
         scope, trusted
     ):
-        forwarded = _leftmost(_parse_forwarded(",".join(headers.getlist("forwarded"))))
+        # Each field by itself: a quote that stays open in one must not swallow what a proxy added in the next.
+        pairs = [pair for field in headers.getlist("forwarded") for pair in _parse_forwarded(field)]
+        forwarded = _leftmost(pairs)
         scheme = _chosen(forwarded, headers, "proto", _as_scheme) or scheme
         host = _chosen(forwarded, headers, "host", _as_host) or host
-        prefix = _chosen(forwarded, headers, "path", _as_prefix) or ""
+        prefix = _chosen(forwarded, headers, "path", _as_prefix) or prefix
     return f"{scheme}://{host}{prefix}"
 
 
@@ -117,9 +119,10 @@ def _own_address(scope: Scope) -> str:
     return host if port is None else f"{host}:{port}"
 
 
-def _chosen(forwarded: dict[str, str], headers: Headers, key: str, usable: Callable[[str], str]) -> str:
+def _chosen(forwarded: dict[str, str], headers: Headers, key: str, usable: Callable[[str], str | None]) -> str | None:
     """The usable value of the first source that has one: Forwarded wins over X-Forwarded-*, key by key."""
-    return usable(forwarded.get(key, "")) or usable(headers.get(f"x-forwarded-{key}", "").split(",")[0].strip())
+    found = usable(forwarded.get(key, ""))
+    return usable(headers.get(f"x-forwarded-{key}", "").split(",")[0].strip()) if found is None else found
 
 
 def _parse_forwarded(text: str) -> list[tuple[str, str]]:
@@ -141,26 +144,27 @@ def _leftmost(pairs: list[tuple[str, str]]) -> dict[str, str]:
     return dict(reversed(pairs))
 
 
-def _as_scheme(text: str) -> str:
+def _as_scheme(text: str) -> str | None:
     scheme = text.lower()
-    return scheme if scheme in ("http", "https") else ""
+    return scheme if scheme in ("http", "https") else None
 
 
-def _as_host(text: str) -> str:
+def _as_host(text: str) -> str | None:
     found = _host.fullmatch(text) if len(text) <= _HOST_CHARACTERS_MAX else None
-    if found is None or int(found["port"] or 0) > 65535:
-        return ""
+    if found is None or (found["port"] is not None and not 0 < int(found["port"]) <= 65535):
+        return None
     if found["ipv6"] is not None:
         try:
             IPv6Address(found["ipv6"])
         except ValueError:
-            return ""
+            return None
     return text
 
 
-def _as_prefix(text: str) -> str:
-    if len(text) > _PATH_CHARACTERS_MAX or _path.fullmatch(text) is None:
-        return ""
+def _as_prefix(text: str) -> str | None:
+    """``/`` alone says that there is no prefix."""
+    if not text or len(text) > _PATH_CHARACTERS_MAX or _path.fullmatch(text) is None:
+        return None
     path = text.strip("/")
-    usable = path and "//" not in text and ".." not in unquote(path).split("/")
-    return f"/{path}" if usable else ""
+    usable = "//" not in text and not {".", ".."} & set(unquote(path).split("/"))
+    return (path and f"/{path}") if usable else None

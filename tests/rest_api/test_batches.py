@@ -117,6 +117,7 @@ def test_wait_that_ends_with_a_batch_not_committed_is_200_with_data_details_and_
         (Submitted(status=Submitted.INVALID_BATCH, reason="signature_mismatch", message="said"), 400, 30),
         (Submitted(status=Submitted.INVALID_BATCH, reason="no_batches", message="said"), 400, 34),
         (Submitted(status=Submitted.INVALID_BATCH, reason="not_decodable", message="said"), 400, 35),
+        (Submitted(status=Submitted.INVALID_BATCH, reason="too_large", message="said"), 413, 36),
         (Submitted(status=Submitted.QUEUE_FULL, message="said"), 429, 31),
         (Submitted(status=Submitted.INTERNAL_ERROR, reason="not_ready", message="said"), 503, 15),
         (Submitted(status=Submitted.INTERNAL_ERROR, reason="storage_failed", message="said"), 503, 10),

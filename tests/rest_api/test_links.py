@@ -45,6 +45,9 @@ def scope(headers: list[tuple[str, str]], client: str = "127.0.0.1", host: str =
          "https://x.example"),
         ([("forwarded", "host=bad/host"), ("x-forwarded-host", "x.example")], "http://x.example"),
         ([("forwarded", 'host="never closed')], "http://node:8080"),
+        ([("forwarded", 'for="open'), ("forwarded", "host=good.example")], "http://good.example"),
+        ([("forwarded", "path=/"), ("x-forwarded-path", "/api")], "http://node:8080"),
+        ([("forwarded", "path="), ("x-forwarded-path", "/api")], "http://node:8080/api"),
     ],
 )  # fmt: skip
 def test_the_address_that_the_client_used(headers: list[tuple[str, str]], expected: str) -> None:
@@ -57,6 +60,7 @@ def test_the_address_that_the_client_used(headers: list[tuple[str, str]], expect
         ("host", "evil.example/path"),
         ("host", "user@evil.example"),
         ("host", "evil.example:99999"),
+        ("host", "evil.example:0"),
         ("host", "evil.example:"),
         ("host", "[::zz]"),
         ("host", "[1.2.3.4]"),
@@ -66,6 +70,7 @@ def test_the_address_that_the_client_used(headers: list[tuple[str, str]], expect
         ("proto", "javascript"),
         ("proto", "ftp"),
         ("path", "/a/../b"),
+        ("path", "/a/./b"),
         ("path", "/a/%2E%2e/b"),
         ("path", "//evil.example"),
         ("path", "/a?b"),
