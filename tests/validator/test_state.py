@@ -52,13 +52,14 @@ def reachable(memory: NodeMemory, ref: Ref) -> set[int]:
     assert len(children) > 1
     assert ref.leaves == sum(child.leaves for child in children.values())
     numbers = {ref.number}
+    prefix = nodes.branch_prefix(node)
     for nibble, child in children.items():
-        assert nodes.branch_child_number(node, nibble) == child.number
+        assert nodes.child_number(node, prefix + nibble) == child.number
         below = reachable(memory, child)
         assert not numbers & below
         numbers |= below
     for nibble in set("0123456789abcdef") - set(children):
-        assert nodes.branch_child_number(node, nibble) == 0
+        assert nodes.child_number(node, prefix + nibble) == 0
     return numbers
 
 

@@ -34,10 +34,7 @@ def get(read: ReadNode, root: Ref, address: str) -> bytes | None:
         node = read(number)
         if node[0] == nodes.LEAF:
             return nodes.leaf_value(node) if nodes.leaf_address(node) == address else None
-        prefix = nodes.branch_prefix(node)
-        if not address.startswith(prefix):
-            return None
-        number = nodes.branch_child_number(node, address[len(prefix)])
+        number = nodes.child_number(node, address)
     return None
 
 
@@ -68,6 +65,8 @@ class _Writer:
         if node[0] == nodes.LEAF:
             return self._change_leaf(ref, node, items)
         prefix = nodes.branch_prefix(node)
+        if items[0][0].startswith(prefix) and items[-1][0].startswith(prefix):
+            return self._change_branch(ref, node, prefix, items)
         low = bisect_left(items, (prefix,))
         high = bisect_left(items, (prefix + "g",))
         inner = self._change_branch(ref, node, prefix, items[low:high]) if low < high else ref
@@ -84,6 +83,12 @@ class _Writer:
     def _change_leaf(self, ref: Ref, node: bytes, items: list[_Item]) -> Ref | None:
         address = nodes.leaf_address(node)
         old = nodes.leaf_value(node)
+        if len(items) == 1 and items[0][0] == address:
+            value = items[0][1]
+            if value == old:
+                return ref
+            self.superseded.append(ref.number)
+            return None if value is None else self._leaf(address, value)
         entries: list[tuple[str, bytes | Ref]] = []
         kept = True
         for item_address, value in items:
@@ -105,33 +110,32 @@ class _Writer:
     def _change_branch(self, ref: Ref, node: bytes, prefix: str, items: list[_Item]) -> Ref | None:
         """``items``: at least one, all under ``prefix``."""
         depth = len(prefix)
-        nibble = items[0][0][depth]
-        if items[-1][0][depth] == nibble:
-            # Far from the root nearly every branch has one changed child: no need to take it apart.
-            before = nodes.branch_child(node, nibble)
-            after = self.change(before, items)
-            if after == before:
-                return ref
-            if before is not None and after is not None:
-                self.superseded.append(ref.number)
-                changed_node, digest = nodes.with_child(node, nibble, after)
-                return self._append(changed_node, digest, ref.leaves - before.leaves + after.leaves)
-            children = nodes.branch_children(node)
-            return self._replace(ref, prefix, children, {nibble: after})
-        children = nodes.branch_children(node)
-        changes: dict[str, Ref | None] = {}
+        changed: list[tuple[str, Ref]] = []
+        appeared_or_gone: dict[str, Ref | None] = {}
+        leaves = ref.leaves
         start = 0
         while start < len(items):
             nibble = items[start][0][depth]
             end = start + 1
             while end < len(items) and items[end][0][depth] == nibble:
                 end += 1
-            before = children.get(nibble)
-            after = self.change(before, items[start:end])
+            before = nodes.branch_child(node, nibble)
+            after = self.change(before, items if end - start == len(items) else items[start:end])
             start = end
-            if after != before:
-                changes[nibble] = after
-        return self._replace(ref, prefix, children, changes) if changes else ref
+            if before is None or after is None:
+                if after is not before:
+                    appeared_or_gone[nibble] = after
+            elif after != before:
+                changed.append((nibble, after))
+                leaves += after.leaves - before.leaves
+        if appeared_or_gone:
+            return self._replace(ref, prefix, nodes.branch_children(node), appeared_or_gone | dict(changed))
+        if not changed:
+            return ref
+        # Nearly every branch keeps its children's places: no need to take it apart.
+        self.superseded.append(ref.number)
+        spliced, digest = nodes.with_children(node, changed)
+        return self._append(spliced, digest, leaves)
 
     def _replace(self, ref: Ref, prefix: str, children: dict[str, Ref], changes: dict[str, Ref | None]) -> Ref | None:
         """A branch anew, with some of its children changed, added or (None) gone."""

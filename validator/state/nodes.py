@@ -11,6 +11,7 @@ kept, and how many leaves each holds.
 
 import hashlib
 import struct
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 LEAF: Final = 0
@@ -18,8 +19,8 @@ BRANCH: Final = 1
 
 HASH_BYTES: Final = 32
 _LOCAL: Final = struct.Struct(">QI")
-_BITMAP: Final = struct.Struct(">H")
-_NIBBLES: Final = "0123456789abcdef"
+_NUMBER_BYTES: Final = 8
+_BITS: Final = {nibble: 1 << value for value, nibble in enumerate("0123456789abcdef")}
 
 
 class Ref(NamedTuple):
@@ -53,10 +54,10 @@ def encode_branch(prefix: str, children: dict[str, Ref]) -> tuple[bytes, bytes]:
     local = []
     for nibble in sorted(children):
         child = children[nibble]
-        bitmap |= 1 << int(nibble, 16)
+        bitmap |= _BITS[nibble]
         hashes.append(child.hash)
         local.append(_LOCAL.pack(child.number, child.leaves))
-    hashed = b"".join((b"\x01", bytes((len(prefix),)), prefix.encode(), _BITMAP.pack(bitmap), *hashes))
+    hashed = b"".join((b"\x01", bytes((len(prefix),)), prefix.encode(), bitmap.to_bytes(2, "big"), *hashes))
     return b"".join((hashed, *local)), hashlib.sha256(hashed).digest()
 
 
@@ -66,13 +67,10 @@ def branch_prefix(node: bytes) -> str:
 
 def branch_children(node: bytes) -> dict[str, Ref]:
     """All children of a branch by next hex character, in ascending order."""
-    start = 2 + node[1]
-    bitmap = _BITMAP.unpack_from(node, start)[0]
-    hash_at = start + 2
-    local_at = hash_at + HASH_BYTES * bitmap.bit_count()
+    bitmap, hash_at, local_at = _layout(node)
     children = {}
-    for value, nibble in enumerate(_NIBBLES):
-        if bitmap >> value & 1:
+    for nibble, bit in _BITS.items():
+        if bitmap & bit:
             number, leaves = _LOCAL.unpack_from(node, local_at)
             children[nibble] = Ref(node[hash_at : hash_at + HASH_BYTES], number, leaves)
             hash_at += HASH_BYTES
@@ -82,56 +80,52 @@ def branch_children(node: bytes) -> dict[str, Ref]:
 
 def branch_child(node: bytes, nibble: str) -> Ref | None:
     """One child of a branch; None where there is none. Reads no other child."""
-    place = _place(node, nibble)
-    if not place.held:
+    bitmap, hashes_at, hashed_end = _layout(node)
+    bit = _BITS[nibble]
+    if not bitmap & bit:
         return None
-    number, leaves = _LOCAL.unpack_from(node, place.local_at)
-    return Ref(node[place.hash_at : place.hash_at + HASH_BYTES], number, leaves)
+    position = (bitmap & (bit - 1)).bit_count()
+    number, leaves = _LOCAL.unpack_from(node, hashed_end + _LOCAL.size * position)
+    hash_at = hashes_at + HASH_BYTES * position
+    return Ref(node[hash_at : hash_at + HASH_BYTES], number, leaves)
 
 
-def branch_child_number(node: bytes, nibble: str) -> int:
-    """The number of one child of a branch; 0 where there is none. Every read of a leaf passes here several times."""
-    start = 2 + node[1]
-    bitmap: int = _BITMAP.unpack_from(node, start)[0]
-    bit = 1 << int(nibble, 16)
+def child_number(node: bytes, address: str) -> int:
+    """The number of the child on the way to ``address``; 0 where there is none, or the address ends elsewhere.
+
+    The branch's prefix is not compared: the leaf at the end of the way names its whole address. Every read of a leaf
+    passes here several times.
+    """
+    length = node[1]
+    bitmap = node[2 + length] << 8 | node[3 + length]
+    bit = _BITS[address[length]]
     if not bitmap & bit:
         return 0
-    local_at = start + 2 + HASH_BYTES * bitmap.bit_count() + _LOCAL.size * (bitmap & (bit - 1)).bit_count()
-    number: int = _LOCAL.unpack_from(node, local_at)[0]
-    return number
+    local_at = 4 + length + HASH_BYTES * bitmap.bit_count() + _LOCAL.size * (bitmap & (bit - 1)).bit_count()
+    return int.from_bytes(node[local_at : local_at + _NUMBER_BYTES], "big")
 
 
-def with_child(node: bytes, nibble: str, child: Ref) -> tuple[bytes, bytes]:
-    """The branch with another child in the place of a standing one: its stored bytes and its hash."""
-    place = _place(node, nibble)
-    hashed = node[: place.hash_at] + child.hash + node[place.hash_at + HASH_BYTES : place.hashed_end]
-    local = _LOCAL.pack(child.number, child.leaves)
-    rest = node[place.hashed_end : place.local_at] + local + node[place.local_at + _LOCAL.size :]
-    return hashed + rest, hashlib.sha256(hashed).digest()
-
-
-class _Place(NamedTuple):
-    """Where a child stands, or would stand, in a branch."""
-
-    held: int
-    hash_at: int
-    hashed_end: int
-    local_at: int
-
-
-def _place(node: bytes, nibble: str) -> _Place:
-    start = 2 + node[1]
-    bitmap = _BITMAP.unpack_from(node, start)[0]
-    bit = 1 << int(nibble, 16)
-    position = (bitmap & (bit - 1)).bit_count()
-    hashed_end = start + 2 + HASH_BYTES * bitmap.bit_count()
-    return _Place(bitmap & bit, start + 2 + HASH_BYTES * position, hashed_end, hashed_end + _LOCAL.size * position)
+def with_children(node: bytes, changed: Iterable[tuple[str, Ref]]) -> tuple[bytes, bytes]:
+    """The branch with other children in the places of standing ones: its stored bytes and its hash."""
+    bitmap, hashes_at, hashed_end = _layout(node)
+    spliced = bytearray(node)
+    for nibble, child in changed:
+        position = (bitmap & (_BITS[nibble] - 1)).bit_count()
+        hash_at = hashes_at + HASH_BYTES * position
+        spliced[hash_at : hash_at + HASH_BYTES] = child.hash
+        _LOCAL.pack_into(spliced, hashed_end + _LOCAL.size * position, child.number, child.leaves)
+    return bytes(spliced), hashlib.sha256(spliced[:hashed_end]).digest()
 
 
 def node_hash(node: bytes) -> bytes:
     """The hash that a parent, or the root, must name for these bytes."""
     if node[0] == LEAF:
         return hashlib.sha256(node).digest()
-    start = 2 + node[1]
-    bitmap = _BITMAP.unpack_from(node, start)[0]
-    return hashlib.sha256(node[: start + 2 + HASH_BYTES * bitmap.bit_count()]).digest()
+    return hashlib.sha256(node[: _layout(node)[2]]).digest()
+
+
+def _layout(node: bytes) -> tuple[int, int, int]:
+    """Of a branch: the bitmap of its children, where their hashes begin, and where the hashed part ends."""
+    length = node[1]
+    bitmap = node[2 + length] << 8 | node[3 + length]
+    return bitmap, 4 + length, 4 + length + HASH_BYTES * bitmap.bit_count()
