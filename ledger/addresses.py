@@ -37,18 +37,19 @@ def namespace_of(family_name: str) -> str:
 class AccessList:
     """The addresses that a list of full addresses and prefixes covers (seed specification, rule 5 on transactions)."""
 
-    __slots__ = ("_exact", "_prefixes", "declared")
+    __slots__ = ("_prefixes", "declared", "entries")
 
     def __init__(self, declared: Iterable[str]) -> None:
         self.declared = tuple(declared)
-        self._exact = frozenset(entry for entry in self.declared if len(entry) == ADDRESS_CHARACTERS)
-        self._prefixes = tuple(entry for entry in self.declared if len(entry) < ADDRESS_CHARACTERS)
-
-    @property
-    def addresses(self) -> frozenset[str]:
-        """The fully named addresses; what only a prefix covers is not among them."""
-        return self._exact
+        self.entries = frozenset(self.declared)
+        """What is declared; holds an address (70 characters) where it is fully named, not where a prefix covers it."""
+        # Most transactions touch what they name: one is made for each, and few need the prefixes.
+        self._prefixes: tuple[str, ...] | None = None
 
     def permits(self, address: str) -> bool:
         """Whether ``address`` (70 characters) is covered."""
-        return address in self._exact or address.startswith(self._prefixes)
+        if address in self.entries:
+            return True
+        if self._prefixes is None:
+            self._prefixes = tuple([entry for entry in self.declared if len(entry) < ADDRESS_CHARACTERS])
+        return address.startswith(self._prefixes)

@@ -5,7 +5,8 @@
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -14,6 +15,7 @@ from ledger import signing
 from ledger.addresses import is_prefix
 from ledger.errors import InvalidKey, NotDecodable, RefusedBatch
 from ledger.ids import BatchId, TransactionId, is_id
+from ledger.settings import FamilyVersion
 from ledger.transaction import FAMILY_CHARACTERS_MAX, decode_header
 from protos import batch_pb2, client_block_pb2, raw_pb2, transaction_pb2
 
@@ -25,8 +27,7 @@ class VerifiedTransaction(NamedTuple):
     """What routing, scheduling and the rules need of a transaction, beside its bytes as received."""
 
     id: TransactionId
-    family_name: str
-    family_version: str
+    family: FamilyVersion
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     dependencies: tuple[TransactionId, ...]
@@ -38,6 +39,8 @@ class VerifiedBatch(NamedTuple):
 
     id: BatchId
     transactions: tuple[VerifiedTransaction, ...]
+    declared: int
+    """How many inputs and outputs its transactions declare together."""
     raw: bytes
 
 
@@ -72,19 +75,14 @@ def verify_batch(raw: bytes) -> VerifiedBatch:
         _verify_transaction(raw_transaction, batch_id, signer) for raw_transaction in batch.transactions
     )
     _check_nesting(batch_id, raw)
-    declared = declared_addresses(transactions)
+    declared = sum(len(transaction.inputs) + len(transaction.outputs) for transaction in transactions)
     if declared > DECLARED_ADDRESSES_MAX:
         raise RefusedBatch(
             "too_many_addresses",
             f"batch {batch_id} declares {declared} inputs and outputs, at most {DECLARED_ADDRESSES_MAX} are allowed",
         )
     _check_transaction_ids(batch_id, list(header.transaction_ids), [transaction.id for transaction in transactions])
-    return VerifiedBatch(BatchId(batch_id), transactions, raw)
-
-
-def declared_addresses(transactions: Iterable[VerifiedTransaction]) -> int:
-    """How many inputs and outputs transactions declare together."""
-    return sum(len(transaction.inputs) + len(transaction.outputs) for transaction in transactions)
+    return VerifiedBatch(BatchId(batch_id), transactions, declared, raw)
 
 
 def _verify_transaction(raw: bytes, batch_id: str, batch_signer: str) -> VerifiedTransaction:
@@ -138,13 +136,18 @@ def _verify_transaction(raw: bytes, batch_id: str, batch_signer: str) -> Verifie
             )
     return VerifiedTransaction(
         id=TransactionId(transaction_id),
-        family_name=header.family_name,
-        family_version=header.family_version,
+        family=_family(header.family_name, header.family_version),
         inputs=header.inputs,
         outputs=header.outputs,
         dependencies=header.dependencies,
         raw=raw,
     )
+
+
+@lru_cache(maxsize=1024)
+def _family(name: str, version: str) -> FamilyVersion:
+    """One value for all transactions of a family: what crosses a process boundary names it once."""
+    return FamilyVersion(name, version)
 
 
 def _check_signature(where: str, public_key: str, header_bytes: bytes, signature: str) -> None:

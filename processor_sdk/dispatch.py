@@ -134,7 +134,7 @@ class _Overlay:
     def begin(self, position: int, readable: AccessList) -> None:
         """The transaction at ``position`` of the current unit is the next to read."""
         self._position = position
-        self._named = readable.addresses
+        self._named = readable.entries
 
     def drop_unit(self) -> None:
         """The current unit failed: nobody sees what it wrote."""

@@ -29,9 +29,6 @@ _BLOCK_TRANSACTIONS: Final = (1, 5, 10, 50, 100, 250, 500, 1_000, 2_500, 5_000, 
 _COMMIT_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 _APPLY_SECONDS: Final = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1, 10)
 
-_FamilyKey = tuple[str, str]
-"""A FamilyVersion, or a plain tuple equal to one: made for every transaction, and cheaper."""
-
 
 _TYPE_NAMES: Final = {number: name for name, number in Envelope.MessageType.items()}
 
@@ -64,7 +61,7 @@ class Metrics:
         self._clock_s = clock_s
         self._given_s: dict[int, float] = {}
         self.totals = Totals()
-        self.families: dict[_FamilyKey, Totals] = {OTHER: Totals()}
+        self.families: dict[FamilyVersion, Totals] = {OTHER: Totals()}
         self.requests: Counter[str] = Counter()
         """Messages from peers by the name of their type."""
 
@@ -105,7 +102,7 @@ class Metrics:
         """A peer sent a message."""
         self.requests[type_name(message_type)] += 1
 
-    def label(self, family: _FamilyKey) -> _FamilyKey:
+    def label(self, family: FamilyVersion) -> FamilyVersion:
         """The key of ``families`` that ``family`` counts under."""
         return family if family in self.families else OTHER
 
@@ -124,7 +121,7 @@ class Metrics:
     def block_committed(self, batches: Iterable[VerifiedBatch], block_s: float) -> None:
         """A block with these batches is on disk, ``block_s`` seconds after its batches were chosen."""
         before = self.totals.transactions_committed
-        families: set[_FamilyKey] = set()
+        families: set[FamilyVersion] = set()
         for batch in batches:
             for family, count in self._by_family(batch).items():
                 families.add(family)
@@ -149,10 +146,10 @@ class Metrics:
             self.totals.batches_invalid += 1
             self.totals.transactions_invalid += len(batch.transactions)
 
-    def _by_family(self, batch: VerifiedBatch) -> dict[_FamilyKey, int]:
+    def _by_family(self, batch: VerifiedBatch) -> dict[FamilyVersion, int]:
         """How many transactions of a batch count under each key of ``families``."""
-        counts: dict[_FamilyKey, int] = {}
+        counts: dict[FamilyVersion, int] = {}
         for transaction in batch.transactions:
-            family = self.label((transaction.family_name, transaction.family_version))
+            family = self.label(transaction.family)
             counts[family] = counts.get(family, 0) + 1
         return counts

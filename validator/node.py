@@ -20,7 +20,6 @@ from ledger.signing import Signer
 from protos import genesis_pb2
 from validator.clients import Clients
 from validator.config import ValidatorConfig
-from validator.execution.executor import transaction_route
 from validator.gateway import CannotBind, Gateway, Request
 from validator.mempool.queue import PendingQueue
 from validator.metrics import Metrics
@@ -154,7 +153,7 @@ class Node:
             return
         path = self._config.data_dir / GENESIS_FILE
         batches = await self._verify_genesis(path)
-        families = {transaction_route(transaction) for batch in batches for transaction in batch.transactions}
+        families = {transaction.family for batch in batches for transaction in batch.transactions}
         while missing := sorted(str(family) for family in families if not self._processors.has(family)):
             on_waiting(f"a processor of {', '.join(missing)}, to make the genesis block")
             self._arrived.clear()

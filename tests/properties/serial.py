@@ -108,9 +108,10 @@ def make_batch(number: int, scripts: Sequence[Script]) -> VerifiedBatch:
             header=header.SerializeToString(), header_signature=transaction_id, payload=payload
         ).SerializeToString()
         transactions.append(
-            VerifiedTransaction(transaction_id, *family, script.inputs, script.outputs, script.dependencies, raw)
+            VerifiedTransaction(transaction_id, family, script.inputs, script.outputs, script.dependencies, raw)
         )
-    return VerifiedBatch(BatchId(f"{number:0128x}"), tuple(transactions), b"")
+    declared = sum(len(script.inputs) + len(script.outputs) for script in scripts)
+    return VerifiedBatch(BatchId(f"{number:0128x}"), tuple(transactions), declared, b"")
 
 
 def transaction_id_of(batch: int, position: int) -> TransactionId:

@@ -14,6 +14,7 @@ from ledger.block import BlockHeader, seal
 from ledger.ids import NULL_BLOCK_ID, BatchId, StateRoot, TransactionId
 from ledger.limits import Limits
 from ledger.receipt import Receipt, encode_receipt
+from ledger.settings import FamilyVersion
 from ledger.signing import Signer
 from protos import raw_pb2, transaction_pb2
 from validator.journal.model import BlockCommit, CommittedBatch, InvalidBatch
@@ -53,7 +54,7 @@ def make_transaction(
         header=header.SerializeToString(), header_signature=transaction_id, payload=payload or repr(name).encode()
     ).SerializeToString()
     return VerifiedTransaction(
-        transaction_id, family[0], family[1], inputs, outputs, tuple(map(TransactionId, dependencies)), raw
+        transaction_id, FamilyVersion(*family), inputs, outputs, tuple(map(TransactionId, dependencies)), raw
     )
 
 
@@ -64,7 +65,7 @@ def make_batch(name: object, *transactions: VerifiedTransaction) -> VerifiedBatc
     raw = raw_pb2.RawBatch(
         header=b"", header_signature=batch_id, transactions=[transaction.raw for transaction in held]
     ).SerializeToString()
-    return VerifiedBatch(batch_id, held, raw)
+    return VerifiedBatch(batch_id, held, sum(len(item.inputs) + len(item.outputs) for item in held), raw)
 
 
 def permitting(value: str) -> dict[str, bytes]:

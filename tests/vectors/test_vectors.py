@@ -11,6 +11,7 @@ from ledger.batch import decode_batch_list, verify_batch
 from ledger.block import BlockHeader, decode_block_header, is_sealed, seal
 from ledger.building import build_batch, build_transaction, encode_batch_list
 from ledger.ids import BatchId, BlockId, PublicKey, StateRoot
+from ledger.settings import FamilyVersion
 from ledger.signing import Signer
 from ledger.transaction import TransactionHeader, decode_header, decode_transaction
 from tests.vectors import make
@@ -77,8 +78,7 @@ def test_batches_are_read(entry: dict[str, Any]) -> None:
         assert transaction.raw.hex() == made["transaction"]
         assert transaction[:-1] == (
             made["id"],
-            header.family_name,
-            header.family_version,
+            FamilyVersion(header.family_name, header.family_version),
             header.inputs,
             header.outputs,
             header.dependencies,

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from itertools import count, groupby
+from operator import attrgetter
 from typing import Final
 
 from ledger.addresses import AccessList
@@ -33,6 +34,7 @@ ReadState = Callable[[str], bytes | None]
 """The value at an address in the state that the block builds on."""
 
 _task_numbers: Final = count(1)
+_family_of: Final[Callable[[VerifiedTransaction], FamilyVersion]] = attrgetter("family")
 
 
 class _Run:
@@ -42,7 +44,7 @@ class _Run:
 
     def __init__(self, batch: VerifiedBatch, alone: bool) -> None:
         self.segments = tuple(
-            (route, tuple(transactions)) for route, transactions in groupby(batch.transactions, transaction_route)
+            (family, tuple(transactions)) for family, transactions in groupby(batch.transactions, _family_of)
         )
         self.alone = alone
         self.position = 0
@@ -57,11 +59,6 @@ class _Run:
     @property
     def transactions(self) -> tuple[VerifiedTransaction, ...]:
         return self.segments[self.position][1]
-
-
-def transaction_route(transaction: VerifiedTransaction) -> FamilyVersion:
-    """The family and version that a processor must have registered to be given ``transaction``."""
-    return FamilyVersion(transaction.family_name, transaction.family_version)
 
 
 class Execution:
@@ -297,7 +294,7 @@ class Execution:
             if outcome.verdict is Verdict.INVALID:
                 return Rejected("invalid_transaction", outcome.message, transaction.id, outcome.extended_data)
             if outcome.verdict is Verdict.ERROR:
-                return Withdrawn("internal_error", transaction_route(transaction), message=outcome.message)
+                return Withdrawn("internal_error", transaction.family, message=outcome.message)
             refusal = self._refusal(transaction, outcome, namespaces)
             if refusal:
                 return Rejected("invalid_transaction", refusal, transaction.id)
@@ -317,7 +314,7 @@ class Execution:
             changes.update(kept)
         if len(outcomes) != len(unit.transactions):
             message = f"its processor answered {len(outcomes)} of {len(unit.transactions)} transactions"
-            return Withdrawn("internal_error", transaction_route(unit.transactions[0]), message=message)
+            return Withdrawn("internal_error", unit.transactions[0].family, message=message)
         run.changes = changes
         run.receipts += receipts
         return None

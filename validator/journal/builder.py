@@ -4,15 +4,16 @@ Between the two, the shell drives ``Candidate.execution``. Nothing is written he
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Final, NamedTuple
 
-from ledger.batch import VerifiedBatch, declared_addresses
+from ledger.batch import VerifiedBatch
 from ledger.block import BlockHeader, seal
 from ledger.ids import BlockId, StateRoot
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from ledger.signing import Signer
-from validator.execution.executor import Execution, ReadState, transaction_route
+from validator.execution.executor import Execution, ReadState
 from validator.execution.model import Applied, Rejected, Withdrawn
 from validator.journal.model import BlockCommit, CommittedBatch, InvalidBatch
 from validator.journal.rules import Body
@@ -75,6 +76,7 @@ def choose(
         carried.append(body.check(entry.batch))
         body.include(entry.batch)
     refused: list[tuple[Pending, Rejected]] = []
+    has_processor = cache(has_processor)
     size = _Size(limits)
     while (ready := queue.pop_ready()) is not None:
         entry, batch = ready, ready.batch
@@ -85,8 +87,7 @@ def choose(
         if isinstance(verdict, Rejected):
             refused.append((entry, verdict))
             continue
-        families = map(transaction_route, batch.transactions)
-        missing = next((family for family in families if not has_processor(family)), None)
+        missing = next((item.family for item in batch.transactions if not has_processor(item.family)), None)
         if missing is not None:
             queue.park_for_processor(entry, missing)
         elif verdict is not None:
@@ -117,13 +118,13 @@ class _Size:
         return not self._transactions or (
             self._transactions + len(batch.transactions) <= limits.block_transactions_max
             and self._bytes + len(batch.raw) <= limits.block_bytes_max
-            and self._addresses + declared_addresses(batch.transactions) <= limits.block_addresses_max
+            and self._addresses + batch.declared <= limits.block_addresses_max
         )
 
     def add(self, batch: VerifiedBatch) -> None:
         self._transactions += len(batch.transactions)
         self._bytes += len(batch.raw)
-        self._addresses += declared_addresses(batch.transactions)
+        self._addresses += batch.declared
 
 
 def park(queue: PendingQueue, entry: Pending, verdict: Withdrawn, dependency_due_ms: int) -> None:

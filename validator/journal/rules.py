@@ -12,7 +12,7 @@ from ledger.batch import VerifiedBatch
 from ledger.errors import NotDecodable
 from ledger.ids import TransactionId
 from ledger.settings import FamilyVersion
-from validator.execution.executor import ReadState, transaction_route
+from validator.execution.executor import ReadState
 from validator.execution.model import Rejected, Withdrawn
 
 _SHOWN_MAX: Final = 10
@@ -42,7 +42,7 @@ class Body:
         """Why ``batch`` may never, or not now, be the next one of the body; None if it may."""
         own: set[TransactionId] = set()
         for transaction in batch.transactions:
-            family = transaction_route(transaction)
+            family = transaction.family
             if self._permitted is not None and family not in self._permitted:
                 listed = _listed(self._permitted)
                 message = f"{family} is not permitted; {settings.TRANSACTION_FAMILIES} permits: {listed}"
