@@ -91,11 +91,14 @@ class Store:
         node = self._nodes.get(number)
         if node is None:
             node = self._require("nodes", number)
-            if len(node) <= _CACHED_NODE_BYTES_MAX:
-                if len(self._nodes) >= _CACHED_NODES_MAX:
-                    del self._nodes[next(iter(self._nodes))]
-                self._nodes[number] = node
+            self._keep(number, node)
         return node
+
+    def _keep(self, number: int, node: bytes) -> None:
+        if len(node) <= _CACHED_NODE_BYTES_MAX:
+            if len(self._nodes) >= _CACHED_NODES_MAX:
+                del self._nodes[next(iter(self._nodes))]
+            self._nodes[number] = node
 
     def block(self, num: int) -> BlockInfo | None:
         """The block with number ``num``."""
@@ -182,6 +185,11 @@ class Store:
         self.head = info
         if commit.nodes:
             self.next_node_number = commit.nodes[-1][0] + 1
+        # The next block starts from what this one wrote, and hardly anybody looks at what it replaced.
+        for number in commit.superseded:
+            self._nodes.pop(number, None)
+        for number, node in commit.nodes:
+            self._keep(number, node)
         return info
 
     def reject(self, invalid: list[InvalidBatch], settled: list[int]) -> None:
