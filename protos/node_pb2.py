@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11protos/node.proto\x12\x08\x64ovetail\"*\n\x10StatusWaitCancel\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\t\"\x13\n\x11NodeStatusRequest\"\xcd\x02\n\x12NodeStatusResponse\x12\x33\n\x06status\x18\x01 \x01(\x0e\x32#.dovetail.NodeStatusResponse.Status\x12\x0f\n\x07head_id\x18\x02 \x01(\t\x12\x10\n\x08head_num\x18\x03 \x01(\x04\x12\x17\n\x0fpending_batches\x18\x04 \x01(\x04\x12 \n\x06totals\x18\x05 \x01(\x0b\x32\x10.dovetail.Totals\x12(\n\x08\x66\x61milies\x18\x06 \x03(\x0b\x32\x16.dovetail.FamilyTotals\x12%\n\x06\x63onfig\x18\x07 \x03(\x0b\x32\x15.dovetail.ConfigEntry\x12 \n\x06system\x18\x08 \x01(\x0b\x32\x10.dovetail.System\"1\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\r\n\tNOT_READY\x10\x02\"\xac\x01\n\x06Totals\x12\x18\n\x10\x62locks_committed\x18\x01 \x01(\x04\x12\x16\n\x0e\x62locks_claimed\x18\x02 \x01(\x04\x12\x19\n\x11\x62\x61tches_committed\x18\x03 \x01(\x04\x12\x17\n\x0f\x62\x61tches_invalid\x18\x04 \x01(\x04\x12\x1e\n\x16transactions_committed\x18\x05 \x01(\x04\x12\x1c\n\x14transactions_invalid\x18\x06 \x01(\x04\"]\n\x0c\x46\x61milyTotals\x12\x13\n\x0b\x66\x61mily_name\x18\x01 \x01(\t\x12\x16\n\x0e\x66\x61mily_version\x18\x02 \x01(\t\x12 \n\x06totals\x18\x03 \x01(\x0b\x32\x10.dovetail.Totals\"E\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x10\n\x06number\x18\x02 \x01(\x04H\x00\x12\x0e\n\x04text\x18\x03 \x01(\tH\x00\x42\x07\n\x05value\"]\n\x06System\x12\x13\n\x0bpercent_cpu\x18\x01 \x01(\x01\x12\x16\n\x0epercent_memory\x18\x02 \x01(\x01\x12\x12\n\nnetwork_rx\x18\x03 \x01(\x04\x12\x12\n\nnetwork_tx\x18\x04 \x01(\x04\"\x10\n\x0eMetricsRequest\"\x1f\n\x0fMetricsResponse\x12\x0c\n\x04text\x18\x01 \x01(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11protos/node.proto\x12\x08\x64ovetail\"*\n\x10StatusWaitCancel\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\t\"\x13\n\x11NodeStatusRequest\"\xe0\x02\n\x12NodeStatusResponse\x12\x33\n\x06status\x18\x01 \x01(\x0e\x32#.dovetail.NodeStatusResponse.Status\x12\x0f\n\x07head_id\x18\x02 \x01(\t\x12\x10\n\x08head_num\x18\x03 \x01(\x04\x12\x17\n\x0fpending_batches\x18\x04 \x01(\x04\x12 \n\x06totals\x18\x05 \x01(\x0b\x32\x10.dovetail.Totals\x12(\n\x08\x66\x61milies\x18\x06 \x03(\x0b\x32\x16.dovetail.FamilyTotals\x12%\n\x06\x63onfig\x18\x07 \x03(\x0b\x32\x15.dovetail.ConfigEntry\x12 \n\x06system\x18\x08 \x01(\x0b\x32\x10.dovetail.System\x12\x11\n\ttimestamp\x18\t \x01(\t\"1\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\r\n\tNOT_READY\x10\x02\"\xac\x01\n\x06Totals\x12\x18\n\x10\x62locks_committed\x18\x01 \x01(\x04\x12\x16\n\x0e\x62locks_claimed\x18\x02 \x01(\x04\x12\x19\n\x11\x62\x61tches_committed\x18\x03 \x01(\x04\x12\x17\n\x0f\x62\x61tches_invalid\x18\x04 \x01(\x04\x12\x1e\n\x16transactions_committed\x18\x05 \x01(\x04\x12\x1c\n\x14transactions_invalid\x18\x06 \x01(\x04\"]\n\x0c\x46\x61milyTotals\x12\x13\n\x0b\x66\x61mily_name\x18\x01 \x01(\t\x12\x16\n\x0e\x66\x61mily_version\x18\x02 \x01(\t\x12 \n\x06totals\x18\x03 \x01(\x0b\x32\x10.dovetail.Totals\"E\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x10\n\x06number\x18\x02 \x01(\x04H\x00\x12\x0e\n\x04text\x18\x03 \x01(\tH\x00\x42\x07\n\x05value\"]\n\x06System\x12\x13\n\x0bpercent_cpu\x18\x01 \x01(\x01\x12\x16\n\x0epercent_memory\x18\x02 \x01(\x01\x12\x12\n\nnetwork_rx\x18\x03 \x01(\x04\x12\x12\n\nnetwork_tx\x18\x04 \x01(\x04\"\x10\n\x0eMetricsRequest\"\x1f\n\x0fMetricsResponse\x12\x0c\n\x04text\x18\x01 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -26,19 +26,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NODESTATUSREQUEST']._serialized_start=75
   _globals['_NODESTATUSREQUEST']._serialized_end=94
   _globals['_NODESTATUSRESPONSE']._serialized_start=97
-  _globals['_NODESTATUSRESPONSE']._serialized_end=430
-  _globals['_NODESTATUSRESPONSE_STATUS']._serialized_start=381
-  _globals['_NODESTATUSRESPONSE_STATUS']._serialized_end=430
-  _globals['_TOTALS']._serialized_start=433
-  _globals['_TOTALS']._serialized_end=605
-  _globals['_FAMILYTOTALS']._serialized_start=607
-  _globals['_FAMILYTOTALS']._serialized_end=700
-  _globals['_CONFIGENTRY']._serialized_start=702
-  _globals['_CONFIGENTRY']._serialized_end=771
-  _globals['_SYSTEM']._serialized_start=773
-  _globals['_SYSTEM']._serialized_end=866
-  _globals['_METRICSREQUEST']._serialized_start=868
-  _globals['_METRICSREQUEST']._serialized_end=884
-  _globals['_METRICSRESPONSE']._serialized_start=886
-  _globals['_METRICSRESPONSE']._serialized_end=917
+  _globals['_NODESTATUSRESPONSE']._serialized_end=449
+  _globals['_NODESTATUSRESPONSE_STATUS']._serialized_start=400
+  _globals['_NODESTATUSRESPONSE_STATUS']._serialized_end=449
+  _globals['_TOTALS']._serialized_start=452
+  _globals['_TOTALS']._serialized_end=624
+  _globals['_FAMILYTOTALS']._serialized_start=626
+  _globals['_FAMILYTOTALS']._serialized_end=719
+  _globals['_CONFIGENTRY']._serialized_start=721
+  _globals['_CONFIGENTRY']._serialized_end=790
+  _globals['_SYSTEM']._serialized_start=792
+  _globals['_SYSTEM']._serialized_end=885
+  _globals['_METRICSREQUEST']._serialized_start=887
+  _globals['_METRICSREQUEST']._serialized_end=903
+  _globals['_METRICSRESPONSE']._serialized_start=905
+  _globals['_METRICSRESPONSE']._serialized_end=936
 # @@protoc_insertion_point(module_scope)

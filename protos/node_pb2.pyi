@@ -17,7 +17,7 @@ class NodeStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class NodeStatusResponse(_message.Message):
-    __slots__ = ("status", "head_id", "head_num", "pending_batches", "totals", "families", "config", "system")
+    __slots__ = ("status", "head_id", "head_num", "pending_batches", "totals", "families", "config", "system", "timestamp")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATUS_UNSET: _ClassVar[NodeStatusResponse.Status]
@@ -34,6 +34,7 @@ class NodeStatusResponse(_message.Message):
     FAMILIES_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     SYSTEM_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     status: NodeStatusResponse.Status
     head_id: str
     head_num: int
@@ -42,7 +43,8 @@ class NodeStatusResponse(_message.Message):
     families: _containers.RepeatedCompositeFieldContainer[FamilyTotals]
     config: _containers.RepeatedCompositeFieldContainer[ConfigEntry]
     system: System
-    def __init__(self, status: _Optional[_Union[NodeStatusResponse.Status, str]] = ..., head_id: _Optional[str] = ..., head_num: _Optional[int] = ..., pending_batches: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., families: _Optional[_Iterable[_Union[FamilyTotals, _Mapping]]] = ..., config: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ..., system: _Optional[_Union[System, _Mapping]] = ...) -> None: ...
+    timestamp: str
+    def __init__(self, status: _Optional[_Union[NodeStatusResponse.Status, str]] = ..., head_id: _Optional[str] = ..., head_num: _Optional[int] = ..., pending_batches: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., families: _Optional[_Iterable[_Union[FamilyTotals, _Mapping]]] = ..., config: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ..., system: _Optional[_Union[System, _Mapping]] = ..., timestamp: _Optional[str] = ...) -> None: ...
 
 class Totals(_message.Message):
     __slots__ = ("blocks_committed", "blocks_claimed", "batches_committed", "batches_invalid", "transactions_committed", "transactions_invalid")
