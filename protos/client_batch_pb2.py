@@ -16,7 +16,7 @@ from protos import batch_pb2 as protos_dot_batch__pb2
 from protos import client_list_control_pb2 as protos_dot_client__list__control__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19protos/client_batch.proto\x12\x08\x64ovetail\x1a\x12protos/batch.proto\x1a protos/client_list_control.proto\"\x9b\x01\n\x16\x43lientBatchListRequest\x12\x0f\n\x07head_id\x18\x01 \x01(\t\x12\x11\n\tbatch_ids\x18\x02 \x03(\t\x12.\n\x06paging\x18\x03 \x01(\x0b\x32\x1e.dovetail.ClientPagingControls\x12-\n\x07sorting\x18\x04 \x03(\x0b\x32\x1c.dovetail.ClientSortControls\"\xd2\x02\n\x17\x43lientBatchListResponse\x12\x38\n\x06status\x18\x01 \x01(\x0e\x32(.dovetail.ClientBatchListResponse.Status\x12 \n\x07\x62\x61tches\x18\x02 \x03(\x0b\x32\x0f.dovetail.Batch\x12\x0f\n\x07head_id\x18\x03 \x01(\t\x12.\n\x06paging\x18\x04 \x01(\x0b\x32\x1e.dovetail.ClientPagingResponse\"\x99\x01\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\x12\n\x0eINTERNAL_ERROR\x10\x02\x12\r\n\tNOT_READY\x10\x03\x12\x0b\n\x07NO_ROOT\x10\x04\x12\x0f\n\x0bNO_RESOURCE\x10\x05\x12\x12\n\x0eINVALID_PAGING\x10\x06\x12\x10\n\x0cINVALID_SORT\x10\x07\x12\x0e\n\nINVALID_ID\x10\x08\")\n\x15\x43lientBatchGetRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\"\xca\x01\n\x16\x43lientBatchGetResponse\x12\x37\n\x06status\x18\x01 \x01(\x0e\x32\'.dovetail.ClientBatchGetResponse.Status\x12\x1e\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x0f.dovetail.Batch\"W\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\x12\n\x0eINTERNAL_ERROR\x10\x02\x12\x0f\n\x0bNO_RESOURCE\x10\x05\x12\x0e\n\nINVALID_ID\x10\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19protos/client_batch.proto\x12\x08\x64ovetail\x1a\x12protos/batch.proto\x1a protos/client_list_control.proto\"\x9b\x01\n\x16\x43lientBatchListRequest\x12\x0f\n\x07head_id\x18\x01 \x01(\t\x12\x11\n\tbatch_ids\x18\x02 \x03(\t\x12.\n\x06paging\x18\x03 \x01(\x0b\x32\x1e.dovetail.ClientPagingControls\x12-\n\x07sorting\x18\x04 \x03(\x0b\x32\x1c.dovetail.ClientSortControls\"\xd2\x02\n\x17\x43lientBatchListResponse\x12\x38\n\x06status\x18\x01 \x01(\x0e\x32(.dovetail.ClientBatchListResponse.Status\x12 \n\x07\x62\x61tches\x18\x02 \x03(\x0b\x32\x0f.dovetail.Batch\x12\x0f\n\x07head_id\x18\x03 \x01(\t\x12.\n\x06paging\x18\x04 \x01(\x0b\x32\x1e.dovetail.ClientPagingResponse\"\x99\x01\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\x12\n\x0eINTERNAL_ERROR\x10\x02\x12\r\n\tNOT_READY\x10\x03\x12\x0b\n\x07NO_ROOT\x10\x04\x12\x0f\n\x0bNO_RESOURCE\x10\x05\x12\x12\n\x0eINVALID_PAGING\x10\x06\x12\x10\n\x0cINVALID_SORT\x10\x07\x12\x0e\n\nINVALID_ID\x10\x08\")\n\x15\x43lientBatchGetRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\"\xdc\x01\n\x16\x43lientBatchGetResponse\x12\x37\n\x06status\x18\x01 \x01(\x0e\x32\'.dovetail.ClientBatchGetResponse.Status\x12\x1e\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x0f.dovetail.Batch\x12\x10\n\x07head_id\x18\xe8\x07 \x01(\t\"W\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\x12\n\x0eINTERNAL_ERROR\x10\x02\x12\x0f\n\x0bNO_RESOURCE\x10\x05\x12\x0e\n\nINVALID_ID\x10\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,7 +32,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLIENTBATCHGETREQUEST']._serialized_start=592
   _globals['_CLIENTBATCHGETREQUEST']._serialized_end=633
   _globals['_CLIENTBATCHGETRESPONSE']._serialized_start=636
-  _globals['_CLIENTBATCHGETRESPONSE']._serialized_end=838
-  _globals['_CLIENTBATCHGETRESPONSE_STATUS']._serialized_start=751
-  _globals['_CLIENTBATCHGETRESPONSE_STATUS']._serialized_end=838
+  _globals['_CLIENTBATCHGETRESPONSE']._serialized_end=856
+  _globals['_CLIENTBATCHGETRESPONSE_STATUS']._serialized_start=769
+  _globals['_CLIENTBATCHGETRESPONSE_STATUS']._serialized_end=856
 # @@protoc_insertion_point(module_scope)

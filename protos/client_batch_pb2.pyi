@@ -59,7 +59,7 @@ class ClientBatchGetRequest(_message.Message):
     def __init__(self, batch_id: _Optional[str] = ...) -> None: ...
 
 class ClientBatchGetResponse(_message.Message):
-    __slots__ = ("status", "batch")
+    __slots__ = ("status", "batch", "head_id")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATUS_UNSET: _ClassVar[ClientBatchGetResponse.Status]
@@ -74,6 +74,8 @@ class ClientBatchGetResponse(_message.Message):
     INVALID_ID: ClientBatchGetResponse.Status
     STATUS_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
+    HEAD_ID_FIELD_NUMBER: _ClassVar[int]
     status: ClientBatchGetResponse.Status
     batch: _batch_pb2.Batch
-    def __init__(self, status: _Optional[_Union[ClientBatchGetResponse.Status, str]] = ..., batch: _Optional[_Union[_batch_pb2.Batch, _Mapping]] = ...) -> None: ...
+    head_id: str
+    def __init__(self, status: _Optional[_Union[ClientBatchGetResponse.Status, str]] = ..., batch: _Optional[_Union[_batch_pb2.Batch, _Mapping]] = ..., head_id: _Optional[str] = ...) -> None: ...

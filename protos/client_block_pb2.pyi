@@ -77,7 +77,7 @@ class ClientBlockGetByBatchIdRequest(_message.Message):
     def __init__(self, batch_id: _Optional[str] = ...) -> None: ...
 
 class ClientBlockGetResponse(_message.Message):
-    __slots__ = ("status", "block")
+    __slots__ = ("status", "block", "head_id")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATUS_UNSET: _ClassVar[ClientBlockGetResponse.Status]
@@ -92,6 +92,8 @@ class ClientBlockGetResponse(_message.Message):
     INVALID_ID: ClientBlockGetResponse.Status
     STATUS_FIELD_NUMBER: _ClassVar[int]
     BLOCK_FIELD_NUMBER: _ClassVar[int]
+    HEAD_ID_FIELD_NUMBER: _ClassVar[int]
     status: ClientBlockGetResponse.Status
     block: _block_pb2.Block
-    def __init__(self, status: _Optional[_Union[ClientBlockGetResponse.Status, str]] = ..., block: _Optional[_Union[_block_pb2.Block, _Mapping]] = ...) -> None: ...
+    head_id: str
+    def __init__(self, status: _Optional[_Union[ClientBlockGetResponse.Status, str]] = ..., block: _Optional[_Union[_block_pb2.Block, _Mapping]] = ..., head_id: _Optional[str] = ...) -> None: ...

@@ -59,7 +59,7 @@ class ClientTransactionGetRequest(_message.Message):
     def __init__(self, transaction_id: _Optional[str] = ...) -> None: ...
 
 class ClientTransactionGetResponse(_message.Message):
-    __slots__ = ("status", "transaction")
+    __slots__ = ("status", "transaction", "head_id")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATUS_UNSET: _ClassVar[ClientTransactionGetResponse.Status]
@@ -74,6 +74,8 @@ class ClientTransactionGetResponse(_message.Message):
     INVALID_ID: ClientTransactionGetResponse.Status
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    HEAD_ID_FIELD_NUMBER: _ClassVar[int]
     status: ClientTransactionGetResponse.Status
     transaction: _transaction_pb2.Transaction
-    def __init__(self, status: _Optional[_Union[ClientTransactionGetResponse.Status, str]] = ..., transaction: _Optional[_Union[_transaction_pb2.Transaction, _Mapping]] = ...) -> None: ...
+    head_id: str
+    def __init__(self, status: _Optional[_Union[ClientTransactionGetResponse.Status, str]] = ..., transaction: _Optional[_Union[_transaction_pb2.Transaction, _Mapping]] = ..., head_id: _Optional[str] = ...) -> None: ...
