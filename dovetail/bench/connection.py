@@ -53,7 +53,10 @@ class Target(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """One request at a time; whenever it is free it stands at the end of its ``lane``."""
+    """One request at a time; whenever it is free it stands at the end of its ``lane``.
+
+    Whoever takes the first of a lane takes the one that rested longest, so none rests until the server closes it.
+    """
 
     def __init__(self, owner: Owner, lane: "deque[Connection]") -> None:
         self._owner = owner

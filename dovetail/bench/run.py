@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from dovetail.bench import figures
 from dovetail.bench.figures import Machine, Report, Run
 from dovetail.bench.load import Ceiling, Load, Post, Workers
+from dovetail.bench.loop import WAIT_S
 from dovetail.bench.node import Node, with_node
 from dovetail.bench.processes import ProcessFigures, ProcessWatch, bytes_on_disk, filesystem_of
-from dovetail.bench.sender import WAIT_S, Sent, send
+from dovetail.bench.sender import Sent, send
 from dovetail.bench.steps import Steps
 from dovetail.client import DovetailClient
 from dovetail.errors import Refused

@@ -44,9 +44,10 @@ http {{
 
 
 class Proxy:
-    """One nginx in front of REST APIs at ``upstreams`` (HOST:PORT), with ``site`` enabled; it listens once it is made.
+    """One nginx in front of REST APIs at ``upstreams`` (HOST:PORT); it listens once it is made.
 
-    ``url`` is where clients reach the API, with ``prefix``; certificate and password are made by the README's lines.
+    ``site`` and the default server are enabled. ``url`` is where clients reach the API, with ``prefix``; certificate
+    and password are made by the README's lines.
     """
 
     def __init__(self, folder: Path, upstreams: list[str], *, site: str) -> None:
@@ -118,12 +119,13 @@ class Proxy:
             r"^    server 127\.0\.0\.1:8080 max_fails=1 fail_timeout=2s;$",
             servers,
         )
-        enabled = self._folder / "sites-enabled" / site
-        enabled.parent.mkdir()
-        shutil.copy(self._folder / "sites-available" / site, enabled)
-        _replace(enabled, r"^    listen \[::\]:443 .*$", "")
-        _replace(enabled, r"\blisten 443\b", f"listen 127.0.0.1:{self._port.number}")
-        _replace(enabled, r"\bserver_name (ledger|www)\.example;", f"server_name {NAME};")
+        enabled = self._folder / "sites-enabled"
+        enabled.mkdir()
+        for name in (site, "dovetail-default"):
+            shutil.copy(self._folder / "sites-available" / name, enabled)
+            _replace(enabled / name, r"^    listen \[::\]:443 .*$", "")
+            _replace(enabled / name, r"\blisten 443\b", f"listen 127.0.0.1:{self._port.number}")
+        _replace(enabled / site, r"\bserver_name (ledger|www)\.example;", f"server_name {NAME};")
 
     def _run_shell(self, script: str) -> None:
         done = subprocess.run(

@@ -17,6 +17,7 @@ import pytest
 from ledger.limits import Limits
 from rest_api.config import RestConfig
 from tests.e2e.clients import Api, Author, error_of
+from tests.e2e.conftest import Shared
 from tests.e2e.network import ReservedPort
 from tests.e2e.nginx.conftest import Proxies
 from tests.e2e.nginx.proxy import DEPLOY, NAME, Proxy
@@ -49,7 +50,7 @@ class Upstream:
     """In place of a REST API: keeps the requests that reach it; answers, or closes the connection without a word."""
 
     def __init__(self, *, answers: bool) -> None:
-        self.requests: list[tuple[str, list[tuple[str, str]]]] = []
+        self.requests: list[tuple[str, str, list[tuple[str, str]]]] = []
         upstream = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -57,14 +58,14 @@ class Upstream:
 
             def do_GET(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length", "0")))
-                upstream.requests.append((self.command, self.headers.items()))
+                upstream.requests.append((self.command, self.path, self.headers.items()))
                 self.close_connection = not answers
                 if answers:
                     self.send_response(200)
                     self.send_header("Content-Length", "0")
                     self.end_headers()
 
-            do_POST = do_GET  # noqa: N815
+            do_HEAD = do_POST = do_GET  # noqa: N815
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -105,7 +106,7 @@ class TestForwardingHeaders:
         doubled = [*FORGED.items(), *FORGED.items(), ("X-Request-Id", "not an id"), ("Connection", "close")]
         assert api.http.get("/", headers=doubled).status_code == 200
         api.close()
-        ((_, headers),) = upstreams[0].requests
+        ((_, _, headers),) = upstreams[0].requests
         seen = [(name.lower(), value) for name, value in headers]
         assert dict(seen).keys() == {name for name, _ in seen} <= {
             "host", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-for", "x-request-id",
@@ -134,6 +135,47 @@ class TestForwardingHeaders:
         assert json.loads(body)["link"].startswith(f"{either.url}/blocks?")
         status, body = either.ask(f"GET https://evil.example/blocks HTTP/1.1\r\nHost: {either.bind}\r\n{closing}")
         assert status == json.loads(body)["error"]["code"] == 421
+
+
+class TestStrangers:
+    """/healthz needs no password, so whoever finds it may send anything there; little of it may reach the API."""
+
+    @pytest.mark.parametrize("site", ["dovetail", "dovetail-prefix"])
+    @pytest.mark.parametrize("method", ["GET", "HEAD"])
+    def test_nothing_of_theirs_travels_on(
+        self, proxies: Proxies, upstreams: list[Upstream], method: str, site: str
+    ) -> None:
+        upstreams.append(Upstream(answers=True))
+        with proxies([upstreams[0].bind], site=site).client(None) as client:
+            answer = client.request(method, "/healthz", params={"x": "y" * 10_000}, headers={"X-Long": "x" * 10_000})
+        assert answer.status_code == 200
+        ((reached, path, headers),) = upstreams[0].requests
+        assert (reached, path) == (method, "/healthz")
+        assert {name.lower() for name, _ in headers} == {
+            "host", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-for", "x-request-id",
+            *(["x-forwarded-path"] if site == "dovetail-prefix" else []),
+        }  # fmt: skip
+
+    @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+    def test_other_methods_take_the_password(self, either: Proxy, through: Api, shared: Shared, method: str) -> None:
+        with either.client(None) as client:
+            refused(client.request(method, "/healthz"), 401, 401)
+        direct, proxied = (api.http.request(method, "/healthz") for api in (shared.api, through))
+        assert (proxied.status_code, proxied.text) == (direct.status_code, direct.text)
+        assert proxied.headers["allow"] == direct.headers["allow"]
+
+    def test_a_body_is_refused(self, either: Proxy) -> None:
+        with either.client(None) as client:
+            error = refused(client.request("GET", "/healthz", content=b"x" * 1025), 413, 36)
+        assert "at /healthz that is 1024 bytes" in error["message"]
+
+    def test_too_often_is_refused(self, proxies: Proxies, upstreams: list[Upstream]) -> None:
+        upstreams.append(Upstream(answers=True))
+        with proxies([upstreams[0].bind]).client(None) as client:
+            answers = (client.get("/healthz") for _ in range(10_000))
+            answer = next(answer for answer in answers if answer.status_code != 200)
+        assert "over 10 a second ask for /healthz" in refused(answer, 429, 429)["message"]
+        assert answer.headers["retry-after"] == "1"
 
 
 class TestErrors:
@@ -216,6 +258,11 @@ def test_nginx_allows_what_the_rest_api_allows() -> None:
     assert texts.count(f" {line_bytes_max} bytes") == 2
     requests_max = number(r"^limit_conn dovetail_clients (\d+);$")
     assert f" {requests_max} requests" in texts
+    healthz = (DEPLOY / "snippets" / "dovetail-healthz.conf").read_text()
+    assert re.search(r"^client_max_body_size 1k;$", healthz, re.MULTILINE)
+    assert "at /healthz that is 1024 bytes" in texts
+    (rate,) = re.findall(r"zone=dovetail_healthz:1m rate=(\d+)r/s;", texts)
+    assert f"over {rate} a second ask for /healthz" in texts
 
 
 @pytest.mark.parametrize(("method", "times"), [("GET", 2), ("POST", 1)])
@@ -227,5 +274,5 @@ def test_what_was_handed_in_is_not_handed_in_again(
     api = proxies([upstream.bind for upstream in upstreams]).api()
     refused(api.http.request(method, "/batches", content=b"x" if method == "POST" else None), 502, 502)
     api.close()
-    reached = [method for upstream in upstreams for method, _ in upstream.requests]
+    reached = [method for upstream in upstreams for method, *_ in upstream.requests]
     assert reached == [method] * times
