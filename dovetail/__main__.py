@@ -27,16 +27,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         app(args=list(arguments), prog_name="dovetail")
     except Refused as error:
-        print(f"dovetail: {error}", file=sys.stderr)
+        _say(str(error))
         return _REFUSED
     except KeyboardInterrupt:
         return _INTERRUPTED
     except Exception as error:
         if "--debug" in arguments:
             raise
-        print(f"dovetail: unexpected {type(error).__name__}: {error}; {_where_the_trace_is(error)}", file=sys.stderr)
+        _say(f"unexpected {type(error).__name__}: {error}; {_where_the_trace_is(error)}")
         return _REFUSED
     return 0
+
+
+def _say(text: str) -> None:
+    # It may quote what a server answered or a file holds.
+    from dovetail.output import printable_lines
+
+    print(f"dovetail: {printable_lines(text)}", file=sys.stderr)
 
 
 def _where_the_trace_is(error: Exception) -> str:

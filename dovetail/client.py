@@ -5,17 +5,21 @@ Shapes of answers and errors: the specification of the REST API; binary values s
 
 import base64
 import binascii
+import os
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
 import httpx
 
 from dovetail.errors import Refused
+from dovetail.urls import DEFAULT_URL, shown_url
 from ledger.building import SignedBatch, encode_batch_list
 
-DEFAULT_URL: Final = "http://127.0.0.1:8080"
+if TYPE_CHECKING:
+    from prometheus_client.samples import Sample
 
 _ANSWER_S: Final = 30.0
 _STATUS_IDS_IN_URL_MAX: Final = 15
@@ -78,13 +82,21 @@ class DovetailClient:
         try:
             parsed = httpx.URL(url)
         except httpx.InvalidURL as error:
-            raise Refused(f"{url!r} is no URL: {error}") from None
+            # The reason quotes a part of the URL, which may be one of the password.
+            reason = f": {error}" if shown_url(url) == url else ""
+            raise Refused(f"{shown_url(url)!r} is no URL{reason}") from None
         if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise Refused(f"{url!r} is no URL of a REST API: http://HOST:PORT or https://HOST:PORT")
-        self.url = url.rstrip("/")
-        # A proxy meant for the internet cannot reach this machine's own addresses.
+            raise Refused(f"{shown_url(url)!r} is no URL of a REST API: http://HOST:PORT or https://HOST:PORT")
+        self.url = shown_url(url).rstrip("/")
+        """For people: without a password."""
+
         self._http = httpx.Client(
-            base_url=self.url, transport=transport, timeout=_ANSWER_S, trust_env=parsed.host not in _LOOPBACK
+            base_url=url,
+            transport=transport,
+            timeout=_ANSWER_S,
+            verify=_trusted(),
+            # A proxy meant for the internet cannot reach this machine's own addresses.
+            trust_env=parsed.host not in _LOOPBACK,
         )
 
     def __enter__(self) -> "DovetailClient":
@@ -138,6 +150,18 @@ class DovetailClient:
             raise ApiError(200, None, "Invalid Answer", f"{self.url}{path} gave no object")
         return data
 
+    def metrics(self) -> list["Sample"]:
+        """The samples of /metrics. ApiError also when it is no text in Prometheus' format."""
+        from prometheus_client.parser import text_string_to_metric_families
+
+        response = self._send("GET", "/metrics", _ANSWER_S)
+        if not response.is_success:
+            raise _api_error(response, _parsed(response), self.url)
+        try:
+            return [sample for family in text_string_to_metric_families(response.text) for sample in family.samples]
+        except (ValueError, LookupError):
+            raise ApiError(200, None, "Invalid Answer", f"{self.url}/metrics gave no metrics") from None
+
     def leaf(self, address: str, *, head: str | None = None) -> bytes:
         """The bytes at a full address. ApiError 75 when there are none."""
         return decode_base64(self.resource("state", address, head=head))
@@ -167,22 +191,21 @@ class DovetailClient:
     def _request(
         self, method: str, path: str, *, wait_s: int | None = None, **arguments: Any
     ) -> tuple[int, dict[str, Any]]:
-        timeout_s = _ANSWER_S + (wait_s or 0)
+        response = self._send(method, path, _ANSWER_S + (wait_s or 0), **arguments)
+        body = _parsed(response)
+        if response.is_success and isinstance(body, dict):
+            return response.status_code, body
+        raise _api_error(response, body, self.url)
+
+    def _send(self, method: str, path: str, timeout_s: float, **arguments: Any) -> httpx.Response:
         try:
-            response = self._http.request(method, path, timeout=timeout_s, **arguments)
-        except (httpx.ConnectError, httpx.ConnectTimeout):
-            raise Refused(f"nothing answers at {self.url}; is `dovetail up` running?") from None
+            return self._http.request(method, path, timeout=timeout_s, **arguments)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise Refused(_why_not_connected(self.url, error)) from None
         except httpx.TimeoutException:
             raise Refused(f"{self.url} did not answer within {timeout_s:g} s") from None
         except httpx.TransportError as error:
             raise Refused(f"the connection to {self.url} broke: {error or type(error).__name__}") from None
-        try:
-            body = response.json()
-        except ValueError:
-            body = None
-        if response.is_success and isinstance(body, dict):
-            return response.status_code, body
-        raise _api_error(response, body, self.url)
 
 
 def decode_base64(text: object) -> bytes:
@@ -191,6 +214,37 @@ def decode_base64(text: object) -> bytes:
         return base64.b64decode(str(text), validate=True)
     except (binascii.Error, ValueError):
         raise ApiError(200, None, "Invalid Answer", f"{str(text)[:80]!r} is no base64") from None
+
+
+def _trusted() -> ssl.SSLContext:
+    """The certificates that are believed: the usual authorities', or those that the environment names instead."""
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:
+        named = {name: os.environ[name] for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in os.environ}
+        raise Refused(f"cannot load the certificates that the environment names, {named}: {error}") from None
+
+
+def _why_not_connected(url: str, error: Exception) -> str:
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return (
+            f"the certificate of {url} is not trusted: {cause.verify_message}; if it is the right one, name its file, "
+            "or that of the authority that gave it, in the environment: SSL_CERT_FILE=FILE"
+        )
+    if cause is not None:
+        return f"{url} answers, but not with TLS as https needs it: {cause.reason or cause}; is it an http:// address?"
+    return f"nothing answers at {url}; is `dovetail up` running?"
+
+
+def _parsed(response: httpx.Response) -> object:
+    """The body as JSON; None when it is none."""
+    try:
+        return response.json()
+    except ValueError:
+        return None
 
 
 def _member(body: dict[str, Any], name: str) -> Any:

@@ -96,6 +96,7 @@ def _are_networks(entries: tuple[str, ...]) -> bool:
 
 _ENDPOINT: Final = _Rule(_is_endpoint, "tcp://HOST:PORT, PORT from 1 to 65535, an IPv6 host in brackets")
 _ADDRESS: Final = _Rule(_is_address, "HOST:PORT, PORT from 1 to 65535, an IPv6 host in brackets")
+_SECONDS: Final = _Rule(lambda seconds: 1 <= seconds <= 86_400, "a whole number of seconds from 1 to 86400")
 _POSITIVE: Final = _Rule(lambda number: 1 <= number < 2**63, "a whole number from 1")
 
 _RULES: Final[dict[str, _Rule]] = {
@@ -103,7 +104,9 @@ _RULES: Final[dict[str, _Rule]] = {
     "validator.verifier_processes": _Rule(lambda number: 0 <= number <= 256, "a whole number from 0 to 256"),
     "rest_api.bind": _ADDRESS,
     "rest_api.validator": _ENDPOINT,
-    "rest_api.timeout_s": _Rule(lambda seconds: 1 <= seconds <= 86_400, "a whole number of seconds from 1 to 86400"),
+    "rest_api.timeout_s": _SECONDS,
+    "rest_api.request_s_max": _SECONDS,
+    "rest_api.answer_s_max": _SECONDS,
     "rest_api.trusted_proxies": _Rule(
         _are_networks, "a list of addresses or networks (10.0.0.0/8), in the environment separated by commas"
     ),

@@ -1,9 +1,14 @@
-"""Logging of the processes, and the files that logs go to. What is logged is said where it happens."""
+"""Logging of the processes, and the files that logs go to. What is logged is said where it happens.
+
+What is logged may be anybody's: here it becomes text that neither steers a terminal nor passes for a line of its own.
+"""
 
 import logging
 import os
 import sys
+import textwrap
 import traceback
+from collections.abc import MutableMapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -12,10 +17,13 @@ from typing import Any, Final
 from dovetail.errors import Refused
 from dovetail.files import make_private_dir
 from dovetail.home import home
+from dovetail.output import printable, printable_lines
+from dovetail.urls import shown_url
 
 _TRACE_FILE_BYTES_MAX: Final = 1024 * 1024
 _LOG_FILE_BYTES_MAX: Final = 10 * 1024 * 1024
 _OLD_FILES_KEPT: Final = 3
+_TRACES: Final = ("exception", "stack")
 
 
 class LogFormat(StrEnum):
@@ -43,17 +51,19 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
     ]
-    renderer: Any
+    renderers: list[Any]
     if log_format is LogFormat.JSON:
-        shared.append(structlog.processors.format_exc_info)
-        renderer = structlog.processors.JSONRenderer()
+        renderers = [structlog.processors.JSONRenderer()]
     else:
-        renderer = structlog.dev.ConsoleRenderer(
+        console = structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
         )
+        renderers = [_escape, console]
     structlog.configure(
-        processors=[*shared, renderer],
+        processors=[*shared, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
@@ -62,10 +72,21 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
     logging.basicConfig(handlers=[handler], level=number, force=True)
+
+
+def _escape(_logger: object, _level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Make every value of a record printable. The lines of traces stay lines, further in than any record begins."""
+    for name, value in event.items():
+        text = value if isinstance(value, str) else repr(value)
+        if name in _TRACES:
+            event[name] = textwrap.indent(printable_lines(text), "    ")
+        elif not text.isprintable():
+            event[name] = printable(text)
+    return event
 
 
 class RotatingFile:
@@ -108,15 +129,14 @@ def write_trace(error: BaseException) -> Path | None:
 
     None when it cannot be written: this is the last thing said of an error, and must not raise another.
     """
-    trace = "".join(traceback.format_exception(error))
-    entry = f"{datetime.now(UTC).isoformat()} {' '.join(sys.argv)}\n{trace}\n"
+    trace = printable_lines("".join(traceback.format_exception(error)))
+    entry = f"{datetime.now(UTC).isoformat()} {printable(' '.join(map(shown_url, sys.argv)))}\n{trace}\n"
     try:
         path = home() / "logs" / "dovetail.log"
         make_private_dir(path.parent)
         file = RotatingFile(path, _TRACE_FILE_BYTES_MAX)
         try:
-            # Arguments and messages may hold what UTF-8 cannot.
-            file.write(entry.encode(errors="backslashreplace"))
+            file.write(entry.encode())
         finally:
             file.close()
     except (OSError, Refused, RuntimeError):  # RuntimeError: this user has no home folder.

@@ -28,15 +28,20 @@ def printable(value: object) -> str:
     )
 
 
+def printable_lines(text: str) -> str:
+    """``printable`` for what may have lines: they stay, and nothing but a line feed ends one."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
 def short(text: object) -> str:
     """The beginning of a long hex value, for tables in which it is not the column to copy from."""
     shown = printable(text)
     return shown if len(shown) <= _SHORT_CHARACTERS else f"{shown[:_SHORT_CHARACTERS]}…"
 
 
-def print_json(value: object) -> None:
-    """One JSON document, on one line."""
-    typer.echo(json.dumps(value))
+def print_json(value: object, *, err: bool = False) -> None:
+    """One JSON document, on one line; ``err``: on stderr."""
+    typer.echo(json.dumps(value), err=err)
 
 
 def print_json_array(values: Iterable[object]) -> None:
@@ -59,7 +64,11 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
         column.no_wrap = True
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
-    Console(width=_TABLE_COLUMNS, highlight=False).print(table)
+    console = Console(width=_TABLE_COLUMNS, highlight=False)
+    with console.capture() as rendered:
+        console.print(table)
+    # The last column too is padded to its width.
+    typer.echo("\n".join(line.rstrip() for line in rendered.get().split("\n")), nl=False)
 
 
 def print_tree(value: Any, depth: int = 0) -> None:

@@ -16,6 +16,7 @@ from dovetail.child import Child
 from dovetail.errors import Refused
 from dovetail.files import make_private_dir
 from dovetail.logs import RotatingFile
+from dovetail.output import printable
 
 BACK_OFF_FIRST_S: Final = 0.5
 BACK_OFF_MAX_S: Final = 30.0
@@ -134,7 +135,7 @@ class _Supervisor:
                     return
                 if exit_code in _REFUSALS and part.name not in self._served:
                     reason = last_line.removeprefix(_PROGRAM) or f"it ended with exit code {exit_code}, saying nothing"
-                    raise Refused(f"{part.name}: {reason}")
+                    raise Refused(f"{part.name}: {printable(reason)}")
                 pause_s = back_off(pause_s, time.monotonic() - started)
                 self._events.told(
                     f"{part.name} {_how_it_ended(exit_code)}; starting it again in {pause_s:g} s (log: {log.path})"

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from dovetail.commands.options import Count, Head, Json, Url, Wait, examples, not_empty
-from dovetail.commands.submit import DEFAULT_URL, followed, refuse_uncommitted
+from dovetail.commands.submit import followed, refuse_uncommitted
 from dovetail.errors import Refused
 from dovetail.output import note, print_json, print_json_array, print_table, print_tree, short
+from dovetail.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
     from dovetail.client import Page

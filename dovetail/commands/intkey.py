@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from dovetail.commands.options import Head, Json, Key, Output, Url, Wait, examples
-from dovetail.commands.submit import DEFAULT_URL, nonce, signer_of, submit
+from dovetail.commands.submit import nonce, signer_of, submit
 from dovetail.errors import Refused
 from dovetail.output import print_json, print_json_array, print_table, printable
+from dovetail.urls import DEFAULT_URL
 
 app = typer.Typer(help="Named integers: set, inc, dec, show, list.", no_args_is_help=True)
 

@@ -54,7 +54,8 @@ Output = Annotated[
         "--output",
         metavar="FILE",
         parser=some_path,
-        help="Write the signed batch there, as POST /batches takes it, and its id here, instead of submitting it.",
+        help="Write the signed batch there, as POST /batches takes it, and its id here, instead of submitting it. "
+        "With - the batch goes to stdout and its id to stderr.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
@@ -71,7 +72,7 @@ ConfigFile = Annotated[
         "--config",
         metavar="FILE",
         parser=some_path,
-        help="TOML file with the tables validator, rest_api, processor and limits.",
+        help="TOML file with the tables validator, rest_api, processor and limits; all keys: docs/configuration.md.",
     ),
 ]
 DataDir = Annotated[

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dovetail.commands.options import Head, Json, Key, Output, Url, Wait, examples, not_empty
-from dovetail.commands.submit import DEFAULT_URL, nonce, signer_of, submit
+from dovetail.commands.submit import nonce, signer_of, submit
 from dovetail.errors import Refused
 from dovetail.output import print_json, print_table, printable, short
+from dovetail.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
     from dovetail.client import DovetailClient

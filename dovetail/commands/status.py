@@ -1,13 +1,18 @@
 """``status``: whether a node serves, where its chain stands, and what it has done since it started."""
 
-from typing import Any, Final
+import contextlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from dovetail.commands.options import Json, Url, examples
-from dovetail.commands.submit import DEFAULT_URL
 from dovetail.errors import Refused
-from dovetail.output import print_json, print_table, printable
+from dovetail.output import print_json, print_table, printable, short
+from dovetail.urls import DEFAULT_URL, shown_url
+
+if TYPE_CHECKING:
+    from prometheus_client.samples import Sample
 
 _NOT_READY: Final = 15
 _TOTALS: Final = (
@@ -20,13 +25,14 @@ _TOTALS: Final = (
 
 
 def status(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """Show whether a node is ready, its head, its queue, and what it has committed since it started.
+    """Show whether a node is ready, its head, its queue, its processors, and what it has committed since it started.
 
     Exit code 1, with the reason, when it is not ready.
     """
     from dovetail.client import ApiError, DovetailClient
 
     ready: dict[str, Any] = {}
+    samples: list[Sample] = []
     reason = ""
     with DovetailClient(url) as client:
         try:
@@ -37,15 +43,21 @@ def status(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
                 raise
             reason = str(error)
         totals, config = client.data("/stats/validator"), client.data("/status/config")
+        # A proxy may keep this from those whom it shows the rest.
+        with contextlib.suppress(ApiError):
+            samples = client.metrics()
+    counted = {
+        "pending_by_reason": _counts(samples, "dovetail_validator_pending_batches", "reason"),
+        "processors": _counts(samples, "dovetail_validator_processors", "family", "version"),
+    }
     if as_json:
-        print_json(
-            {"ready": not reason, **({"reason": reason} if reason else ready), "stats": totals, "config": config}
-        )
+        state = {"reason": reason} if reason else ready
+        print_json({"ready": not reason, **state, **counted, "stats": totals, "config": config})
     else:
         try:
-            _show(url, ready, totals, config)
+            _show(url, ready, totals, config, **counted)
         except (LookupError, TypeError, AttributeError):
-            raise Refused(f"{url} answered, but not as Dovetail's REST API does") from None
+            raise Refused(f"{shown_url(url)} answered, but not as Dovetail's REST API does") from None
     if reason:
         raise Refused(f"not ready: {reason}")
 
@@ -55,14 +67,35 @@ def add_to(app: typer.Typer) -> None:
     app.command(epilog=examples("dovetail status", "dovetail status --url http://127.0.0.1:8080 --json"))(status)
 
 
-def _show(url: str, ready: dict[str, Any], totals: dict[str, Any], config: dict[str, Any]) -> None:
+def _counts(samples: "Iterable[Sample]", name: str, *labels: str) -> dict[str, int]:
+    """The samples of one metric that are not 0, by their labels' values with a colon between."""
+    return {
+        ":".join(sample.labels.get(label, "") for label in labels): int(sample.value)
+        for sample in samples
+        if sample.name == name and sample.value
+    }
+
+
+def _show(
+    url: str,
+    ready: dict[str, Any],
+    totals: dict[str, Any],
+    config: dict[str, Any],
+    *,
+    pending_by_reason: dict[str, int],
+    processors: dict[str, int],
+) -> None:
     limits = config["limits"]
-    lines = [("REST API", f"{url}, {'ready' if ready else 'not ready'}")]
+    lines = [("REST API", f"{shown_url(url)}, {'ready' if ready else 'not ready'}")]
     if ready:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in pending_by_reason.items())
+        pending = f"{ready['pending_batches']} of at most {limits['pending_batches_max']} batches"
         lines += [
-            ("head", f"block {ready['head_num']}, {ready['head_id']}"),
-            ("pending", f"{ready['pending_batches']} of at most {limits['pending_batches_max']} batches"),
+            ("head", f"block {ready['head_num']}, {short(ready['head_id'])}"),
+            ("pending", pending + (f": {reasons}" if reasons else "")),
         ]
+    if processors:
+        lines.append(("processors", ", ".join(f"{count} of {family}" for family, count in processors.items())))
     validator = config["validator"]
     lines += [
         ("validator", f"{validator['bind']}, version {validator['version']}"),

@@ -4,21 +4,21 @@ import contextlib
 import os
 import secrets
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import typer
 
 from dovetail.errors import Refused
 from dovetail.output import note, print_json, printable, program
+from dovetail.urls import DEFAULT_URL, shown_url
 
 if TYPE_CHECKING:
     from dovetail.client import BatchStatus, DovetailClient
     from ledger.building import SignedBatch, SignedTransaction
     from ledger.signing import Signer
-
-DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
 
 def signer_of(key: str | None) -> "Signer":
@@ -98,23 +98,37 @@ def refuse_uncommitted(outcome: Sequence["BatchStatus"], wait_s: int | None, url
 
 
 def url_argument(url: str) -> str:
-    """What a suggested command needs to reach the same place; empty for the default."""
-    return "" if url == DEFAULT_URL else f" --url {shlex.quote(url)}"
+    """What a suggested command needs to reach the same place, but for a password; empty for the default."""
+    return "" if url == DEFAULT_URL else f" --url {shlex.quote(shown_url(url))}"
 
 
 def _write(batch: "SignedBatch", output: Path, *, as_json: bool, extra: dict[str, str]) -> None:
-    """A BatchList of one; what a script needs on stdout, the rest on stderr. Raises Refused."""
+    """A BatchList of one; what a script needs on stdout, unless the batch goes there, the rest on stderr.
+
+    A file that is there is replaced, which is told. Raises Refused.
+    """
     from dovetail.files import write_whole
     from ledger.building import encode_batch_list
 
-    write_whole(output, encode_batch_list([batch]), mode=0o644, overwrite=True)
+    content, to_stdout = encode_batch_list([batch]), str(output) == "-"
+    if to_stdout:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    else:
+        replaced = output.exists()
+        # Whoever may write to a folder of devices would lose one.
+        if replaced and not output.is_file():
+            raise Refused(f"cannot write {printable(output)}: it is there and no file; - writes to stdout")
+        write_whole(output, content, mode=0o644, overwrite=True)
+        if replaced:
+            note(f"replaced {printable(output)}, which was there")
     if as_json:
-        print_json({"batch_id": batch.id, "file": str(output), **extra})
+        print_json({"batch_id": batch.id, "file": str(output), **extra}, err=to_stdout)
     else:
         for name, value in extra.items():
             note(f"{name.replace('_', ' ')}: {value}")
-        note(f"wrote a BatchList with this batch to {printable(output)}:")
-        typer.echo(batch.id)
+        note(f"wrote a BatchList with this batch to {'stdout' if to_stdout else printable(output)}:")
+        typer.echo(batch.id, err=to_stdout)
 
 
 def _wait(client: "DovetailClient", batch_id: str, wait_s: int, url: str) -> "BatchStatus":

@@ -191,7 +191,7 @@ async def _supervise(
             *lines, rest = (unfinished.get(name, b"") + content).split(b"\n")
             unfinished[name] = rest[-_LINE_BYTES_MAX:]
             for line in lines:
-                console.print(f"{name:9} | {line.decode(errors='replace')}", soft_wrap=True)
+                console.print(f"{name:9} | {printable(line.decode(errors='replace'))}", soft_wrap=True)
 
     if console.is_terminal:
         spinner.start()

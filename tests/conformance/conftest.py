@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from tests.conformance.nodes import Nodes
@@ -24,6 +25,26 @@ def given_url(config: pytest.Config) -> str | None:
     """The node to test, None for one of the suite's own."""
     url: str | None = config.getoption("--url", default=None)
     return url
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where nothing answers, one line says so instead of each row."""
+    url = given_url(config)
+    if url is None:
+        return
+    try:
+        http = Http(url)
+    except ValueError as error:
+        raise pytest.UsageError(f"--url: {error}") from None
+    try:
+        http.get("/healthz")
+    except httpx.TransportError as error:
+        raise pytest.UsageError(f"--url: nothing answers at {url}: {error}") from None
+    except (AssertionError, ValueError):
+        # Something does; the rows tell what is wrong with it.
+        return
+    finally:
+        http.close()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,7 +1,13 @@
 """The HTTP client against answers that a transport gives."""
 
 import json
-from collections.abc import Callable
+import shutil
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import parse_qs
 
 import httpx
@@ -9,9 +15,12 @@ import pytest
 
 from dovetail.client import ApiError, DovetailClient
 from dovetail.errors import Refused
+from dovetail.urls import shown_url
 from ledger.building import SignedBatch
 from ledger.ids import BatchId
 from protos import batch_pb2
+
+from .conftest import FakeApi
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
@@ -149,3 +158,102 @@ def test_trouble_on_the_way_is_one_line(error: httpx.TransportError, reason: str
 def test_what_is_no_url(url: str) -> None:
     with pytest.raises(Refused, match="is no URL"):
         DovetailClient(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://me:secret@node:8080/x", "https://me:…@node:8080/x"),
+        ("https://me:se@cr/et@node", "https://me:…@node"),
+        ("https://:secret@node", "https://:…@node"),
+        ("me:secret@node", "me:…@node"),
+        ("https://me@node", "https://me@node"),
+        ("http://node:8080/a@b", "http://node:8080/a@b"),
+        ("http://[::1]:8080/a@b", "http://[::1]:8080/a@b"),
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
+
+
+class TlsNode:
+    """Answers every GET over TLS, with a certificate that nobody vouches for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.certificate = folder / "node.crt"
+        key = folder / "node.key"
+        subprocess.run(
+            [
+                "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                "-days", "2", "-subj", "/CN=node", "-addext", "subjectAltName=IP:127.0.0.1",
+                "-keyout", str(key), "-out", str(self.certificate),
+            ],
+            check=True,
+            capture_output=True,
+        )  # fmt: skip
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                content = b'{"data": {}}'
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, *_: object) -> None:
+                """A client that trusts nobody breaks off."""
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, key)
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.url = f"https://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def tls_node(tmp_path: Path) -> Iterator[TlsNode]:
+    """A node behind TLS on this machine."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    node = TlsNode(tmp_path)
+    thread = threading.Thread(target=node.server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield node
+    node.server.shutdown()
+    node.server.server_close()
+    thread.join()
+
+
+def test_a_certificate_counts_when_the_environment_names_it_and_only_then(
+    tls_node: TlsNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    # The environment's proxy cannot reach this machine's own addresses, whatever is said of certificates.
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    with (
+        DovetailClient(tls_node.url) as client,
+        pytest.raises(
+            Refused, match=r"certificate of https://.* is not trusted: self-signed certificate.*SSL_CERT_FILE"
+        ),
+    ):
+        client.data("/readyz")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tls_node.certificate))
+    with DovetailClient(tls_node.url) as client:
+        assert client.data("/readyz") == {}
+
+
+def test_certificates_that_cannot_be_loaded_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere.crt")
+    with pytest.raises(Refused, match=r"cannot load .*'SSL_CERT_FILE': '/nowhere.crt'.*No such file or directory"):
+        DovetailClient("https://127.0.0.1:1")
+
+
+def test_https_to_what_speaks_no_tls(api: FakeApi) -> None:
+    url = api.url.replace("http:", "https:")
+    with DovetailClient(url) as client, pytest.raises(Refused, match=f"^{url} answers, but not with TLS"):
+        client.data("/readyz")

@@ -2,6 +2,9 @@
 
 import base64
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +95,50 @@ def test_a_batch_is_written_instead_of_submitted(
         told = json.loads(done.out)["batch_id"] if as_json else done.out.removesuffix("\n")
         assert told == verify_batch(raw).id
     assert api.requests == []
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_batch_is_written_to_stdout(tmp_path: Path, as_json: bool) -> None:
+    command = [sys.executable, "-m", "dovetail", "intkey", "set", "apples", "5", "--output", "-"]
+    done = subprocess.run(
+        [*command, "--json"] if as_json else command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        check=True,
+    )
+    (raw,) = decode_batch_list(done.stdout)
+    told = json.loads(done.stderr)["batch_id"] if as_json else done.stderr.decode().splitlines()[-1]
+    assert told == verify_batch(raw).id
+    assert not (tmp_path / "-").exists()
+
+
+def test_a_file_that_a_batch_replaces_is_told_and_a_device_is_kept(run: Run, tmp_path: Path) -> None:
+    file, device = tmp_path / "batches.bin", tmp_path / "pipe"
+    words = ("intkey", "set", "apples", "5", "--output")
+    assert "replaced" not in run(*words, str(file)).err
+    assert run(*words, str(file)).err.startswith(f"replaced {file}, which was there\n")
+    os.mkfifo(device)
+    refused = run(*words, str(device))
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == f"dovetail: cannot write {device}: it is there and no file; - writes to stdout\n"
+    assert device.is_fifo()
+
+
+def test_a_password_of_the_url_is_not_shown(run: Run, api: FakeApi) -> None:
+    with_password = api.url.replace("//", "//me:secret@")
+    shown = api.url.replace("//", "//me:…@")
+    api.answers["POST /batches"] = (202, {"link": "…"})
+    accepted = run("intkey", "set", "apples", "5", "--url", with_password)
+    assert f"--url {shown!r}" in accepted.out
+    # It is used all the same.
+    assert api.requests[-1].headers["Authorization"].startswith("Basic ")
+    refused = run("block", "list", "--url", "http://me:secret@127.0.0.1:1")
+    assert refused.err == "dovetail: nothing answers at http://me:…@127.0.0.1:1; is `dovetail up` running?\n"
+    unusable = run("block", "list", "--url", "http://me:sec/ret@127.0.0.1:1")
+    assert unusable.err == "dovetail: 'http://me:…@127.0.0.1:1' is no URL\n"
+    for done in (accepted, refused, unusable, run("status", "--url", with_password)):
+        assert "sec" not in done.out + done.err
 
 
 def test_a_written_batch_cannot_be_waited_for(run: Run, tmp_path: Path) -> None:

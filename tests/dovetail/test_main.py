@@ -11,7 +11,7 @@ import pytest
 
 from dovetail import client
 from dovetail.__main__ import main
-from dovetail.logs import RotatingFile, write_trace
+from dovetail.logs import RotatingFile
 
 from .conftest import FakeApi, Run
 
@@ -86,11 +86,6 @@ def test_a_trace_that_cannot_be_written(run: Run, home: Path, monkeypatch: pytes
 def test_an_argument_that_is_no_text_is_told_in_one_line(run: Run) -> None:
     done = run("intkey", "show", "a\udcff")
     assert done == (2, "", "dovetail: the argument 'a\\udcff' is no valid text (UTF-8)\n")
-
-
-def test_a_trace_of_what_is_no_text_is_written(home: Path) -> None:
-    assert write_trace(ValueError("a\udcff")) == home / "logs" / "dovetail.log"
-    assert "ValueError: a\\udcff" in (home / "logs" / "dovetail.log").read_text()
 
 
 @pytest.mark.parametrize(

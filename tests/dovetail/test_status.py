@@ -28,6 +28,12 @@ def _answers(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
         "rest_api": {"body_bytes_max": 99},
         "limits": {"pending_batches_max": 77, "block_transactions_max": 55},
     }
+    metrics = b"""dovetail_validator_pending_batches{reason="queued"} 0.0
+dovetail_validator_pending_batches{reason="waiting_for_processor"} 3.0
+dovetail_validator_processors{family="intkey",version="1.0"} 2.0
+dovetail_validator_processors{family="notes",version="1"} 0.0
+"""
+    api.answers["GET /metrics"] = (200, metrics)
     ready = {"status": "ready", "head_id": _HEAD, "head_num": 12, "pending_batches": 3}
     api.answers["GET /readyz"] = (200, {"data": ready, "link": ""})
     api.answers["GET /stats/validator"] = (200, {"data": {**_totals(10), "intkey:1.0": _totals(20)}, "link": ""})
@@ -39,8 +45,10 @@ def test_a_node_that_is_ready(run: Run, api: FakeApi) -> None:
     assert (done.code, done.err) == (0, "")
     lines = [line.split() for line in done.out.splitlines()]
     assert lines[0][2:] == [f"{api.url},", "ready"]
-    assert lines[1] == ["head", "block", "12,", _HEAD]
-    assert "3 of at most 77 batches" in done.out
+    assert lines[1] == ["head", "block", "12,", f"{_HEAD[:16]}…"]
+    assert "3 of at most 77 batches: 3 waiting_for_processor\n" in done.out
+    assert lines[3] == ["processors", "2", "of", "intkey:1.0"]
+    assert not any(line.endswith(" ") for line in done.out.splitlines())
     assert lines[-2:] == [["all", "10", "11", "12", "13", "14"], ["intkey:1.0", "20", "21", "22", "23", "24"]]
 
 
@@ -63,6 +71,17 @@ def test_json_has_everything(run: Run) -> None:
     assert (told["ready"], told["head_num"], told["pending_batches"]) == (True, 12, 3)
     assert told["stats"]["intkey:1.0"] == _totals(20)
     assert told["config"]["limits"]["pending_batches_max"] == 77
+    assert told["head_id"] == _HEAD
+    assert (told["pending_by_reason"], told["processors"]) == ({"waiting_for_processor": 3}, {"intkey:1.0": 2})
+
+
+@pytest.mark.parametrize("answer", [(403, {}), (200, b"<html>"), (200, b"a{b=} 1")])
+def test_metrics_that_a_proxy_keeps_are_left_out(run: Run, api: FakeApi, answer: tuple[int, Any]) -> None:
+    api.answers["GET /metrics"] = answer
+    done = run("status")
+    assert (done.code, done.err) == (0, "")
+    assert "3 of at most 77 batches\n" in done.out
+    assert "processors" not in done.out
 
 
 @pytest.mark.parametrize("answer", [{"data": []}, {"data": {}}, {}])

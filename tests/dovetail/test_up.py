@@ -132,3 +132,14 @@ def test_an_old_ledger_and_a_new_user(run: Run, home: Path, monkeypatch: pytest.
     lost = run(*up)
     assert (lost.code, lost.err.count("\n")) == (1, 1)
     assert "validator.priv is missing: put it back" in lost.err
+
+
+def test_log_lines_of_the_parts_are_printable_here(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def supervise(_parts: object, _log_dir: object, events: supervisor.Events) -> signal.Signals:
+        events.output("rest-api", b"one \x1b[31m\x00 \xff\ntwo\rthree\n")
+        return signal.SIGTERM
+
+    monkeypatch.setattr(supervisor, "supervise", supervise)
+    validator, rest = _free_ports(2)
+    done = run("up", "--logs", "--validator", f"tcp://127.0.0.1:{validator}", "--rest", f"127.0.0.1:{rest}")
+    assert done.err.splitlines()[-2:] == ["rest-api  | one \\x1b[31m\\x00 \ufffd", "rest-api  | two\\rthree"]

@@ -1,0 +1,32 @@
+"""--url itself: a node that is not there ends the run with one line, before any row."""
+
+import errno
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e.process import ROOT
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        (
+            "http://127.0.0.1:1",
+            f"nothing answers at http://127.0.0.1:1: [Errno {errno.ECONNREFUSED}] Connection refused",
+        ),
+        ("https://127.0.0.1:1", "'https://127.0.0.1:1' is no http:// address"),
+    ],
+)
+def test_where_nothing_answers_one_line_says_so(url: str, reason: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "tests/conformance", "--url", url],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stdout.strip()) == (pytest.ExitCode.USAGE_ERROR, "")
+    assert ran.stderr.strip() == f"ERROR: --url: {reason}"
