@@ -28,6 +28,7 @@ from rest_api.config import RestConfig
 from rest_api.connections import BACKLOG, Protocol, listen
 from rest_api.errors import ApiError, ClientGone, Problem
 from rest_api.metrics import Metrics
+from rest_api.pieces import PIECE_BYTES
 from rest_api.queries import shown
 from rest_api.routes import ENDPOINTS, Endpoint
 
@@ -47,10 +48,11 @@ def create_app(config: RestConfig) -> Starlette:
     door = Door(config)
 
     @contextlib.asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Door]]:
         door.validator.open()
         try:
-            yield
+            # What ``connections`` has to know, too.
+            yield {"door": door}
         finally:
             door.validator.close()
 
@@ -75,7 +77,7 @@ async def serve(config: RestConfig, *, on_ready: Callable[[], None], on_waiting:
     """
     app = create_app(config)
     door: Door = app.state.door
-    listener = listen(config.bind)
+    listener = listen(config.bind, door.metrics)
     try:
         # Before the server starts: it would turn a refusal into the end of the process.
         door.validator.open()
@@ -150,20 +152,28 @@ class _Dispatch:
     def __init__(self, door: Door, endpoint: Endpoint) -> None:
         self.path = endpoint.path
         self._door = door
-        self._handlers = dict(endpoint.handlers)
-        self._handlers["HEAD"] = self._handlers["GET"]
-        self._allow = ", ".join(sorted([*self._handlers, "OPTIONS"]))
+        self._handlers = endpoint.handlers
+        self._allow = ", ".join(endpoint.methods)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
-        if method == "OPTIONS":
+        handler = self._handlers.get("GET" if method == "HEAD" else method)
+        if handler is not None:
+            response = await handler(Call(self._door, Request(scope, receive)))
+        elif method == "OPTIONS":
             response = Response(status_code=204, headers={"Allow": self._allow})
-        elif method in self._handlers:
-            response = await self._handlers[method](Call(self._door, Request(scope, receive)))
         else:
             message = f"{shown(method)} is not a method of {shown(scope['path'])}; allowed: {self._allow}"
             raise ApiError(Problem.METHOD_NOT_ALLOWED, message, headers={"Allow": self._allow})
-        await response(scope, receive, send)
+        size = int(response.headers.get("content-length", "0"))
+        if size <= PIECE_BYTES:
+            await response(scope, receive, send)
+            return
+        self._door.answers.take(size)
+        try:
+            await response(scope, receive, send)
+        finally:
+            self._door.answers.give_back(size)
 
 
 async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:

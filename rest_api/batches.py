@@ -12,8 +12,9 @@ from starlette.responses import Response
 from ledger.ids import is_id
 from protos import client_batch_submit_pb2
 from rest_api import links, views
-from rest_api.call import Call, MessageType, json_response
-from rest_api.errors import ApiError, Problem
+from rest_api.call import Call, MessageType
+from rest_api.errors import RETRY_AFTER, ApiError, Problem
+from rest_api.pieces import json_answer
 from rest_api.views import ClientBatchStatus
 
 Submitted = client_batch_submit_pb2.ClientBatchSubmitResponse
@@ -28,7 +29,10 @@ _INVALID = {
 
 
 async def post_batches(call: Call) -> Response:
-    """Accept all batches of a BatchList or none: 202, or with ``wait`` 201 (all committed) or 200 (how they stand)."""
+    """Accept all batches of a BatchList or none: 202, or with ``wait`` 201 (all committed) or 200 (how they stand).
+
+    The link names the first ``limits.status_ids_max`` batches: one with more could not be followed.
+    """
     if call.media_type != "application/octet-stream":
         raise ApiError(
             Problem.NOT_OCTET_STREAM, _wrong_type(call.media_type, "application/octet-stream", "a serialized BatchList")
@@ -40,18 +44,22 @@ async def post_batches(call: Call) -> Response:
     answer = await call.ask(
         MessageType.CLIENT_BATCH_SUBMIT_REQUEST, body, MessageType.CLIENT_BATCH_SUBMIT_RESPONSE, Submitted
     )
+    # A wait may be long, and the validator has it.
+    del body
     if answer.status != Submitted.OK:
         _refuse(answer)
     ids = list(dict.fromkeys(answer.batch_ids))
     if not ids:
         raise ApiError(Problem.INVALID_RESPONSE, "the validator accepted the batches without naming their ids")
-    status_link = links.url(call.base, "/batch_status", [("id", ",".join(ids))])
+    # No question may name more.
+    named = [("id", ",".join(ids[: call.limits.status_ids_max]))]
+    status_link = links.url(call.base, "/batch_status", named)
     if not wait_s:
-        return json_response({"link": status_link}, 202)
+        return json_answer({"link": status_link}, 202)
     told = await _statuses(call, ids, wait_s)
     if all(batch_id in told and told[batch_id].status == ClientBatchStatus.COMMITTED for batch_id in ids):
-        return json_response({"link": links.url(call.base, "/batches", [("id", ",".join(ids))])}, 201)
-    return json_response(views.statuses(ids, told) | {"link": status_link})
+        return json_answer({"link": links.url(call.base, "/batches", named)}, 201)
+    return json_answer(views.statuses(ids, told) | {"link": status_link})
 
 
 async def get_batch_status(call: Call) -> Response:
@@ -61,7 +69,7 @@ async def get_batch_status(call: Call) -> Response:
         raise ApiError(Problem.INVALID_ID_QUERY, "the query parameter id is absent")
     wait_s = call.wait_s()
     told = await _statuses(call, ids, wait_s)
-    return json_response(views.statuses(ids, told) | {"link": call.link()})
+    return json_answer(views.statuses(ids, told) | {"link": call.link()})
 
 
 async def post_batch_status(call: Call) -> Response:
@@ -71,7 +79,7 @@ async def post_batch_status(call: Call) -> Response:
     wait_s = call.wait_s()
     ids = _decode_ids(await call.body(), call.limits.status_ids_max)
     told = await _statuses(call, ids, wait_s)
-    return json_response(views.statuses(ids, told))
+    return json_answer(views.statuses(ids, told))
 
 
 async def _statuses(call: Call, ids: list[str], wait_s: int) -> dict[str, ClientBatchStatus]:
@@ -113,7 +121,7 @@ def _refuse(answer: Submitted) -> NoReturn:
     if answer.status == Submitted.INVALID_BATCH:
         raise ApiError(_INVALID.get(answer.reason, Problem.BATCHES_INVALID), _said(answer))
     if answer.status == Submitted.QUEUE_FULL:
-        raise ApiError(Problem.QUEUE_FULL, _said(answer), headers={"Retry-After": "1"})
+        raise ApiError(Problem.QUEUE_FULL, _said(answer), headers=RETRY_AFTER)
     if answer.reason == "not_ready":
         raise ApiError(Problem.NOT_READY, _said(answer))
     status = 503 if answer.reason == "storage_failed" else None

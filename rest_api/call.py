@@ -9,15 +9,14 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 
 from ledger.limits import Limits
 from protos import validator_pb2
 from rest_api import links
+from rest_api.account import Account
 from rest_api.config import RestConfig, networks
 from rest_api.errors import ApiError, ClientGone, Problem
 from rest_api.metrics import Metrics
-from rest_api.pieces import json_answer
 from rest_api.queries import Query, number
 from rest_api.validator import AnswerT, Validator
 
@@ -34,7 +33,9 @@ class Door:
         self.metrics = Metrics(self.validator)
         self.trusted = networks(config.trusted_proxies)
         # Just under the API's own timeout, so that the answer comes before it (seed specification, wait).
-        self.own_wait_s = config.timeout_s * 95 // 100
+        self.own_wait_s = max(1, config.timeout_s * 95 // 100)
+        self.bodies = Account("bodies that are being read", config.body_bytes_in_flight_max)
+        self.answers = Account("answers that are being sent", config.answer_bytes_in_flight_max)
 
 
 class Call:
@@ -44,7 +45,7 @@ class Call:
         self._door = door
         self._request = request
         self.request_id: str = request.state.request_id
-        self.query = Query(request.scope["query_string"])
+        self.query = Query(request.scope["query_string"], door.config.limits)
         self.path: str = request.scope["path"]
         self.base = links.base_url(request.scope, door.trusted)
 
@@ -81,21 +82,30 @@ class Call:
         return self.query.wait_s(self._door.own_wait_s, self.limits.status_wait_s_max)
 
     async def body(self) -> bytes:
-        """The request's body, refused before it is read whole when it is too large. Raises ApiError 36."""
+        """The request's body. Raises ApiError 36 or 15, for one too large or too many; it is not read on."""
         bytes_max = self.limits.body_bytes_max
         announced = number(self._request.headers.get("content-length", ""))
         if announced is not None and announced > bytes_max:
             raise _too_large(f"the body has {announced} bytes", bytes_max)
         chunks: list[bytes] = []
-        size = 0
+        size = held = 0
+        bodies = self._door.bodies
         try:
+            if announced:
+                bodies.take(announced)
+                held = announced
             async for chunk in self._request.stream():
                 size += len(chunk)
                 if size > bytes_max:
                     raise _too_large("the body does not end there", bytes_max)
+                if size > held:
+                    bodies.take(size - held)
+                    held = size
                 chunks.append(chunk)
         except ClientDisconnect:
             raise ClientGone from None
+        finally:
+            bodies.give_back(held)
         return b"".join(chunks)
 
     async def ask(
@@ -114,7 +124,7 @@ class Call:
         timeout, how long the answer may take.
         """
         config = self._door.config
-        own_s = max(config.timeout_s, wait_s + config.timeout_s - self._door.own_wait_s)
+        own_s = max(config.timeout_s, wait_s + max(1, config.timeout_s - self._door.own_wait_s))
         return await self._door.validator.request(
             asked,
             content if isinstance(content, bytes) else content.SerializeToString(),
@@ -156,11 +166,6 @@ class Call:
     async def _left(self) -> None:
         while (await self._request.receive())["type"] != "http.disconnect":
             pass
-
-
-def json_response(content: object, status: int = 200) -> Response:
-    """``content`` as the body of an answer; in pieces when it is large, see ``pieces``."""
-    return json_answer(content, status)
 
 
 def _too_large(what: str, bytes_max: int) -> ApiError:

@@ -2,10 +2,23 @@
 
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Final
 
 from ledger.limits import Limits
 
 Network = IPv4Network | IPv6Network
+
+
+POSITIVE_KEYS: Final = (
+    "timeout_s",
+    "requests_in_flight_max",
+    "request_bytes_in_flight_max",
+    "request_s_max",
+    "body_bytes_in_flight_max",
+    "answer_s_max",
+    "answer_bytes_in_flight_max",
+)
+"""The settings of ``RestConfig`` that are whole numbers from 1."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +42,24 @@ class RestConfig:
     request_bytes_in_flight_max: int = 256 * 1024 * 1024
     """What those questions may hold together."""
 
+    request_s_max: int = 60
+    """How long a request may take to arrive whole, from its first byte."""
+
+    body_bytes_in_flight_max: int = 256 * 1024 * 1024
+    """What the bodies that are being read may hold together; what is announced of one counts at once."""
+
+    answer_s_max: int = 300
+    """How long a client may take to read an answer, from when it first has to be waited for."""
+
+    answer_bytes_in_flight_max: int = 256 * 1024 * 1024
+    """What the large answers that are being sent may hold together."""
+
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         split_bind(self.bind)
         networks(self.trusted_proxies)
-        for key in ("timeout_s", "requests_in_flight_max", "request_bytes_in_flight_max"):
+        for key in POSITIVE_KEYS:
             if getattr(self, key) < 1:
                 raise ValueError(f"{key}: {getattr(self, key)} is not a positive integer")
 

@@ -1,7 +1,7 @@
 """TCP connections of clients: how they are accepted, refused and ended. What is asked over them is not known here.
 
 uvicorn does the protocol; here is what it leaves open: an answer in the error shape to what is no HTTP, and an end to
-clients that neither read their answer nor stop sending.
+clients that neither come to the end of their request nor read their answer.
 """
 
 import asyncio
@@ -13,10 +13,12 @@ from uuid import uuid4
 
 import h11
 import structlog
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from rest_api.call import Door
 from rest_api.config import split_bind
 from rest_api.errors import ApiError, Problem
+from rest_api.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 
@@ -26,13 +28,12 @@ _DESCRIPTORS_RESERVED: Final = 64
 """For what is no client: the socket to the validator when it reconnects, log files, /proc."""
 
 _LINGER_S: Final = 2
-_STALL_S: Final = 60
 
 
 class Listener(socket.socket):
     """Accepts as long as descriptors last, and refuses the rest at once: to fail at accept would end nothing."""
 
-    def __init__(self, family: int) -> None:
+    def __init__(self, family: int, metrics: Metrics) -> None:
         # The protocol is named so that asyncio, which looks at it, sets TCP_NODELAY: without it each answer on a
         # kept-alive connection waits 40 ms for an acknowledgement.
         super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -40,6 +41,7 @@ class Listener(socket.socket):
         self.descriptor_max = soft - _DESCRIPTORS_RESERVED if soft != resource.RLIM_INFINITY else None
         """Connections with a higher descriptor are refused: the system gives out the lowest that is free."""
         self._is_full = False
+        self._metrics = metrics
 
     def accept(self) -> tuple[socket.socket, Any]:
         connection, address = super().accept()
@@ -49,6 +51,7 @@ class Listener(socket.socket):
         if not self._is_full:
             log.warning("connections refused, open files are at their limit", descriptor_max=self.descriptor_max)
         self._is_full = True
+        self._metrics.refused(503)
         error = ApiError(Problem.NOT_READY, "this REST API has as many connections as it may have open files")
         with connection, contextlib.suppress(OSError):
             connection.setblocking(False)
@@ -58,10 +61,10 @@ class Listener(socket.socket):
         raise BlockingIOError
 
 
-def listen(bind: str) -> Listener:
-    """Listen on HOST:PORT. Raises OSError that names it."""
+def listen(bind: str, metrics: Metrics) -> Listener:
+    """Listen on HOST:PORT, and count in ``metrics`` who is refused. Raises OSError that names it."""
     host, port = split_bind(bind)
-    listener = Listener(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener = Listener(socket.AF_INET6 if ":" in host else socket.AF_INET, metrics)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
@@ -73,10 +76,25 @@ def listen(bind: str) -> Listener:
 
 
 class Protocol(H11Protocol):
-    """uvicorn's HTTP/1.1, with ends to what would go on for ever."""
+    """uvicorn's HTTP/1.1, with ends to what would go on for ever.
+
+    Whatever is the client's turn has a deadline: ``timeout_keep_alive`` for the first byte of a request,
+    ``request_s_max`` from there to its last, ``answer_s_max`` for reading the answer. Only a handler may take its time.
+    """
 
     _discards = False
-    _stall: asyncio.TimerHandle | None = None
+    _request_end: asyncio.TimerHandle | None = None
+    _answer_end: asyncio.TimerHandle | None = None
+
+    @property
+    def _door(self) -> Door:
+        door = self.app_state["door"]
+        assert isinstance(door, Door)
+        return door
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_request()
 
     def data_received(self, data: bytes) -> None:
         if self._discards:
@@ -87,58 +105,114 @@ class Protocol(H11Protocol):
         if self.conn.their_state is h11.DONE and waiting <= (self.config.h11_max_incomplete_event_size or 0):
             self.flow.resume_reading()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end_stall()
-        super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        # Whoever does not read would hold his answer in memory.
-        self._stall = self.loop.call_later(_STALL_S, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        self._end_stall()
-        super().resume_writing()
+    def handle_events(self) -> None:
+        before, is_rest = self.cycle, self._is_answered_early()
+        super().handle_events()
+        if self._discards:
+            return
+        if self.cycle is not before and {b"content-length", b"transfer-encoding"} <= {name for name, _ in self.headers}:
+            # A proxy in front may have taken the other one for the end of the body (RFC 9112, 6.1).
+            self._refuse(400, "Bad Request", Problem.BAD_REQUEST, "both Content-Length and Transfer-Encoding are given")
+            return
+        if is_rest and not self._is_answered_early():
+            self._end_request()
+        state = self.conn.their_state
+        if state is h11.SEND_BODY or (state is h11.IDLE and self.conn.trailing_data[0]):
+            if self._request_end is None:
+                self._request_end = self.loop.call_later(self._door.config.request_s_max, self._refuse_late)
+            return
+        self._end_request()
+        if state is h11.IDLE:
+            self._await_request()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.cycle.more_body and not self.transport.is_closing():
-            # Answered before the request's body was read. What still comes is discarded for a while, so that the
-            # answer is not lost in a reset; then the connection ends, unless the client went on with another request.
-            self.loop.call_later(_LINGER_S, self._end_unread, self.cycle)
+        self._end_answer()
+        if self.flow.write_paused or self.transport.is_closing():
+            self._await_reader()
+        if self._is_answered_early() and not self.transport.is_closing():
+            # Answered before the request's body came. What still comes is discarded for a while, so that the answer is
+            # not lost in a reset; when all of it did, the connection goes on.
+            self._end_request()
+            self._request_end = self.loop.call_later(_LINGER_S, self.transport.abort)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._await_reader()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.cycle is not None and self.cycle.response_complete and not self.transport.is_closing():
+            self._end_answer()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._await_reader()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_request()
+        self._end_answer()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
+        bytes_max = self.config.h11_max_incomplete_event_size
+        text = f"this is no HTTP/1.1 request, or its head has over {bytes_max} bytes"
+        self._refuse(400, "Bad Request", Problem.BAD_REQUEST, text)
+
+    def _refuse_late(self) -> None:
+        text = f"the request did not arrive whole within {self._door.config.request_s_max} seconds"
+        self._refuse(408, "Request Timeout", Problem.REQUEST_TIMEOUT, text)
+
+    def _refuse(self, status: int, phrase: str, problem: Problem, message: str) -> None:
+        """Tell the client what is wrong with what it sends, where that is not too late, and end the connection."""
         self._discards = True
+        self._end_request()
         self.connections.discard(self)
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             # The request has its answer, or a part of it: a second one would be taken for the next request's.
             self.transport.close()
+            self._await_reader()
             return
         if self.conn.our_state is h11.SEND_RESPONSE:
             # Its handler has nobody left to answer.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        error = ApiError(
-            Problem.BAD_REQUEST,
-            f"this is no HTTP/1.1 request, or its head has over {self.config.h11_max_incomplete_event_size} bytes",
-        )
+        error = ApiError(problem, message)
         request_id = uuid4().hex
         client = (self.client or ("",))[0]
-        log.info("request", request_id=request_id, status=400, reason=error.message, client=client)
-        self.transport.write(_plain_answer(400, "Bad Request", error, request_id))
+        log.info("request", request_id=request_id, status=status, reason=error.message, client=client)
+        self._door.metrics.refused(status)
+        self.transport.write(_plain_answer(status, phrase, error, request_id))
         # Closing on a client that still sends would reset the connection, and the answer be lost with it.
         self.transport.write_eof()
         self.flow.resume_reading()
-        self.loop.call_later(_LINGER_S, self.transport.abort)
+        self._request_end = self.loop.call_later(_LINGER_S, self.transport.abort)
 
-    def _end_unread(self, cycle: RequestResponseCycle) -> None:
-        if self.cycle is cycle:
-            self.transport.abort()
+    def _is_answered_early(self) -> bool:
+        """Whether the answer is out and the body of its request not yet in."""
+        return self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY
 
-    def _end_stall(self) -> None:
-        if self._stall is not None:
-            self._stall.cancel()
-            self._stall = None
+    def _await_request(self) -> None:
+        if self.timeout_keep_alive_task is None and not self.transport.is_closing():
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def _await_reader(self) -> None:
+        """From now on, a client that does not read what is there for it holds it no longer than it may."""
+        if self._answer_end is None:
+            self._answer_end = self.loop.call_later(self._door.config.answer_s_max, self.transport.abort)
+
+    def _end_request(self) -> None:
+        if self._request_end is not None:
+            self._request_end.cancel()
+            self._request_end = None
+
+    def _end_answer(self) -> None:
+        if self._answer_end is not None:
+            self._answer_end.cancel()
+            self._answer_end = None
 
 
 def _plain_answer(status: int, phrase: str, error: ApiError, request_id: str, headers: str = "") -> bytes:

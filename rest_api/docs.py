@@ -27,7 +27,8 @@ SECURITY_POLICY: Final = (
 
 _code = re.compile(r"`([^`]+)`")
 
-Json = Mapping[str, Any]
+Node = Mapping[str, Any]
+"""The document, or a part of it."""
 
 
 def escaped(base: str) -> str:
@@ -35,12 +36,12 @@ def escaped(base: str) -> str:
     return escape(base.replace("'", "%27"))
 
 
-def page(document: Json) -> str:
+def page(document: Node) -> str:
     """The whole page, with ``BASE`` in it."""
     return "\n".join(_page(document))
 
 
-def _page(document: Json) -> Iterator[str]:
+def _page(document: Node) -> Iterator[str]:
     info = document["info"]
     yield "<!doctype html>"
     yield '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -74,7 +75,7 @@ def _page(document: Json) -> Iterator[str]:
     yield "</main></body></html>"
 
 
-def _operations(document: Json) -> Iterator[tuple[str, str, Json]]:
+def _operations(document: Node) -> Iterator[tuple[str, str, Node]]:
     """Those of the document that need words of their own; HEAD and OPTIONS follow by rule."""
     for path, item in document["paths"].items():
         for method, operation in item.items():
@@ -82,7 +83,7 @@ def _operations(document: Json) -> Iterator[tuple[str, str, Json]]:
                 yield method.upper(), path, operation
 
 
-def _operation(document: Json, method: str, path: str, operation: Json) -> Iterator[str]:
+def _operation(document: Node, method: str, path: str, operation: Node) -> Iterator[str]:
     yield f'<section><h3 id="{escape(operation["operationId"])}"><span class="method">{method}</span>'
     yield f" <code>{escape(path)}</code></h3>"
     yield f"<p><strong>{_prose(operation['summary'])}.</strong> {_prose(operation['description'])}</p>"
@@ -114,7 +115,7 @@ def _operation(document: Json, method: str, path: str, operation: Json) -> Itera
     yield "</dl></details></section>"
 
 
-def _examples(answer: Json) -> Iterator[str]:
+def _examples(answer: Node) -> Iterator[str]:
     for media in answer.get("content", {}).values():
         for name, example in media.get("examples", {}).items():
             value = example["value"]
@@ -122,13 +123,13 @@ def _examples(answer: Json) -> Iterator[str]:
             yield f"<details><summary>Example: {escape(name)}</summary>{shown}</details>"
 
 
-def _answer_shape(answer: Json) -> str:
+def _answer_shape(answer: Node) -> str:
     for media in answer.get("content", {}).values():
         return _shape(media["schema"])
     return ""
 
 
-def _shape(schema: Json) -> str:
+def _shape(schema: Node) -> str:
     """A schema in a word: its name, its pattern or its type."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
@@ -138,7 +139,7 @@ def _shape(schema: Json) -> str:
     return f' <span class="dim">{escape(str(schema.get("type", "")))}</span>'
 
 
-def _curl(method: str, path: str, parameters: list[Json], body: Json | None) -> str:
+def _curl(method: str, path: str, parameters: list[Node], body: Node | None) -> str:
     """A line that a shell runs as it stands."""
     pairs = []
     for parameter in parameters:
@@ -159,7 +160,7 @@ def _curl(method: str, path: str, parameters: list[Json], body: Json | None) -> 
     return f"{escape(' '.join(words))} '{BASE}{escape(path + query)}'"
 
 
-def _resolved(document: Json, item: Json) -> Json:
+def _resolved(document: Node, item: Node) -> Node:
     if "$ref" not in item:
         return item
     return dict(document["components"]["parameters"][item["$ref"].rpartition("/")[2]])

@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from rest_api.call import Call
 from rest_api.errors import Problem
+from rest_api.pieces import Json
 
 Handler = Callable[[Call], Awaitable[Response]]
-Json = dict[str, object]
 JSON = "application/json"
 
 
@@ -54,7 +54,7 @@ class Answer(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One method of a path. Every operation may also be answered with the problems of ``schemas.ALWAYS``.
+    """One method of a path. Every operation may also be answered with the problems of ``parameters.ALWAYS``.
 
     ``with_status``: problems that come with another HTTP status than their own.
     """

@@ -5,13 +5,14 @@ What was wrong with a particular request is said where it is found; here is only
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import Final
 
 import msgspec
 from starlette.responses import Response
 
 
 class Problem(Enum):
-    """(code, HTTP status, title). The codes of the last three are their HTTP status: API.md gives them none."""
+    """(code, HTTP status, title). The codes of the last four are their HTTP status: API.md gives them none."""
 
     UNKNOWN = (10, 500, "Unknown Validator Error")
     NOT_READY = (15, 503, "Validator Not Ready")
@@ -39,11 +40,16 @@ class Problem(Enum):
     BAD_REQUEST = (400, 400, "Bad Request")
     PATH_NOT_FOUND = (404, 404, "Not Found")
     METHOD_NOT_ALLOWED = (405, 405, "Method Not Allowed")
+    REQUEST_TIMEOUT = (408, 408, "Request Timeout")
 
     def __init__(self, code: int, status: int, title: str) -> None:
         self.code = code
         self.status = status
         self.title = title
+
+
+RETRY_AFTER: Final[Mapping[str, str]] = {"Retry-After": "1"}
+"""What goes with a refusal that passes by itself."""
 
 
 class ApiError(Exception):

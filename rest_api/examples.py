@@ -14,6 +14,7 @@ from ledger.signing import Signer
 from protos import batch_pb2, block_pb2
 from rest_api import links, pieces, views
 from rest_api.errors import Problem
+from rest_api.pieces import Json
 
 BASE: Final = "http://127.0.0.1:8080"
 
@@ -55,7 +56,7 @@ BATCH_ID: Final[str] = _BATCH.id
 BLOCK_ID: Final[str] = _BLOCK.id
 
 
-def _plain(view: views.Json) -> object:
+def _plain(view: Json) -> object:
     """What a client reads: binary values as base64 text."""
     return msgspec.json.decode(b"".join(pieces.whole(view).pieces))
 
@@ -131,5 +132,6 @@ MESSAGES: Final[dict[Problem, str]] = {
     Problem.BAD_REQUEST: "this is no HTTP/1.1 request, or its head has over 197536 bytes",
     Problem.PATH_NOT_FOUND: "there is no '/block'",
     Problem.METHOD_NOT_ALLOWED: "'DELETE' is not a method of '/blocks'; allowed: GET, HEAD, OPTIONS",
+    Problem.REQUEST_TIMEOUT: "the request did not arrive whole within 60 seconds",
 }
 """For each problem a message as it comes."""

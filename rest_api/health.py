@@ -1,29 +1,37 @@
-"""Whether this process lives and whether it can serve: /healthz and /readyz, for whoever starts and balances processes.
+"""What programs around a node ask: /healthz and /readyz, for whoever starts and balances processes, and /metrics.
 
 A process that is alive but not ready wants traffic elsewhere, not a restart: so only /readyz looks at the validator.
 """
 
 from typing import Final
 
+import structlog
 from starlette.responses import Response
 
-from protos.node_pb2 import NodeStatusResponse
-from rest_api.call import Call, json_response
+from protos import node_pb2
+from rest_api import links
+from rest_api.call import Call, MessageType
 from rest_api.errors import ApiError, Problem
-from rest_api.node_status import ask_status
+from rest_api.node_status import NodeStatus, ask_status
+from rest_api.pieces import Text, json_answer, text_answer
+
+log = structlog.get_logger(__name__)
 
 _READY_TIMEOUT_S: Final = 3
+_METRICS_TIMEOUT_S: Final = 2
+_METRICS_MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 async def get_healthz(call: Call) -> Response:
     """This process answers: always 200."""
-    return json_response({"data": {"status": "alive"}, "link": call.link()})
+    # Asked often, by programs whose parameters mean nothing here: they are not repeated.
+    return json_answer({"data": {"status": "alive"}, "link": links.url(call.base, call.path)})
 
 
 async def get_readyz(call: Call) -> Response:
     """The validator answers and has a genesis block; raises ApiError 15, 17 or 18 otherwise."""
     status = await ask_status(call, timeout_s=_READY_TIMEOUT_S)
-    if status.status == NodeStatusResponse.NOT_READY:
+    if status.status == NodeStatus.NOT_READY:
         raise ApiError(Problem.NOT_READY, "the validator has no genesis block yet")
     data = {
         "status": "ready",
@@ -31,4 +39,21 @@ async def get_readyz(call: Call) -> Response:
         "head_num": status.head_num,
         "pending_batches": status.pending_batches,
     }
-    return json_response({"data": data, "link": call.link()})
+    return json_answer({"data": data, "link": links.url(call.base, call.path)})
+
+
+async def get_metrics(call: Call) -> Response:
+    """This process's figures and, when the validator answers soon, the validator's."""
+    try:
+        theirs = await call.ask(
+            MessageType.METRICS_REQUEST,
+            node_pb2.MetricsRequest(),
+            MessageType.METRICS_RESPONSE,
+            node_pb2.MetricsResponse,
+            timeout_s=_METRICS_TIMEOUT_S,
+        )
+        text = theirs.text
+    except ApiError as error:
+        log.info("metrics without the validator's", request_id=call.request_id, reason=error.message)
+        text = b""
+    return text_answer(Text([call.metrics.text(), text]), _METRICS_MEDIA_TYPE)

@@ -1,16 +1,18 @@
 """The paths of the ledger: batches and what became of them, state, blocks, transactions. Declarations only.
 
-The shapes of answers stand in ``schemas``, parameters in ``parameters``, the handlers in ``resources`` and ``batches``.
+``{name}`` stands for a running limit, see ``openapi``. The shapes of answers stand in ``schemas``, parameters in
+``parameters``, the handlers in ``resources`` and ``batches``.
 """
 
 from typing import Final
 
 from rest_api import examples, parameters
 from rest_api.batches import get_batch_status, post_batch_status, post_batches
-from rest_api.endpoint import JSON, Answer, Body, Endpoint, Json, Operation
+from rest_api.endpoint import JSON, Answer, Body, Endpoint, Operation
 from rest_api.errors import Problem
 from rest_api.examples import listed, single
 from rest_api.parameters import ASKED, LEAVES, LIST, LISTED, SHOWN
+from rest_api.pieces import Json
 from rest_api.resources import (
     get_batch,
     get_batches,
@@ -55,7 +57,8 @@ _POST_BATCHES: Final = Operation(
     "Batches",
     "Hand in batches",
     "All batches of the list are accepted, or none. One that is pending or committed has no second effect; one that was"
-    " INVALID is judged again. After a 503 they may have been accepted: hand them in again, or ask for their status.",
+    " INVALID is judged again. After a 503 they may have been accepted: hand them in again, or ask for their status."
+    " The link names the first {status_ids_max} batches at most: as many as one question takes.",
     (
         Answer(200, "Waited, and not all are committed.", "StatusesWithLink", {"invalid": _INVALID}),
         Answer(
@@ -69,7 +72,7 @@ _POST_BATCHES: Final = Operation(
     (parameters.WAIT, parameters.CALLBACK),
     Body(
         "application/octet-stream",
-        "A serialized BatchList (`protos/batch.proto`) of at most 8 MiB, unless configured.",
+        "A serialized BatchList (`protos/batch.proto`) of at most {body_bytes_max} bytes.",
         {"type": "string", "contentMediaType": "application/octet-stream"},
     ),
     (
@@ -119,7 +122,7 @@ _POST_BATCH_STATUS: Final = Operation(
     Body(
         JSON,
         "Batch ids. A string that can be none has status UNKNOWN.",
-        {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1000},
+        {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": "{status_ids_max}"},
         [examples.BATCH_ID],
     ),
     (Problem.BAD_STATUS_REQUEST, Problem.NOT_JSON, Problem.TOO_LARGE, *_WAITED),

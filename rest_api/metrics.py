@@ -1,28 +1,18 @@
-"""What this process counts, and /metrics: its own figures and the validator's as one text in Prometheus' format.
+"""What this process counts, in Prometheus' format. The path that shows it is in ``health``.
 
-The names begin with ``dovetail_rest_`` here and with ``dovetail_validator_`` there, so no family can come twice.
-Nothing that a client sends becomes a label value.
+The names begin with ``dovetail_rest_`` here and with ``dovetail_validator_`` in the validator, so no family can come
+twice. Nothing that a client sends becomes a label value.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-from starlette.responses import Response
 
-from protos import node_pb2
-from rest_api.errors import ApiError
-from rest_api.validator import MessageType, Validator
+from rest_api.validator import Validator
 
-if TYPE_CHECKING:
-    from rest_api.call import Call
-
-log = structlog.get_logger(__name__)
-
-_VALIDATOR_TIMEOUT_S: Final = 2
-_MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
+_OTHER_METHOD: Final = "other"
 _CLIENT_GONE: Final = "499"
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60, 300)
 
@@ -35,7 +25,7 @@ class Metrics:
         self._in_flight = 0
         self._requests = Counter(
             "dovetail_rest_requests",
-            "Requests answered; status 499: the client left before its answer.",
+            "Requests answered; status 499: the client left first; without a route: an unknown path, or no request.",
             ["route", "method", "status"],
             registry=self._registry,
         )
@@ -61,27 +51,14 @@ class Metrics:
     def ended(self, route: str, method: str, status: int, seconds: float) -> None:
         """It was answered. ``route`` is its template, empty for an unknown path; ``status`` 0: the client left."""
         self._in_flight -= 1
-        method = method if method in _METHODS else "other"
+        method = method if method in _METHODS else _OTHER_METHOD
         self._requests.labels(route, method, str(status) if status else _CLIENT_GONE).inc()
         self._seconds.labels(route, method).observe(seconds)
+
+    def refused(self, status: int) -> None:
+        """Something came that is no request, or no whole one, or a connection too many, and was told so."""
+        self._requests.labels("", _OTHER_METHOD, str(status)).inc()
 
     def text(self) -> bytes:
         """All figures in Prometheus' text format, version 0.0.4."""
         return generate_latest(self._registry)
-
-
-async def get_metrics(call: "Call") -> Response:
-    """This process's figures and, when the validator answers soon, the validator's."""
-    try:
-        theirs = await call.ask(
-            MessageType.METRICS_REQUEST,
-            node_pb2.MetricsRequest(),
-            MessageType.METRICS_RESPONSE,
-            node_pb2.MetricsResponse,
-            timeout_s=_VALIDATOR_TIMEOUT_S,
-        )
-        text = theirs.text
-    except ApiError as error:
-        log.info("metrics without the validator's", request_id=call.request_id, reason=error.message)
-        text = b""
-    return Response(call.metrics.text() + text, media_type=_MEDIA_TYPE)

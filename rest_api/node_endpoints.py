@@ -1,14 +1,13 @@
 """The paths that tell of the node itself: totals, configuration, machine, health, metrics. Declarations only.
 
-The handlers stand in ``node_status``, ``health`` and ``metrics``.
+The handlers stand in ``node_status`` and ``health``.
 """
 
 from typing import Final
 
 from rest_api.endpoint import Answer, Endpoint, Handler, Operation
 from rest_api.examples import BLOCK_ID, single
-from rest_api.health import get_healthz, get_readyz
-from rest_api.metrics import get_metrics
+from rest_api.health import get_healthz, get_metrics, get_readyz
 from rest_api.node_status import get_stats_gossip, get_stats_validator, get_status_config, get_status_system
 from rest_api.parameters import ASKED, SHOWN
 
@@ -54,7 +53,8 @@ NODE: Final = (
         get_stats_validator,
         "/stats/validator",
         "What the validator has processed",
-        "Totals since it started, and by `family_name:family_version`. Nothing is ever rolled back.",
+        "Totals since it started, and by `family_name:family_version`. Families beyond the limit share"
+        " `other:`. Nothing is ever rolled back.",
         "ValidatorStats",
         {**_TOTALS, "intkey:1.0": _TOTALS},
     ),
@@ -132,8 +132,8 @@ NODE: Final = (
                         200,
                         "The metrics.",
                         examples={
-                            "some": "# HELP dovetail_rest_validator_connected Whether there is a connection to the"
-                            " validator.\n# TYPE dovetail_rest_validator_connected gauge\n"
+                            "some": "# HELP dovetail_rest_validator_connected 1 with a connection to the validator.\n"
+                            "# TYPE dovetail_rest_validator_connected gauge\n"
                             "dovetail_rest_validator_connected 1.0\n"
                         },
                         media_type="text/plain",

@@ -5,16 +5,15 @@ validator, so that a lost one is never answered with numbers.
 """
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Final
 
 from starlette.responses import Response
 
 from protos import node_pb2
-from rest_api.call import Call, MessageType, json_response
-from rest_api.config import RestConfig
+from rest_api.call import Call, MessageType
+from rest_api.config import POSITIVE_KEYS, RestConfig
 from rest_api.errors import ApiError, Problem
-from rest_api.views import Json
+from rest_api.pieces import Json, json_answer
 
 NodeStatus = node_pb2.NodeStatusResponse
 
@@ -33,24 +32,27 @@ _OWN_LIMITS: Final = (
 async def get_stats_validator(call: Call) -> Response:
     """Totals since the validator started, over all and by family."""
     status = await ask_status(call)
-    timestamp = _now()
-    data = _totals(timestamp, status.totals)
+    families: dict[str, node_pb2.Totals] = {}
     for family in status.families:
-        data[f"{family.family_name}:{family.family_version}"] = _totals(timestamp, family.totals)
-    return json_response({"data": data, "link": call.link()})
+        # Names may hold colons: what reads the same is one entry.
+        key = f"{family.family_name}:{family.family_version}"
+        families[key] = _sum(families[key], family.totals) if key in families else family.totals
+    data = _totals(status.timestamp, status.totals)
+    data |= {key: _totals(status.timestamp, totals) for key, totals in families.items()}
+    return json_answer({"data": data, "link": call.link()})
 
 
 async def get_stats_gossip(call: Call) -> Response:
     """Totals of what went to and came from peers: zeros, this validator has none."""
-    await ask_status(call)
+    status = await ask_status(call)
     data = {
-        "timestamp": _now(),
+        "timestamp": status.timestamp,
         "peer_count": 0,
         "packets": {"received": 0, "sent": 0, "dropped": 0, "duplicate": 0},
         "bytes": {"received": 0, "sent": 0, "dropped": 0},
         "messages_handled": 0,
     }
-    return json_response({"data": data, "link": call.link()})
+    return json_answer({"data": data, "link": call.link()})
 
 
 async def get_status_config(call: Call) -> Response:
@@ -66,20 +68,21 @@ async def get_status_config(call: Call) -> Response:
         "rest_api": _own(call.config),
         "limits": limits,
     }
-    return json_response({"data": data, "link": call.link()})
+    return json_answer({"data": data, "link": call.link()})
 
 
 async def get_status_system(call: Call) -> Response:
     """The machine that the validator runs on: fractions from 0 to 1, and bytes since the validator started."""
-    system = (await ask_status(call)).system
+    status = await ask_status(call)
+    system = status.system
     data = {
-        "local_time": _now(),
+        "local_time": status.timestamp,
         "percent_cpu": system.percent_cpu,
         "percent_memory": system.percent_memory,
         "network_rx": system.network_rx,
         "network_tx": system.network_tx,
     }
-    return json_response({"data": data, "link": call.link()})
+    return json_answer({"data": data, "link": call.link()})
 
 
 async def ask_status(call: Call, *, timeout_s: float | None = None) -> NodeStatus:
@@ -94,6 +97,11 @@ async def ask_status(call: Call, *, timeout_s: float | None = None) -> NodeStatu
     if answer.status not in (NodeStatus.OK, NodeStatus.NOT_READY):
         raise ApiError(Problem.INVALID_RESPONSE, f"the validator answered status {answer.status} about itself")
     return answer
+
+
+def _sum(one: node_pb2.Totals, other: node_pb2.Totals) -> node_pb2.Totals:
+    names = [field.name for field in node_pb2.Totals.DESCRIPTOR.fields]
+    return node_pb2.Totals(**{name: getattr(one, name) + getattr(other, name) for name in names})
 
 
 def _totals(timestamp: str, totals: node_pb2.Totals) -> Json:
@@ -123,14 +131,7 @@ def _tables(entries: Iterable[node_pb2.ConfigEntry]) -> dict[str, Json]:
 def _own(config: RestConfig) -> Json:
     own: Json = {
         "bind": config.bind,
-        "timeout_s": config.timeout_s,
         "trusted_proxies": config.trusted_proxies,
-        "requests_in_flight_max": config.requests_in_flight_max,
-        "request_bytes_in_flight_max": config.request_bytes_in_flight_max,
     }
+    own |= {name: getattr(config, name) for name in POSITIVE_KEYS}
     return own | {name: getattr(config.limits, name) for name in _OWN_LIMITS}
-
-
-def _now() -> str:
-    """The time of day as RFC 3339 has it, in UTC."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

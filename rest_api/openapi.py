@@ -3,14 +3,20 @@
 HEAD and OPTIONS, the error answers and the headers that every answer carries follow by rule and are declared nowhere.
 """
 
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Final
 
 from rest_api import examples, schemas
-from rest_api.endpoint import JSON, Answer, Endpoint, Json, Operation, Parameter
+from rest_api.config import RestConfig
+from rest_api.endpoint import JSON, Answer, Endpoint, Operation, Parameter
 from rest_api.errors import Problem
 from rest_api.parameters import ALWAYS
+from rest_api.pieces import Json
+
+_named = re.compile(r"\{(\w+)\}")
 
 _SERVED: Final = (
     "The HTTP door of a ledger node: batches in, and blocks, batches, transactions and state out. Every answer is JSON"
@@ -28,8 +34,28 @@ _REQUEST_ID: Final[Json] = {
 }
 
 
-def document(endpoints: Iterable[Endpoint], version: str) -> Json:
-    """Everything but ``servers``, whose one URL depends on how the client reached the API."""
+def document(endpoints: Iterable[Endpoint], version: str, config: RestConfig) -> Json:
+    """Everything but ``servers``, whose one URL depends on how the client reached the API.
+
+    ``{name}`` in a declaration becomes the limit or setting of that name in ``config``; where it is the whole value of
+    a schema's keyword, a number.
+    """
+    running = {**asdict(config.limits), "timeout_s": config.timeout_s}
+    return {name: _filled(value, running) for name, value in _declared(endpoints, version).items()}
+
+
+def _filled(value: object, running: Mapping[str, int]) -> object:
+    if isinstance(value, dict):
+        return {key: _filled(member, running) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_filled(member, running) for member in value]
+    if not isinstance(value, str):
+        return value
+    whole = running.get(value[1:-1]) if value.startswith("{") else None
+    return _named.sub(lambda found: str(running.get(found[1], found[0])), value) if whole is None else whole
+
+
+def _declared(endpoints: Iterable[Endpoint], version: str) -> Json:
     paths: dict[str, Json] = {}
     used: dict[str, Parameter] = {}
     for endpoint in endpoints:
@@ -45,7 +71,6 @@ def document(endpoints: Iterable[Endpoint], version: str) -> Json:
             "description": _SERVED,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [],
         "tags": [{"name": tag} for tag in dict.fromkeys(_tags(paths))],
         "paths": paths,
         "components": {

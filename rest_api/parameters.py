@@ -1,13 +1,15 @@
 """The parameters of paths and queries that declarations share, and the problems that several operations have.
 
-What a client may say is checked in ``queries``; these say it to the client.
+What a client may say is checked in ``queries``; these say it to the client. ``{name}`` stands for a running limit,
+see ``openapi``.
 """
 
 from typing import Final
 
 from rest_api import examples, schemas
-from rest_api.endpoint import Json, Parameter
+from rest_api.endpoint import Parameter
 from rest_api.errors import Problem
+from rest_api.pieces import Json
 
 _ID: Final = "[0-9a-f]{128}"
 _NUMBER: Final = "[0-9]+"
@@ -35,7 +37,8 @@ HEAD: Final = _query(
 )
 COUNT: Final = _query(
     "count",
-    "Items of a page: 100 unless told, cut to 1000; fewer where the page would pass 16 MiB.",
+    "Items of a page: {page_items_default} unless told, cut to {page_items_max}; fewer where the page would pass"
+    " {page_bytes_max} bytes.",
     {"type": "integer", "minimum": 1},
     one=1,
 )
@@ -52,13 +55,13 @@ _IDS: Final = _text(pattern="[^,]")
 
 def ids(key: str, example: str) -> Parameter:
     """The filter of a list of blocks, batches or transactions."""
-    text = "Only these, in this order: ids with commas between them, at most 1000; unknown ones are dropped."
+    text = "Only these, in this order: ids with commas between them, {status_ids_max} at most; unknown ones drop."
     return _query("id", text, _IDS, one=example)._replace(key=key)
 
 
 STATUS_IDS: Final = _query(
     "id",
-    "Batch ids with commas between them, at most 1000. Post them when they are more than 15.",
+    "Batch ids with commas between them, at most {status_ids_max}. Post them when they are more than 15.",
     _IDS,
     one=examples.BATCH_ID,
 )._replace(required=True, key="statusIds")
@@ -68,7 +71,7 @@ PREFIX: Final = _query(
 WAIT: Final = _query(
     "wait",
     "Seconds to wait until every batch is committed or invalid. Absent, `false` or 0: not at all. Empty, or any other"
-    " text: just under the API's own timeout, 300 seconds unless configured.",
+    " text: just under the API's own timeout, {timeout_s} seconds.",
     _text(**{"not": {"pattern": "^-[0-9]*[1-9][0-9]*$"}}),
     seconds="1",
     none="false",
@@ -110,8 +113,8 @@ SHOWN: Final = (FIELDS, OMIT)
 LIST: Final = (HEAD, COUNT, MIN, MAX, SORT, *SHOWN)
 LEAVES: Final = (HEAD, COUNT, MIN_LEAF, MAX_LEAF, SORT, *SHOWN)
 
-ALWAYS: Final = (Problem.BAD_REQUEST, Problem.UNKNOWN)
-"""What any request may be answered with: it was no HTTP, or there is a bug."""
+ALWAYS: Final = (Problem.BAD_REQUEST, Problem.REQUEST_TIMEOUT, Problem.UNKNOWN)
+"""What any request may be answered with: it was none, or not whole in time, or there is a bug."""
 ASKED: Final = (Problem.NOT_READY, Problem.TIMED_OUT, Problem.DISCONNECTED, Problem.INVALID_RESPONSE)
 """What comes of asking the validator."""
 LISTED: Final = (Problem.HEAD_NOT_FOUND, Problem.INVALID_COUNT, Problem.INVALID_PAGING, *ASKED)

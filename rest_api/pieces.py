@@ -4,7 +4,8 @@ Knows no resource. A value that is an iterator becomes an array whose items are 
 all objects of a block nor its text twice need to be in memory.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -13,6 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 PIECE_BYTES: Final = 64 * 1024
 """How much goes out at once, and up to where JSON is made in one piece."""
+
+Json = dict[str, object]
+"""A JSON object before it is text."""
 
 _TRIMMED_BYTES_MIN: Final = 1024
 
@@ -52,21 +56,25 @@ def pieces(content: object) -> Text:
     return Text(list(_gathered(_walk(content))))
 
 
-def json_answer(content: object, status: int) -> Response:
+def json_answer(content: object, status: int = 200) -> Response:
     """The answer whose body is ``content``; what stands in it as ``Text`` is taken as it is."""
-    text = Text(list(_walk(content)))
-    if len(text.pieces) == 1 or text.size() <= PIECE_BYTES:
-        return Response(b"".join(text.pieces), status, media_type="application/json")
-    return _PiecesResponse(text, status)
+    return text_answer(Text(list(_walk(content))), "application/json", status)
+
+
+def text_answer(
+    text: Text, media_type: str, status: int = 200, headers: Mapping[str, str] = MappingProxyType({})
+) -> Response:
+    """The answer whose body is ``text``; one over ``PIECE_BYTES`` ends only when the client has taken most of it."""
+    if text.size() <= PIECE_BYTES:
+        return Response(b"".join(text.pieces), status, headers, media_type)
+    return _PiecesResponse(text, media_type, status, headers)
 
 
 class _PiecesResponse(Response):
     """A body of known length that is sent piece by piece; a slow client slows it down."""
 
-    media_type = "application/json"
-
-    def __init__(self, text: Text, status: int) -> None:
-        super().__init__(None, status, {"content-length": str(text.size())})
+    def __init__(self, text: Text, media_type: str, status: int, headers: Mapping[str, str]) -> None:
+        super().__init__(None, status, {**headers, "content-length": str(text.size())}, media_type)
         self._pieces = text.pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

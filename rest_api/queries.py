@@ -21,6 +21,7 @@ NUMBER_MAX: Final = 2**64 - 1
 """The largest block number or index that there can be."""
 
 _SHOWN_CHARACTERS_MAX: Final = 140
+_OTHER_FIELDS_MAX: Final = 100
 _DIGITS_MAX: Final = len(str(NUMBER_MAX))
 
 _NAMES_NOTHING: Final = "0" * 128
@@ -45,12 +46,20 @@ def number(text: str) -> int | None:
 
 
 class Query:
-    """One decoded query string. ``pairs`` keeps names and values in their order."""
+    """One decoded query string. ``pairs`` keeps names and values in their order. Raises ApiError 400 for too many."""
 
     __slots__ = ("pairs",)
 
-    def __init__(self, query_string: bytes) -> None:
-        self.pairs = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)
+    def __init__(self, query_string: bytes, limits: Limits) -> None:
+        # Each id may be a parameter of its own.
+        fields_max = limits.status_ids_max + _OTHER_FIELDS_MAX
+        try:
+            self.pairs = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True, max_num_fields=fields_max)
+        except ValueError:
+            fields = query_string.count(b"&") + 1
+            raise ApiError(
+                Problem.BAD_REQUEST, f"the query string holds {fields} parameters, {fields_max} are allowed"
+            ) from None
 
     def first(self, name: str) -> str | None:
         """The first value of ``name``; the empty string when it stands without one; None when it is absent."""

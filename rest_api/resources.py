@@ -15,8 +15,9 @@ from ledger.ids import is_id
 from protos import client_batch_pb2, client_block_pb2, client_transaction_pb2, query_pb2, state_context_pb2
 from rest_api import links, views
 from rest_api.batches import unknown_error
-from rest_api.call import Call, MessageType, json_response
+from rest_api.call import Call, MessageType
 from rest_api.errors import ApiError, Problem
+from rest_api.pieces import Json, json_answer
 from rest_api.queries import NUMBER_MAX, Resource, list_request, number, shown, state_prefix
 
 ListResponse = query_pb2.ListResponse
@@ -59,7 +60,7 @@ async def get_state_at(call: Call) -> Response:
         entry = state_context_pb2.TpStateEntry.FromString(answer.items[0])
     except DecodeError:
         raise _not_readable("leaf") from None
-    return json_response({"data": entry.data, "head": answer.head_id, "link": call.link()})
+    return json_answer({"data": entry.data, "head": answer.head_id, "link": call.link()})
 
 
 async def get_block(call: Call) -> Response:
@@ -142,7 +143,7 @@ async def _list(call: Call, resource: Resource, address: str = "", *, found_requ
         start_index += raw_count - len(items)
         items.reverse()
     page_links = links.PageLinks(call.base, call.path, call.query, head_id)
-    return json_response(
+    return json_answer(
         {
             "data": (item.text for item in items),
             "head": head_id,
@@ -182,12 +183,12 @@ def _id(text: str, what: str, problem: Problem) -> str:
     return text
 
 
-def _single(call: Call, what: str, view: Callable[[], views.Json], message_bytes: int) -> Response:
+def _single(call: Call, what: str, view: Callable[[], Json], message_bytes: int) -> Response:
     try:
         data = views.text(view(), message_bytes)
     except (DecodeError, NotDecodable):
         raise _not_readable(what) from None
-    return json_response({"data": data, "link": call.link()})
+    return json_answer({"data": data, "link": call.link()})
 
 
 def _not_readable(what: str) -> ApiError:

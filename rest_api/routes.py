@@ -4,29 +4,24 @@ Its parts stand in ``ledger_endpoints`` and ``node_endpoints``; the server is ``
 ``openapi``, its page in ``docs``.
 """
 
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from functools import lru_cache
 from typing import Final
 
+import msgspec
 from starlette.responses import Response
 
-from rest_api import docs, examples, links, openapi
-from rest_api.call import Call, json_response
-from rest_api.endpoint import Answer, Endpoint, Json, Operation
+from ledger.version import installed_version
+from rest_api import docs, examples, links, openapi, pieces
+from rest_api.call import Call
+from rest_api.config import RestConfig
+from rest_api.endpoint import JSON, Answer, Endpoint, Operation
 from rest_api.ledger_endpoints import LEDGER
 from rest_api.node_endpoints import NODE
 
 __all__ = ["ENDPOINTS", "Endpoint"]
 
 
-def _installed_version() -> str:
-    try:
-        return version("dovetail")
-    except PackageNotFoundError:
-        return "unknown (not installed)"
-
-
-VERSION: Final = _installed_version()
+VERSION: Final = installed_version()
 _NAME: Final = "Dovetail REST API"
 _LINKED: Final = {
     "docs": "/docs",
@@ -40,36 +35,38 @@ _LINKED: Final = {
 
 async def get_root(call: Call) -> Response:
     """The service's name and version, and where to go on."""
-    return json_response({"data": _root(call.base, VERSION), "link": call.link()})
+    return pieces.json_answer({"data": _root(call.base, VERSION), "link": call.link()})
 
 
 async def get_openapi(call: Call) -> Response:
     """The OpenAPI 3.1 document, whose server is the address that the client used."""
-    return json_response({**_document(), "servers": [{"url": call.base}]})
+    servers = pieces.whole([{"url": call.base}]).pieces
+    text = pieces.Text([_opened_document(call.config), b',"servers":', *servers, b"}"])
+    return pieces.text_answer(text, JSON)
 
 
 async def get_docs(call: Call) -> Response:
     """The same as a page to read."""
-    return Response(
-        _page().replace(docs.BASE, docs.escaped(call.base)),
-        media_type="text/html",
-        headers={"Content-Security-Policy": docs.SECURITY_POLICY, "X-Content-Type-Options": "nosniff"},
-    )
+    text = _page(call.config).replace(docs.BASE, docs.escaped(call.base)).encode()
+    headers = {"Content-Security-Policy": docs.SECURITY_POLICY, "X-Content-Type-Options": "nosniff"}
+    return pieces.text_answer(pieces.Text([text]), "text/html", headers=headers)
 
 
-def _root(base: str, installed: str) -> Json:
+def _root(base: str, installed: str) -> pieces.Json:
     linked = {name: links.url(base, path) for name, path in _LINKED.items()}
     return {"name": _NAME, "version": installed, "links": linked}
 
 
-@cache
-def _document() -> Json:
-    return openapi.document(ENDPOINTS, VERSION)
+# One API has one configuration.
+@lru_cache(maxsize=1)
+def _opened_document(config: RestConfig) -> bytes:
+    """The document's text but for its closing brace: ``servers`` follows."""
+    return msgspec.json.encode(openapi.document(ENDPOINTS, VERSION, config)).removesuffix(b"}")
 
 
-@cache
-def _page() -> str:
-    return docs.page(_document())
+@lru_cache(maxsize=1)
+def _page(config: RestConfig) -> str:
+    return docs.page(openapi.document(ENDPOINTS, VERSION, config))
 
 
 _ABOUT: Final = (

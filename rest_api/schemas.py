@@ -5,7 +5,7 @@ What a member means is said once, here. ``views`` makes what these describe.
 
 from typing import Final
 
-from rest_api.endpoint import Json
+from rest_api.pieces import Json
 
 _ID: Final = "[0-9a-f]{128}"
 
@@ -183,7 +183,8 @@ SCHEMAS: Final[dict[str, Json]] = {
     "ValidatorStats": _single(
         {
             "type": "object",
-            "description": "Totals since the validator started, and the same under each family_name:family_version.",
+            "description": "Totals since the validator started, and the same under each family_name:family_version;"
+            " families beyond limits.family_labels_max share `other:`.",
             "properties": _TOTALS,
             "required": list(_TOTALS),
             "additionalProperties": ref("Totals"),

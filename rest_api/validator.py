@@ -14,7 +14,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from protos import node_pb2, validator_pb2
 from rest_api.config import RestConfig
-from rest_api.errors import ApiError, Problem
+from rest_api.errors import RETRY_AFTER, ApiError, Problem
 
 log = structlog.get_logger(__name__)
 
@@ -25,7 +25,6 @@ _RECONNECT_MS: Final = (100, 300)
 _RECONNECT_MS_MAX: Final = 2_000
 _HEARTBEAT_MS: Final = 5_000
 _SILENCE_MS_MAX: Final = 15_000
-_RETRY_AFTER: Final = {"Retry-After": "1"}
 
 
 class Validator:
@@ -184,7 +183,7 @@ class Validator:
                 Problem.NOT_READY,
                 f"{len(self._pending)} requests of this REST API ({self._pending_bytes} bytes) wait for the validator"
                 " already, which is its limit",
-                headers=_RETRY_AFTER,
+                headers=RETRY_AFTER,
             )
         if not self._send(frame):
             raise ApiError(Problem.DISCONNECTED, f"the validator at {self._config.validator} takes no more requests")

@@ -11,9 +11,7 @@ from typing import Final, NamedTuple
 from ledger.block import decode_block_header
 from ledger.transaction import decode_header
 from protos import batch_pb2, block_pb2, client_batch_submit_pb2, query_pb2, state_context_pb2, transaction_pb2
-from rest_api.pieces import PIECE_BYTES, Text, pieces, whole
-
-Json = dict[str, object]
+from rest_api.pieces import PIECE_BYTES, Json, Text, pieces, whole
 
 ClientBatchStatus = client_batch_submit_pb2.ClientBatchStatus
 

@@ -4,9 +4,9 @@ The parts report here by plain calls: once a block, a task or a message, never i
 and nothing is answered here: ``validator.node_status`` shows it.
 """
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,13 +50,14 @@ class Totals:
 
 
 class Metrics:
-    """``clock_s``: seconds of a steady clock.
+    """``clock_s``: seconds of a steady clock; the one that blocks are timed by, too.
 
     ``families`` bounds its own size: whoever submits may write any name into a transaction, so only families that a
-    processor registered get a place, ``limits.family_labels_max`` at most; the others share that of ``OTHER``.
+    processor registered get a place, ``limits.family_labels_max`` at most; the others share that of ``OTHER``. A family
+    of which nothing was settled gives its place back with its last processor.
     """
 
-    def __init__(self, limits: Limits, clock_s: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, limits: Limits, clock_s: Callable[[], float]) -> None:
         self._labels_max = limits.family_labels_max
         self._clock_s = clock_s
         self._given_s: dict[int, float] = {}
@@ -79,7 +80,7 @@ class Metrics:
             registry=self.registry,
             buckets=_BLOCK_TRANSACTIONS,
         )
-        self.commit_seconds = Histogram(
+        self._commit_seconds = Histogram(
             f"{NAMESPACE}_commit_seconds",
             "One block's write to the store, synced.",
             registry=self.registry,
@@ -97,6 +98,14 @@ class Metrics:
         """A processor registered ``family``: it counts under its own name from now on, if there is a place left."""
         if len(self.families) <= self._labels_max:
             self.families.setdefault(family, Totals())
+
+    def family_left(self, family: FamilyVersion) -> None:
+        """No processor of ``family`` is left."""
+        if family != OTHER and self.families.get(family) == Totals():
+            del self.families[family]
+            # Some releases mind that a family was never timed.
+            with suppress(KeyError):
+                self._apply_seconds.remove(*family)
 
     def message_arrived(self, message_type: int) -> None:
         """A peer sent a message."""
@@ -118,8 +127,8 @@ class Metrics:
             child = self._apply_seconds.labels(*self.label(task.route))
             child.observe((self._clock_s() - given_s) / transactions)
 
-    def block_committed(self, batches: Iterable[VerifiedBatch], block_s: float) -> None:
-        """A block with these batches is on disk, ``block_s`` seconds after its batches were chosen."""
+    def block_committed(self, batches: Iterable[VerifiedBatch], block_s: float, commit_s: float) -> None:
+        """A block with these batches is on disk, ``block_s`` after they were chosen; its write took ``commit_s``."""
         before = self.totals.transactions_committed
         families: set[FamilyVersion] = set()
         for batch in batches:
@@ -135,6 +144,7 @@ class Metrics:
         self.totals.blocks_committed += 1
         self._block_transactions.observe(self.totals.transactions_committed - before)
         self._block_seconds.observe(block_s)
+        self._commit_seconds.observe(commit_s)
 
     def judged_invalid(self, batches: Iterable[VerifiedBatch]) -> None:
         """These batches are INVALID, and that is on disk."""

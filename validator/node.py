@@ -103,22 +103,23 @@ class Node:
     def __init__(self, config: ValidatorConfig, store: Store, signer: Signer) -> None:
         limits = config.limits
         self._config = config
-        self._metrics = Metrics(limits)
+        self._metrics = Metrics(limits, time.monotonic)
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._queue = PendingQueue(limits)
         self._gateway = Gateway(config.bind, limits, self._on_sweep, self._on_disconnect)
         self._pool = VerifierPool(config.verifier_processes, self._advance)
         self._processors = Processors(self._gateway.send, _clock_ms, limits)
-        self._production = Production(store, self._queue, self._processors, signer, limits, _clock_ms, self._metrics)
+        self._production = Production(
+            store, self._queue, self._processors, signer, limits, time.monotonic, self._metrics
+        )
         self._clients = Clients(
             config, self._gateway.send, store, self._queue, self._pool, self._processors, self._metrics
         )
         self._restored = False
         self._probe_timer: asyncio.TimerHandle | None = None
         self._closed_meanwhile = False
-        self._arrived = asyncio.Event()
-        self._settled = asyncio.Event()
+        self._genesis_moved = asyncio.Event()
         self._timer = self._loop.call_later(_TICK_S, self._tick)
         self.endpoint = self._gateway.endpoint
 
@@ -126,6 +127,7 @@ class Node:
         self._timer.cancel()
         if self._probe_timer is not None:
             self._probe_timer.cancel()
+        self._clients.statuses.close()
         self._pool.close()
         self._gateway.close()
 
@@ -148,23 +150,23 @@ class Node:
         self._on_sweep()
 
     async def reach_genesis(self, on_waiting: Callable[[str], None]) -> None:
-        """Make block 0 of all the genesis batches, unless there is a chain. Raises CannotStart, and then made none."""
+        """Make block 0 of all the genesis batches, unless there is a chain, and open the door to others.
+
+        Raises CannotStart; then nothing was written, and the next start tries again.
+        """
         if self._store.head is not None:
             return
         path = self._config.data_dir / GENESIS_FILE
-        batches = await self._verify_genesis(path)
-        families = {transaction.family for batch in batches for transaction in batch.transactions}
-        while missing := sorted(str(family) for family in families if not self._processors.has(family)):
-            on_waiting(f"a processor of {', '.join(missing)}, to make the genesis block")
-            self._arrived.clear()
-            await self._arrived.wait()
-        for number, batch in enumerate(batches):
+        for number, batch in enumerate(await self._verify_genesis(path)):
             self._queue.add(number, batch)
-        self._settled.clear()
         self._advance()
-        await self._settled.wait()
-        if self._production.genesis_refusal is not None:
-            raise CannotStart(f"{path} is refused, no block was made: {self._production.genesis_refusal}")
+        while self._store.head is None:
+            if self._production.genesis_refusal is not None:
+                raise CannotStart(f"{path} is refused, no block was made: {self._production.genesis_refusal}")
+            if lacking := self._production.lacking():
+                on_waiting(f"a processor of {', '.join(map(str, lacking))}, to make the genesis block")
+            self._genesis_moved.clear()
+            await self._genesis_moved.wait()
         self._clients.submissions.open = True
 
     async def _verify_genesis(self, path: Path) -> list[VerifiedBatch]:
@@ -210,6 +212,7 @@ class Node:
     def _tick(self) -> None:
         self._timer = self._loop.call_later(_TICK_S, self._tick)
         self._pool.watch()
+        self._clients.node_status.tick()
         self._take(self._processors.tick())
         self._production.tick()
         self._advance()
@@ -220,16 +223,20 @@ class Node:
         if settled:
             self._clients.statuses.settled(settled)
         if settled or self._production.genesis_refusal is not None:
-            self._settled.set()
+            self._genesis_moved.set()
 
     def _take(self, events: list[ProcessorEvent]) -> None:
         for event in events:
             if isinstance(event, Arrived):
                 log.info("processor registered", family=str(event.family), packed=event.packed)
                 self._metrics.family_registered(event.family)
-                self._arrived.set()
+                self._genesis_moved.set()
             elif isinstance(event, Left):
                 log.info("processor left", families=[*map(str, event.families)], reason=event.why)
+                for family in event.families:
+                    if not self._processors.has(family):
+                        self._metrics.family_left(family)
+                self._genesis_moved.set()
             self._production.take(event)
 
     def _handle(self, request: Request) -> None:

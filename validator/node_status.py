@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import fields
-from importlib.metadata import PackageNotFoundError, version
+from datetime import UTC, datetime
 from typing import Final
 
 import psutil
@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ledger.settings import FamilyVersion
+from ledger.version import installed_version
 from protos import node_pb2
 from validator.config import ValidatorConfig
 from validator.mempool.queue import PendingQueue, Reason
@@ -20,6 +21,8 @@ from validator.statuses import Statuses
 from validator.store import Store
 
 _FAMILY: Final = ("family", "version")
+_TICKS_A_SAMPLE: Final = 4
+"""The processors' load is an average since the sample before: over too short a time it tells nothing."""
 
 
 class NodeStatus(Collector):
@@ -53,12 +56,17 @@ class NodeStatus(Collector):
             totals=_totals(self._metrics.totals),
             config=self._config,
             system=self._host.read(),
+            timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         )
         if head is not None:
             response.head_id, response.head_num = head.id, head.num
         for (name, family_version), totals in self._shown_families():
             response.families.add(family_name=name, family_version=family_version, totals=_totals(totals))
         return response
+
+    def tick(self) -> None:
+        """Time has passed."""
+        self._host.tick()
 
     def text(self) -> bytes:
         """All metrics in Prometheus' text format, version 0.0.4."""
@@ -123,14 +131,21 @@ class _Host:
 
     def __init__(self) -> None:
         self._network_start = self._network()
+        self._ticks = 0
         # The first reading has nothing to compare with; later ones tell of the time since the one before.
-        psutil.cpu_percent(interval=None)
+        self._percent_cpu = psutil.cpu_percent(interval=None)
+
+    def tick(self) -> None:
+        """Sample what can only be told over a time: whoever asks must not shorten the time for all others."""
+        self._ticks += 1
+        if self._ticks % _TICKS_A_SAMPLE == 0:
+            self._percent_cpu = psutil.cpu_percent(interval=None)
 
     def read(self) -> node_pb2.System:
         """Never waits."""
         received, sent = self._network()
         return node_pb2.System(
-            percent_cpu=psutil.cpu_percent(interval=None) / 100,
+            percent_cpu=self._percent_cpu / 100,
             percent_memory=psutil.virtual_memory().percent / 100,
             # An interface that went away takes its counts along.
             network_rx=max(0, received - self._network_start[0]),
@@ -162,15 +177,10 @@ def _config_entries(config: ValidatorConfig) -> list[node_pb2.ConfigEntry]:
     """The configuration as an operator wrote it; neither key nor paths."""
     numbers = {f"limits.{field.name}": getattr(config.limits, field.name) for field in fields(config.limits)}
     numbers["validator.verifier_processes"] = config.verifier_processes
-    texts = {"validator.bind": config.bind, "validator.version": _installed_version()}
+    # The address of an ipc endpoint is a path.
+    bind = "ipc://…" if config.bind.startswith("ipc://") else config.bind
+    texts = {"validator.bind": bind, "validator.version": installed_version()}
     return [
         *(node_pb2.ConfigEntry(key=key, number=number) for key, number in numbers.items()),
         *(node_pb2.ConfigEntry(key=key, text=text) for key, text in texts.items()),
     ]
-
-
-def _installed_version() -> str:
-    try:
-        return version("dovetail")
-    except PackageNotFoundError:
-        return "not installed"

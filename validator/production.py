@@ -15,7 +15,7 @@ from ledger.signing import Signer
 from validator.consensus.solo import Do, Happened, SoloEngine
 from validator.execution.executor import ReadState
 from validator.execution.model import Applied, Rejected, Withdrawn
-from validator.journal import builder
+from validator.journal import builder, genesis
 from validator.journal.builder import Candidate, Parent
 from validator.journal.model import BlockCommit, InvalidBatch
 from validator.journal.rules import Body
@@ -31,7 +31,11 @@ log = structlog.get_logger("validator.production")
 
 
 class Production:
-    """``clock_ms``: milliseconds of a steady clock."""
+    """``clock_s``: seconds of a steady clock.
+
+    While there is no chain the queue holds the genesis batches and no others: block 0 is made of all of them, or
+    nothing is written.
+    """
 
     def __init__(
         self,
@@ -40,7 +44,7 @@ class Production:
         processors: Processors,
         signer: Signer,
         limits: Limits,
-        clock_ms: Callable[[], int],
+        clock_s: Callable[[], float],
         metrics: Metrics,
     ) -> None:
         self._store = store
@@ -48,16 +52,20 @@ class Production:
         self._processors = processors
         self._signer = signer
         self._limits = limits
-        self._clock_ms = clock_ms
+        self._clock_s = clock_s
         self._metrics = metrics
         self._engine = SoloEngine()
         self._executing: Candidate | None = None
         self._built: Candidate | None = None
         self._running: dict[int, Candidate] = {}
-        self._started_ms = self._built_started_ms = 0
         self._settled: list[BatchId] = []
         self.genesis_refusal: str | None = None
-        """Why no block 0 could be made of the pending batches."""
+        """Why no block 0 can be made of the genesis batches."""
+
+    def lacking(self) -> list[FamilyVersion]:
+        """The families of pending batches that no processor is there for, in the order of their names."""
+        families = {transaction.family for entry in self._queue for transaction in entry.batch.transactions}
+        return sorted(family for family in families if not self._processors.has(family))
 
     def take(self, event: ProcessorEvent) -> None:
         """What a processor did. Answers for a block that was dropped change nothing."""
@@ -87,7 +95,6 @@ class Production:
                 if not self._ends_now(self._executing):
                     break
                 self._built, self._executing = self._executing, None
-                self._built_started_ms = self._started_ms
                 self._do(Happened.BUILT)
             elif self._queue.has_ready:
                 self._do(Happened.WORK_READY)
@@ -105,13 +112,13 @@ class Production:
             return execution.finished
         if execution.held_up:
             return True
-        late = self._clock_ms() - self._started_ms > self._limits.block_execution_ms_max
+        late = self._now_ms() - candidate.started_ms > self._limits.block_execution_ms_max
         return late and (execution.left < len(candidate.entries) or self._queue.has_ready)
 
     def tick(self) -> None:
         """Time has passed: end waits for dependencies, let back-offs and a refused disk be tried again."""
         self._do(Happened.STORAGE_TRIED_AGAIN)
-        now_ms = self._clock_ms()
+        now_ms = self._now_ms()
         missing: list[tuple[Pending, Rejected]] = []
         for entry in self._queue.tick(now_ms):
             dependency = entry.dependency
@@ -130,6 +137,9 @@ class Production:
         if missing:
             self._reject([builder.invalid_batch(*pair) for pair in missing], [entry for entry, _ in missing])
 
+    def _now_ms(self) -> int:
+        return int(self._clock_s() * 1000)
+
     def _do(self, happened: Happened) -> None:
         for effect in self._engine.step(happened):
             if effect is Do.BUILD:
@@ -143,6 +153,10 @@ class Production:
 
     def _build(self) -> None:
         """Start the next block, on top of the head and of a block that is built and not yet committed."""
+        makes_genesis = self._store.head is None
+        if makes_genesis and (self._built is not None or self.genesis_refusal is not None or self.lacking()):
+            self._do(Happened.NOTHING_BUILT)
+            return
         read = self._read_state()
         built = set(self._built_transactions())
 
@@ -158,12 +172,18 @@ class Production:
             read,
             self._takes_work,
             self._limits,
-            self._clock_ms() + self._limits.dependency_wait_ms,
+            self._now_ms(),
             self._built,
         )
+        if makes_genesis:
+            self.genesis_refusal = genesis.refusal(self._queue, candidate, self._limits)
+            if self.genesis_refusal is not None:
+                for entry in self._queue:
+                    self._queue.put_back(entry)
+                self._do(Happened.NOTHING_BUILT)
+                return
         if candidate.entries or candidate.refused:
             self._executing = candidate
-            self._started_ms = self._clock_ms()
             for number, owner in self._running.items():
                 if owner is self._built:
                     self._running[number] = candidate
@@ -216,6 +236,11 @@ class Production:
         exhausted = self._exhausted(verdicts.withdrawn)
         invalid = verdicts.invalid + [builder.invalid_batch(entry, verdict) for entry, verdict in exhausted]
         settled = verdicts.settled + [entry for entry, _ in exhausted]
+        if head is None and (invalid or verdicts.withdrawn):
+            self.genesis_refusal = genesis.judged(invalid[0]) if invalid else None
+            # Where none is invalid, a processor was lost or failed: all are tried again with the next tick.
+            self._fail(candidate)
+            return
         if verdicts.commit is None:
             self._built = None
             if self._reject(invalid, settled):
@@ -224,36 +249,25 @@ class Production:
                 self._fail(candidate)
             return
         commit = verdicts.commit._replace(invalid=invalid, settled=[entry.arrival for entry in settled])
+        writing_s = self._clock_s()
         try:
-            with self._metrics.commit_seconds.time():
-                info = self._store.commit_block(commit)
+            info = self._store.commit_block(commit)
         except StorageFailed as failure:
             log.error("block not written, its batches stay pending", block_num=parent.num + 1, reason=str(failure))
             self._fail(candidate)
             return
         self._built = None
         log.info("block committed", block_num=info.num, batches=info.batch_count, transactions=info.transaction_count)
-        self._count(commit, settled)
+        self._count(commit, settled, candidate.started_ms, self._clock_s() - writing_s)
         self._forget(settled)
         self._put_where_they_wait(verdicts.withdrawn)
         self._do(Happened.COMMITTED)
 
-    def _count(self, commit: BlockCommit, settled: list[Pending]) -> None:
+    def _count(self, commit: BlockCommit, settled: list[Pending], started_ms: int, commit_s: float) -> None:
         invalid = {verdict.batch_id for verdict in commit.invalid}
         applied = (entry.batch for entry in settled if entry.batch.id not in invalid)
-        self._metrics.block_committed(applied, (self._clock_ms() - self._built_started_ms) / 1000)
+        self._metrics.block_committed(applied, (self._now_ms() - started_ms) / 1000, commit_s)
         self._metrics.judged_invalid(entry.batch for entry in settled if entry.batch.id in invalid)
-
-    def _genesis_refusal(self, candidate: Candidate) -> str | None:
-        """Why block 0 may not be made: it takes every pending batch, or none."""
-        for entry, refused in candidate.refused:
-            return f"batch {entry.batch.id}: {refused.message}"
-        for entry, result in zip(candidate.entries, candidate.execution.results(), strict=True):
-            if isinstance(result, Rejected | Withdrawn):
-                return f"batch {entry.batch.id}: {result.reason}: {result.message}"
-        if len(candidate.entries) != len(self._queue):
-            return f"only {len(candidate.entries)} of {len(self._queue)} batches can enter block 0"
-        return None
 
     def _exhausted(self, withdrawn: list[tuple[Pending, Withdrawn]]) -> list[tuple[Pending, Rejected]]:
         """Batches that their processors failed on too often; they leave ``withdrawn``."""
@@ -272,7 +286,7 @@ class Production:
     def _put_where_they_wait(self, withdrawn: list[tuple[Pending, Withdrawn]]) -> None:
         """What batches waited for may have come, or settled, meanwhile: then they are looked at again at once."""
         limits = self._limits
-        now_ms = self._clock_ms()
+        now_ms = self._now_ms()
         for entry, verdict in withdrawn:
             if verdict.reason == "internal_error":
                 log.warning("processor failed, batch is tried again", batch_id=entry.batch.id, reason=verdict.message)
@@ -311,7 +325,7 @@ class Production:
             self._settled.append(entry.batch.id)
 
     def _fail(self, built: Candidate) -> None:
-        """The disk refused: everything that was on its way goes back to the queue."""
+        """The disk refused, or not all of the genesis applied: everything on its way goes back to the queue."""
         self._built = None
         self._put_back(built)
         self._do(Happened.COMMIT_FAILED)

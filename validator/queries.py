@@ -4,7 +4,7 @@ Pages cost O(count + log n): positions are arithmetic over the numbers that the 
 transactions, and over the leaf counts of the trie. Reads only; nothing here waits.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +25,7 @@ from protos import (
 )
 from protos.query_pb2 import ListRequest, ListResponse
 from protos.validator_pb2 import Message as Envelope
+from validator.lists import List, block_finder, chosen, newest_block_first
 from validator.state import merkle, walk
 from validator.state.nodes import EMPTY
 from validator.store import BlockInfo, Store
@@ -46,17 +47,6 @@ class QueryAnswer(NamedTuple):
     message_type: int
     content: bytes
     status: str
-
-
-class _List(NamedTuple):
-    """A list at one head: how long it is, where an id stands in it, and its items at neighbouring indexes.
-
-    The indexes rise or fall by one.
-    """
-
-    total: int
-    position: Callable[[str], int | None]
-    items: Callable[[range], Iterator[bytes]]
 
 
 class Queries:
@@ -170,7 +160,7 @@ class Queries:
         head = self._find_head(request.head)
         listed = self._open(request, head)
         if request.ids:
-            listed = _chosen(listed, request.ids[: self._limits.page_items_max])
+            listed = chosen(listed, request.ids[: self._limits.page_items_max], self._limits.page_bytes_max)
         start, end = self._bounds(request, listed)
         if request.max and not request.min:
             # The page is named by its end: what does not fit is left out at its beginning.
@@ -194,7 +184,7 @@ class Queries:
             )
         return found
 
-    def _open(self, request: ListRequest, head: BlockInfo) -> _List:
+    def _open(self, request: ListRequest, head: BlockInfo) -> List:
         if request.resource == ListRequest.BLOCKS:
             return self._blocks(head)
         if request.resource == ListRequest.BATCHES:
@@ -205,38 +195,44 @@ class Queries:
             return self._state(head, request.address)
         raise _Refused(ListResponse.INVALID_RESOURCE, f"there is no list of resource {request.resource}")
 
-    def _blocks(self, head: BlockInfo) -> _List:
-        def position(text: str) -> int | None:
+    def _blocks(self, head: BlockInfo) -> List:
+        def number(text: str) -> int | None:
             num = self._store.block_num(BlockId(text)) if is_id(text) else None
-            return None if num is None or num > head.num else head.num - num
+            return None if num is None or num > head.num else num
+
+        def position(text: str) -> int | None:
+            num = number(text)
+            return None if num is None else head.num - num
+
+        def item(num: int) -> bytes:
+            block = self._store.block(num)
+            assert block is not None, "numbers up to the head have blocks"
+            return self._raw_block(block)
 
         def items(indexes: range) -> Iterator[bytes]:
-            for index in indexes:
-                block = self._store.block(head.num - index)
-                assert block is not None, "numbers up to the head have blocks"
-                yield self._raw_block(block)
+            return (item(head.num - index) for index in indexes)
 
-        return _List(head.num + 1, position, items)
+        return List(head.num + 1, position, items, number, item)
 
-    def _batches(self, head: BlockInfo) -> _List:
+    def _batches(self, head: BlockInfo) -> List:
         store = self._store
-        return _newest_block_first(
+        return newest_block_first(
             head.batch_end,
             lambda text: store.batch_number(BatchId(text)),
-            _block_finder(store, store.block_of_batch, lambda block: block.batches),
+            block_finder(store, store.block_of_batch, lambda block: block.batches),
             lambda number: store.batch(number).raw,
         )
 
-    def _transactions(self, head: BlockInfo) -> _List:
+    def _transactions(self, head: BlockInfo) -> List:
         store = self._store
-        return _newest_block_first(
+        return newest_block_first(
             head.transaction_end,
             lambda text: store.transaction_number(TransactionId(text)),
-            _block_finder(store, store.block_of_transaction, lambda block: block.transactions),
+            block_finder(store, store.block_of_transaction, lambda block: block.transactions),
             self._raw_transaction,
-        )
+        )._replace(kept_together=True)
 
-    def _state(self, head: BlockInfo, prefix: str) -> _List:
+    def _state(self, head: BlockInfo, prefix: str) -> List:
         if not is_prefix(prefix):
             raise _Refused(
                 ListResponse.INVALID_ADDRESS,
@@ -256,9 +252,12 @@ class Queries:
                 for leaf in islice(walk.leaves(read, top, skip, backwards=backwards), len(indexes)):
                     yield state_context_pb2.TpStateEntry(address=leaf.address, data=leaf.value).SerializeToString()
 
-        return _List((top or EMPTY).leaves, position, items)
+        # Leaves have no numbers of their own: their places stand for them.
+        return List(
+            (top or EMPTY).leaves, position, items, position, lambda place: next(items(range(place, place + 1)))
+        )
 
-    def _bounds(self, request: ListRequest, listed: _List) -> tuple[int, int]:
+    def _bounds(self, request: ListRequest, listed: List) -> tuple[int, int]:
         """First index of the page and the index after its last (API.md, Lists)."""
         limits = self._limits
         count = min(request.count or limits.page_items_default, limits.page_items_max)
@@ -273,7 +272,7 @@ class Queries:
             first = 0 if last is None else max(0, end - count)
         return first, min(end, first + count)
 
-    def _resolve(self, name: str, text: str, listed: _List) -> int:
+    def _resolve(self, name: str, text: str, listed: List) -> int:
         # An address may consist of digits alone; an index never has its length.
         named = listed.position(text) if len(text) > _DIGITS_MAX else None
         index = _index(text) if named is None else named
@@ -358,67 +357,6 @@ class Queries:
         ),
         Envelope.LIST_REQUEST: (ListRequest, Envelope.LIST_RESPONSE, ListResponse, _list),
     }
-
-
-def _newest_block_first(
-    total: int,
-    number_of: Callable[[str], int | None],
-    neighbours: Callable[[int], range],
-    raw: Callable[[int], bytes],
-) -> _List:
-    """The first ``total`` entries of a numbered kind, blocks from the newest on, each block in its own order.
-
-    ``neighbours``: the numbers of all entries in the block that holds a number.
-    """
-
-    def position(text: str) -> int | None:
-        number = number_of(text) if is_id(text) else None
-        if number is None or number >= total:
-            return None
-        block = neighbours(number)
-        return total - block.stop + number - block.start
-
-    def items(indexes: range) -> Iterator[bytes]:
-        for index in indexes:
-            # Entry ``left - 1`` is in the same block, and stands where the list would if that ran backwards too.
-            left = total - index
-            block = neighbours(left - 1)
-            yield raw(block[block.stop - left])
-
-    return _List(total, position, items)
-
-
-def _block_finder(
-    store: Store, search: Callable[[int], BlockInfo], held: Callable[[BlockInfo], range]
-) -> Callable[[int], range]:
-    """The numbers of all entries in the block that holds a number.
-
-    Numbers of a page come one after the other: the block of the last one is kept, and the one beside it is looked at
-    before ``search``, which costs O(log n). ``held``: the numbers of the entries of a block.
-    """
-    kept: BlockInfo | None = None
-
-    def find(number: int) -> range:
-        nonlocal kept
-        if kept is not None and number not in held(kept):
-            beside = store.block(kept.num + (1 if number >= held(kept).stop else -1))
-            kept = beside if beside is not None and number in held(beside) else None
-        if kept is None:
-            kept = search(number)
-        return held(kept)
-
-    return find
-
-
-def _chosen(listed: _List, ids: Sequence[str]) -> _List:
-    """The entries of a list that ``ids`` name, in their order; ids that name nothing are dropped."""
-    found = [(text, place) for text, place in ((text, listed.position(text)) for text in ids) if place is not None]
-    order = [text for text, _ in found]
-    return _List(
-        len(found),
-        lambda text: order.index(text) if text in order else None,
-        lambda indexes: (next(listed.items(range(place, place + 1))) for _, place in (found[i] for i in indexes)),
-    )
 
 
 def _index(text: str) -> int | None:

@@ -1,6 +1,7 @@
 """What became of a batch, and those who wait to hear it. Each wait is registered once, freed once; nothing polls."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -11,6 +12,9 @@ from validator.mempool.queue import PendingQueue, Reason
 from validator.store import Store
 
 _ID_CHARACTERS: Final = 128
+_IDS_A_TURN_MAX: Final = 5_000
+"""How many ids may be looked up for waits that end together before everybody else has a turn."""
+
 CORRELATION_CHARACTERS_MAX: Final = 512
 """A wait with a longer name is not held."""
 
@@ -29,6 +33,13 @@ class Statuses:
         self._ids_held = 0
         self._of_batch: dict[BatchId, dict[_Wait, None]] = {}
         self._of_peer: dict[bytes, dict[str, _Wait]] = {}
+        self._ended: deque[_Wait] = deque()
+        self._turn: asyncio.Handle | None = None
+
+    def close(self) -> None:
+        """Free every wait without an answer."""
+        for identity in self.peers:
+            self.cancel_all(identity)
 
     @property
     def waiters(self) -> int:
@@ -45,17 +56,22 @@ class Statuses:
         return [self._status(batch_id) for batch_id in batch_ids]
 
     def wait(self, identity: bytes, correlation_id: str, batch_ids: Sequence[str], timeout_s: float) -> None:
-        """Answer once: when none of the batches is pending any more, or when the time is over.
+        """Answer once: when all of the batches are committed or invalid, or when the time is over.
 
-        At once, too, where so many ids are waited for already that there is no room for more. A peer that uses a
-        correlation id again is answered for the earlier wait first.
+        An id that nobody knows may come to be known meanwhile; a text that can be none is not waited for. At once, too,
+        where so many ids are waited for already that there is no room for more. A peer that uses a correlation id again
+        is answered for the earlier wait first.
         """
         known = [self._queue.get(BatchId(batch_id)) for batch_id in batch_ids]
-        pending = {entry.batch.id for entry in known if entry is not None}
+        open_ids = {
+            BatchId(text) if entry is None else entry.batch.id
+            for text, entry in zip(batch_ids, known, strict=True)
+            if entry is not None or self._is_undecided(text)
+        }
         # Texts that are no ids have any length: the long ones count as several.
         ids = max(len(batch_ids), sum(map(len, batch_ids)) // _ID_CHARACTERS)
         if (
-            not pending
+            not open_ids
             or len(correlation_id) > CORRELATION_CHARACTERS_MAX
             or self._ids_held + ids > self._limits.status_ids_waited_for_max
         ):
@@ -66,12 +82,12 @@ class Statuses:
             self._conclude(earlier)
         # The queue's own text of an id, where there is one: a thousand waits for a batch hold it once.
         asked = tuple(text if entry is None else entry.batch.id for text, entry in zip(batch_ids, known, strict=True))
-        wait = _Wait(identity, correlation_id, asked, ids, len(pending))
+        wait = _Wait(identity, correlation_id, asked, ids, len(open_ids))
         self._ids_held += ids
         self._of_peer.setdefault(identity, {})[correlation_id] = wait
-        for batch_id in pending:
+        for batch_id in open_ids:
             self._of_batch.setdefault(batch_id, {})[wait] = None
-        wait.timer = asyncio.get_running_loop().call_later(timeout_s, self._conclude, wait)
+        wait.timer = asyncio.get_running_loop().call_later(timeout_s, self._end, wait)
 
     def cancel(self, identity: bytes, correlation_id: str) -> bool:
         """Free a peer's wait without an answer; False where it has none of this name."""
@@ -94,7 +110,25 @@ class Statuses:
             for wait in self._of_batch.pop(batch_id, ()):
                 wait.left -= 1
                 if not wait.left:
-                    self._conclude(wait)
+                    self._end(wait)
+
+    def _end(self, wait: "_Wait") -> None:
+        """Answer in one of the next turns: many waits may end together, and each looks up a thousand ids."""
+        self._ended.append(wait)
+        if self._turn is None:
+            self._turn = asyncio.get_running_loop().call_soon(self._conclude_some)
+
+    def _conclude_some(self) -> None:
+        self._turn = None
+        ids = 0
+        while self._ended and ids < _IDS_A_TURN_MAX:
+            wait = self._ended.popleft()
+            # It may have been cancelled meanwhile, or have ended twice: with its batches and with its time.
+            if self._of_peer.get(wait.identity, {}).get(wait.correlation_id) is wait:
+                ids += len(wait.asked)
+                self._conclude(wait)
+        if self._ended:
+            self._turn = asyncio.get_running_loop().call_soon(self._conclude_some)
 
     def _conclude(self, wait: "_Wait") -> None:
         self._free(wait)
@@ -114,6 +148,14 @@ class Statuses:
             del self._of_peer[wait.identity]
         if wait.timer is not None:
             wait.timer.cancel()
+
+    def _is_undecided(self, text: str) -> bool:
+        """Whether a batch that is not pending may still come to be committed or invalid under this id."""
+        return (
+            is_id(text)
+            and self._store.batch_number(BatchId(text)) is None
+            and self._store.invalid(BatchId(text)) is None
+        )
 
     def _status(self, text: str) -> ClientBatchStatus:
         status = ClientBatchStatus(batch_id=text, status=ClientBatchStatus.UNKNOWN)
@@ -145,7 +187,7 @@ class Statuses:
 
 
 class _Wait:
-    """A client's question. ``asked``: its ids; ``ids``: how many they count as; ``left``: how many are pending."""
+    """A client's question. ``asked``: its ids; ``ids``: how many they count as; ``left``: how many are not decided."""
 
     __slots__ = ("asked", "correlation_id", "identity", "ids", "left", "timer")
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from dovetail.errors import Refused
+from dovetail.urls import shown_url
 
 _HEAD_BYTES_MAX: Final = 64 * 1024
 
@@ -42,8 +43,8 @@ class Target(NamedTuple):
             parts = urlsplit(url)
             tls = parts.scheme == "https"
             port = parts.port or (443 if tls else 80)
-        except ValueError as error:
-            raise Refused(f"{url!r} is no URL: {error}") from None
+        except ValueError:
+            raise Refused(f"{shown_url(url)!r} is no URL") from None
         return cls(url, parts.hostname or "", port, tls, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"))
 
     def head(self, method: str, path: str, *headers: str) -> bytes:
@@ -74,7 +75,7 @@ class Connection(asyncio.Protocol):
                 lambda: cls(owner, lane), target.host, target.port, ssl=target.tls or None
             )
         except OSError as error:
-            raise Refused(f"nothing answers at {target.url}: {error.strerror or error}") from None
+            raise Refused(f"nothing answers at {shown_url(target.url)}: {error.strerror or error}") from None
         return connection
 
     def request(self, number: int, content: bytes) -> None:

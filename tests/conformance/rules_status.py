@@ -62,10 +62,26 @@ def _(world: World) -> None:
     assert got.json["details"] == {"x": {"reason": "not_an_id"}, "y": {"reason": "not_an_id"}}
 
 
-@rule(ROWS, "api/status/unknown/waits-not", "an id that nobody submitted is no reason to wait for ever: it is UNKNOWN")
+@rule(ROWS, "seed/status/unknown/waits", "an id that nobody submitted yet is waited for until its batch is committed")
 def _(world: World) -> None:
-    content = world.status(UNKNOWN_ID, query="?wait=1")
-    assert content["data"] == {UNKNOWN_ID: "UNKNOWN"}
+    batch = world.new()
+    with world.http.raw() as raw:
+        raw.send("GET", f"/batch_status?id={batch.id}&wait=50")
+        answer = world.held_answer(raw, batch)
+    assert (answer.status, answer.json["data"]) == (200, {batch.id: "COMMITTED"})
+
+
+@rule(ROWS, "seed/status/unknown/runs-out", "a wait for an id that nobody submits runs out with UNKNOWN")
+def _(world: World) -> None:
+    assert world.status(UNKNOWN_ID, query="?wait=1")["data"] == {UNKNOWN_ID: "UNKNOWN"}
+
+
+@rule(ROWS, "api/status/unknown/waits-not", "a string that can be no id is no reason to wait")
+def _(world: World) -> None:
+    with world.http.raw() as raw:
+        raw.send("GET", "/batch_status?id=x&wait=50")
+        answer = raw.answer()
+    assert (answer.status, answer.json["data"]) == (200, {"x": "UNKNOWN"})
 
 
 @rule(ROWS, "api/status/invalid/transaction", "INVALID: reason, transaction_id, message and extended_data in base64")

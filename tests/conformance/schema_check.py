@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import jsonschema_rs
 
+from rest_api.config import RestConfig
 from rest_api.openapi import document as made
 from rest_api.routes import ENDPOINTS, VERSION
 
@@ -22,7 +23,7 @@ Document = Mapping[str, Any]
 @cache
 def own_document() -> Document:
     """The document of this source tree, as a client reads it."""
-    return dict(json.loads(json.dumps(made(ENDPOINTS, VERSION))))
+    return dict(json.loads(json.dumps(made(ENDPOINTS, VERSION, RestConfig()))))
 
 
 def check(

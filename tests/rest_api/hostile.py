@@ -171,6 +171,7 @@ REFUSED: dict[str, bytes] = {
     "signed length": POST + b"Content-Length: +3\r\n\r\nabc",
     "length in hex": POST + b"Content-Length: 0x3\r\n\r\nabc",
     "length of very many digits": POST + b"Content-Length: " + b"9" * 5_000 + b"\r\n\r\nabc",
+    "length and coding": POST_CHUNKED + b"Content-Length: 5\r\n\r\n0\r\n\r\n",
     "unknown coding": POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
     "coding that looks like chunked": POST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
     "chunked twice": POST_CHUNKED + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",

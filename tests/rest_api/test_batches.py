@@ -299,6 +299,21 @@ def test_more_batches_than_one_question_may_name_are_asked_for_in_parts() -> Non
     run(test())
 
 
+@pytest.mark.parametrize(("query", "committed"), [("", 0), ("?wait=1", 1), ("?wait=1", 2)])
+def test_a_link_names_no_more_batches_than_one_question_may(query: str, committed: int) -> None:
+    async def test() -> None:
+        async with running_api(config=RestConfig(limits=Limits(status_ids_max=1))) as api:
+            accept(api)
+            stand(api, *[Status(batch_id=batch.id, status=Status.COMMITTED) for batch in (ONE, TWO)[:committed]])
+            response = await api.http.post(f"/batches{query}", content=BODY, headers=OCTETS)
+            assert response.status_code == (202, 200, 201)[committed]
+            link = response.json()["link"]
+            assert link == f"http://node:8080/{'batches' if committed == 2 else 'batch_status'}?id={ONE.id}"
+            assert (await api.http.get(link.replace("/batches?", "/batch_status?"))).status_code == 200
+
+    run(test())
+
+
 def test_a_client_that_leaves_during_its_wait_is_forgotten() -> None:
     async def test() -> None:
         async with running_api() as api:

@@ -9,7 +9,19 @@ from protos import client_block_pb2
 from rest_api.config import RestConfig
 from rest_api.routes import ENDPOINTS
 from rest_api.validator import Validator
-from tests.rest_api.support import Api, Asked, ListResponse, Type, error_of, logged, one_turn, run, running_api
+from tests.rest_api.support import (
+    Api,
+    Asked,
+    ListResponse,
+    StatusRequest,
+    StatusResponse,
+    Type,
+    error_of,
+    logged,
+    one_turn,
+    run,
+    running_api,
+)
 
 OK = ListResponse(status=ListResponse.OK, head_id="f" * 128)
 
@@ -62,6 +74,21 @@ def test_no_answer_in_time_is_17_and_the_late_answer_finds_nobody() -> None:
             assert api.connection.in_flight == 0
             api.validator.send(await api.validator.asked.get(), Type.LIST_RESPONSE, OK.SerializeToString())
             await ping(api)
+
+    run(test())
+
+
+@pytest.mark.parametrize(("timeout_s", "own_wait_s"), [(1, 1), (2, 1), (20, 19), (300, 285)])
+def test_a_wait_without_a_number_is_just_under_the_apis_own_timeout_and_waits(timeout_s: int, own_wait_s: int) -> None:
+    async def test() -> None:
+        async with running_api(config=RestConfig(timeout_s=timeout_s)) as api:
+            waiting = asyncio.create_task(api.http.get(f"/batch_status?id={'a' * 128}&wait"))
+            asked = await api.validator.asked.get()
+            question = StatusRequest.FromString(asked.content)
+            assert (question.wait, question.timeout) == (True, own_wait_s)
+            answer = StatusResponse(status="OK").SerializeToString()
+            api.validator.send(asked, Type.CLIENT_BATCH_STATUS_RESPONSE, answer)
+            assert (await waiting).status_code == 200
 
     run(test())
 

@@ -61,7 +61,9 @@ ANSWERS: dict[int, tuple[int, Answering]] = {
     Type.NODE_STATUS_REQUEST: (
         Type.NODE_STATUS_RESPONSE,
         lambda _: node_pb2.NodeStatusResponse(
-            status="OK", config=[node_pb2.ConfigEntry(key="limits.block_transactions_max", number=5_000)]
+            status="OK",
+            timestamp="2001-02-03T04:05:06.789Z",
+            config=[node_pb2.ConfigEntry(key="limits.block_transactions_max", number=5_000)],
         ),
     ),
     Type.METRICS_REQUEST: (Type.METRICS_RESPONSE, lambda _: node_pb2.MetricsResponse(text=b"")),

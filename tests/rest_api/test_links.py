@@ -1,11 +1,14 @@
 """Forwarding headers: whose are believed, which wins, and what is never echoed."""
 
+from dataclasses import fields, replace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Scope
 
-from rest_api.config import RestConfig, networks, split_bind
+from rest_api.config import POSITIVE_KEYS, RestConfig, networks, split_bind
 from rest_api.links import base_url, origin_form
 
 LOOPBACK = networks(("127.0.0.1", "::1"))
@@ -144,8 +147,12 @@ def test_a_bind_splits_into_host_and_port() -> None:
 def test_wrong_settings_name_key_and_value() -> None:
     with pytest.raises(ValueError, match=r"trusted_proxies: 'proxy\.example'"):
         RestConfig(trusted_proxies=("proxy.example",))
-    with pytest.raises(ValueError, match="timeout_s: 0"):
-        RestConfig(timeout_s=0)
+    numbers = [field.name for field in fields(RestConfig) if field.type is int]
+    assert sorted(numbers) == sorted(POSITIVE_KEYS)
+    for key in numbers:
+        wrong: dict[str, Any] = {key: 0}
+        with pytest.raises(ValueError, match=f"{key}: 0"):
+            replace(RestConfig(), **wrong)
 
 
 @pytest.mark.parametrize(

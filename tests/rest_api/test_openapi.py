@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from html.parser import HTMLParser
 from typing import Any
 
@@ -10,7 +11,9 @@ import jsonschema_rs
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from rest_api import examples
+from ledger.limits import Limits
+from rest_api import examples, health, openapi
+from rest_api.config import RestConfig
 from rest_api.errors import Problem
 from rest_api.routes import ENDPOINTS
 from tests.conformance.schema_check import check, own_document
@@ -178,6 +181,51 @@ def test_what_a_client_says_of_itself_cannot_leave_its_place_in_the_page() -> No
                 assert len(lines) == 1
                 assert lines[0].count("'") == 2
                 assert "<" not in lines[0]
+
+    run(test())
+
+
+def test_the_document_tells_the_running_limits_and_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = Limits(
+        body_bytes_max=7001, page_items_default=7002, page_items_max=7003, page_bytes_max=7_000_004, status_ids_max=7005
+    )
+
+    async def test() -> None:
+        async with running_api(config=RestConfig(limits=limits, timeout_s=7006)) as api:
+            document = (await api.http.get("/openapi.json")).json()
+            parameters = document["components"]["parameters"]
+            for name, numbers in {
+                "count": [7002, 7003, 7_000_004],
+                "statusIds": [7005],
+                "blockIds": [7005],
+                "wait": [7006],
+            }.items():
+                for number in numbers:
+                    assert f"{number}" in parameters[name]["description"]
+            assert "7001 bytes" in document["paths"]["/batches"]["post"]["requestBody"]["description"]
+            asked = document["paths"]["/batch_status"]["post"]["requestBody"]["content"]["application/json"]
+            assert asked["schema"]["maxItems"] == 7005
+            assert "7003" in (await api.http.get("/docs")).text
+            monkeypatch.setattr(openapi, "document", None)
+            assert (await api.http.get("/openapi.json")).json() == document
+            assert (await api.http.get("/docs")).status_code == 200
+
+    run(test())
+
+
+def test_nothing_is_left_to_fill_in() -> None:
+    names = "|".join(field.name for field in fields(Limits))
+    assert not re.search(rf"\{{({names}|timeout_s)\}}", json.dumps(DOCUMENT))
+
+
+def test_the_example_of_metrics_is_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_METRICS_TIMEOUT_S", 0.01)
+
+    async def test() -> None:
+        async with running_api() as api:
+            served = (await api.http.get("/metrics")).text
+            examples = DOCUMENT["paths"]["/metrics"]["get"]["responses"]["200"]["content"]["text/plain"]["examples"]
+            assert all(example["value"] in served for example in examples.values())
 
     run(test())
 

@@ -402,3 +402,15 @@ def test_an_answer_that_cannot_be_read_is_20(path: str, asked: int, answered: in
             assert error_of(await api.http.get(path))[:2] == (500, 20)
 
     run(test())
+
+
+def test_a_query_of_too_many_parameters_is_400() -> None:
+    async def test() -> None:
+        async with running_api(config=RestConfig(limits=Limits(status_ids_max=10))) as api:
+            for path in ("/healthz", "/batch_status", "/blocks"):
+                response = await api.http.get(f"{path}?{'%ff&' * 110}")
+                assert error_of(response)[:2] == (400, 400)
+                assert "111 parameters, 110 are allowed" in response.text
+            assert (await api.http.get(f"/healthz?{'%ff&' * 109}")).status_code == 200
+
+    run(test())

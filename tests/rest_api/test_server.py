@@ -17,6 +17,8 @@ from rest_api import routes
 from rest_api.app import serve
 from rest_api.config import RestConfig
 from rest_api.connections import listen
+from rest_api.metrics import Metrics
+from rest_api.validator import Validator
 from tests.rest_api.support import (
     Api,
     FakeValidator,
@@ -51,7 +53,11 @@ async def served(*, validator_first: bool = True, config: RestConfig | None = No
     fake = FakeValidator()
     fake.start()
     fake.answer(Type.LIST_REQUEST, Type.LIST_RESPONSE, OK)
-    status = NodeStatus(status="OK", config=[{"key": "limits.block_transactions_max", "number": 5000}])
+    status = NodeStatus(
+        status="OK",
+        timestamp="2001-02-03T04:05:06.789Z",
+        config=[{"key": "limits.block_transactions_max", "number": 5000}],
+    )
     fake.answer(Type.NODE_STATUS_REQUEST, Type.NODE_STATUS_RESPONSE, status)
     fake.answer(Type.METRICS_REQUEST, Type.METRICS_RESPONSE, MetricsResponse(text=b""))
     if not validator_first:
@@ -325,5 +331,5 @@ def test_a_bug_is_answered_with_its_request_id_and_no_trace(monkeypatch: pytest.
 
 def test_connections_send_without_delay() -> None:
     """asyncio sets TCP_NODELAY only where the socket names its protocol; without it each answer takes 40 ms more."""
-    with listen("127.0.0.1:0") as listener:
+    with listen("127.0.0.1:0", Metrics(Validator(RestConfig()))) as listener:
         assert listener.proto == socket.IPPROTO_TCP

@@ -1,8 +1,10 @@
 """What clients ask, over a real store and queue: answers, refusals, and one log line with the correlation id each."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -58,12 +60,12 @@ class Pool:
 class Bench:
     """Clients whose answers are recorded. ``gone``: identities that are not connected any more."""
 
-    def __init__(self, store: Store, limits: Limits = LIMITS) -> None:
-        self.config = ValidatorConfig(Path("/secret/data"), Path("/secret/key"), "tcp://127.0.0.1:4004", 3, limits)
+    def __init__(self, store: Store, limits: Limits = LIMITS, bind: str = "tcp://127.0.0.1:4004") -> None:
+        self.config = ValidatorConfig(Path("/secret/data"), Path("/secret/key"), bind, 3, limits)
         self.store = store
         self.queue = PendingQueue(limits)
         self.pool = Pool()
-        self.metrics = Metrics(limits)
+        self.metrics = Metrics(limits, lambda: 0)
         self.processors = Processors(self._send, lambda: 0, limits)
         self.gone: set[bytes] = set()
         self.sent: list[tuple[bytes, int, str, bytes]] = []
@@ -145,7 +147,7 @@ def test_totals_overall_and_by_family(bench: Bench) -> None:
     applied = make_batch("applied", make_transaction(1), make_transaction(2))
     refused = make_batch("refused", make_transaction(3), make_transaction(4, family=("no processor", "9")))
     info = commit(bench.store, [applied])
-    bench.metrics.block_committed([applied], 0.1)
+    bench.metrics.block_committed([applied], 0.1, 0)
     bench.metrics.judged_invalid([refused])
     bench.queue.add(0, make_batch("pending"))
     status = bench.node_status()
@@ -172,17 +174,39 @@ def test_the_configuration_is_shown_without_paths_and_secrets(bench: Bench) -> N
     assert "secret" not in json.dumps(shown)
 
 
-def test_the_host_is_read_without_waiting(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_path_of_an_ipc_socket_is_not_shown(store: Store) -> None:
+    bench = Bench(store, bind="ipc:///secret/validator.sock")
+    assert {entry.text for entry in bench.node_status().config if entry.key == "validator.bind"} == {"ipc://…"}
+
+
+def test_the_status_tells_when_it_was_told(bench: Bench) -> None:
+    before = datetime.now(UTC)
+    told = bench.node_status().timestamp
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", told)
+    assert before - timedelta(milliseconds=1) < datetime.fromisoformat(told) <= datetime.now(UTC)
+
+
+def test_who_asks_for_the_load_does_not_shorten_the_time_that_it_is_of(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads = iter((0.0, 50.0, 75.0))
     asked: list[object] = []
 
     def cpu_percent(interval: object) -> float:
         asked.append(interval)
-        return 50.0
+        return next(loads)
 
     monkeypatch.setattr(psutil, "cpu_percent", cpu_percent)
-    system = bench.node_status().system
-    assert (system.percent_cpu, asked) == (0.5, [None])
-    assert 0 < system.percent_memory <= 1
+    bench = Bench(store)
+    shown = []
+    for _ in range(8):
+        bench.clients.node_status.tick()
+        system = [bench.node_status().system for _ in range(10)][-1]
+        shown.append(system.percent_cpu)
+        assert 0 < system.percent_memory <= 1
+    assert shown == [0, 0, 0, 0.5, 0.5, 0.5, 0.5, 0.75]
+    # Never with a time to wait.
+    assert asked == [None] * 3
 
 
 def test_the_network_counts_from_the_start_of_the_validator(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +256,7 @@ def test_processors_counters_and_messages_stand_in_the_metrics(bench: Bench) -> 
     for identity in (b"one", b"two"):
         bench.processors.handle(identity, Envelope.TP_REGISTER_REQUEST, "c", request.SerializeToString())
     bench.metrics.family_registered(INTKEY)
-    bench.metrics.block_committed([make_batch("a", make_transaction(1), make_transaction(2))], 0.1)
+    bench.metrics.block_committed([make_batch("a", make_transaction(1), make_transaction(2))], 0.1, 0)
     bench.metrics.judged_invalid([make_batch("b")])
     bench.metrics.message_arrived(Envelope.LIST_REQUEST)
     found = bench.samples()

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from ledger.limits import Limits
-from protos import block_pb2, client_state_pb2, state_context_pb2
+from protos import block_pb2, client_state_pb2, state_context_pb2, transaction_pb2
 from protos.query_pb2 import ListRequest, ListResponse
 from protos.validator_pb2 import Message as Envelope
 from tests.validator.chain import BLOCKS, Chain, Item
-from tests.validator.support import LIMITS, address, commit, make_batch, make_id, open_store
+from tests.validator.support import LIMITS, address, commit, make_batch, make_id, make_transaction, open_store
 from validator.queries import Queries
 from validator.store import Store
 
@@ -218,3 +218,82 @@ def test_a_page_reads_by_its_length_not_the_chains(tmp_path: Path, monkeypatch: 
             assert len(response.items) == 2
             assert len(reads) < 40
     store.close()
+
+
+class TestManyIds:
+    """Each id is looked for once, and what holds several of the entries is opened once, whatever order they have."""
+
+    @pytest.fixture
+    def large(self, tmp_path: Path) -> Iterator[tuple[Store, list[list[str]]]]:
+        """Two batches, and the ids of the transactions of each."""
+        store = open_store(tmp_path)
+        batches = [make_batch(name, *(make_transaction((name, n)) for n in range(50))) for name in ("a", "b")]
+        for batch in batches:
+            commit(store, [batch])
+        yield store, [[transaction.id for transaction in batch.transactions] for batch in batches]
+        store.close()
+
+    def test_batches_are_opened_once(
+        self, large: tuple[Store, list[list[str]]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store, (first, second) = large
+        opened: list[int] = []
+        searched: list[int] = []
+        monkeypatch.setattr(store, "batch", _counting(store.batch, opened))
+        monkeypatch.setattr(store, "block_of_transaction", _counting(store.block_of_transaction, searched))
+        ids = [text for pair in zip(first, reversed(second), strict=True) for text in pair]
+        for max_text in ("", "99"):
+            opened.clear()
+            request = ListRequest(resource=ListRequest.TRANSACTIONS, ids=ids, max=max_text)
+            content = Queries(store, LIMITS).answer(Envelope.LIST_REQUEST, request.SerializeToString())[1]
+            found = [_id_of(raw) for raw in ListResponse.FromString(content).items]
+            assert found == ids
+            assert len(opened) == 2
+        assert searched == []
+
+    def test_no_more_is_read_than_a_page_may_hold(
+        self, large: tuple[Store, list[list[str]]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store, (first, _) = large
+        read: list[int] = []
+        monkeypatch.setattr(store, "transaction", _counting(store.transaction, read))
+        limits = replace(LIMITS, page_bytes_max=3 * len(make_transaction(("a", 10)).raw))
+        request = ListRequest(resource=ListRequest.TRANSACTIONS, ids=first)
+        content = Queries(store, limits).answer(Envelope.LIST_REQUEST, request.SerializeToString())[1]
+        assert len(ListResponse.FromString(content).items) == 2
+        assert len(read) <= 4
+
+    @pytest.mark.parametrize("page_items", [1, 3, 7.5])
+    @pytest.mark.parametrize("backwards", [False, True])
+    def test_a_page_of_them_ends_before_its_bytes_do(
+        self, large: tuple[Store, list[list[str]]], page_items: float, backwards: bool
+    ) -> None:
+        store, (first, second) = large
+        ids = [text for pair in zip(reversed(first), second, strict=True) for text in pair]
+        item_bytes = len(make_transaction(("a", 10)).raw)
+        # Two thirds of a page's bytes are its items', the rest is what JSON adds.
+        queries = Queries(store, replace(LIMITS, page_bytes_max=int(page_items * item_bytes * 1.5) + 10))
+        seen: list[str] = []
+        while len(seen) < len(ids):
+            request = ListRequest(resource=ListRequest.TRANSACTIONS, ids=ids)
+            if backwards:
+                request.max = str(len(ids) - len(seen) - 1)
+            else:
+                request.min = str(len(seen))
+            page = ListResponse.FromString(queries.answer(Envelope.LIST_REQUEST, request.SerializeToString())[1])
+            found = [_id_of(raw) for raw in page.items]
+            assert 1 <= len(found) <= page_items + 1
+            seen = found + seen if backwards else seen + found
+        assert seen == ids
+
+
+def _counting(function: Any, calls: list[int]) -> Any:
+    def counting(number: int) -> Any:
+        calls.append(number)
+        return function(number)
+
+    return counting
+
+
+def _id_of(raw: bytes) -> str:
+    return transaction_pb2.Transaction.FromString(raw).header_signature

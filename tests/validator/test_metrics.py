@@ -28,7 +28,7 @@ def samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
 
 @pytest.fixture
 def metrics() -> Metrics:
-    made = Metrics(Limits())
+    made = Metrics(Limits(), lambda: 0)
     for family in (INTKEY, SETTINGS):
         made.family_registered(family)
     return made
@@ -36,8 +36,8 @@ def metrics() -> Metrics:
 
 def test_a_block_counts_for_each_family_that_it_holds(metrics: Metrics) -> None:
     mixed = make_batch("mixed", make_transaction(1), make_transaction(2), make_transaction(3, family=SETTINGS))
-    metrics.block_committed([mixed, make_batch("plain")], 0.25)
-    metrics.block_committed([make_batch("later")], 0.25)
+    metrics.block_committed([mixed, make_batch("plain")], 0.25, 0.125)
+    metrics.block_committed([make_batch("later")], 0.25, 0.125)
     assert metrics.totals == Totals(2, 3, 0, 5, 0)
     assert metrics.families[INTKEY] == Totals(2, 3, 0, 4, 0)
     assert metrics.families[SETTINGS] == Totals(1, 1, 0, 1, 0)
@@ -46,6 +46,7 @@ def test_a_block_counts_for_each_family_that_it_holds(metrics: Metrics) -> None:
     assert found["dovetail_validator_block_transactions_sum", ()] == 5
     assert found["dovetail_validator_block_transactions_count", ()] == 2
     assert found["dovetail_validator_block_seconds_sum", ()] == 0.5
+    assert found["dovetail_validator_commit_seconds_sum", ()] == 0.25
     assert found["dovetail_validator_block_seconds_bucket", ("0.1",)] == 0
     assert found["dovetail_validator_block_seconds_bucket", ("0.25",)] == 2
 
@@ -64,7 +65,7 @@ def test_families_that_nobody_registered_share_one_place(metrics: Metrics) -> No
 
 
 def test_registered_families_have_places_up_to_the_limit() -> None:
-    metrics = Metrics(replace(Limits(), family_labels_max=2))
+    metrics = Metrics(replace(Limits(), family_labels_max=2), lambda: 0)
     families = [FamilyVersion("family", str(number)) for number in range(4)]
     for family in families * 2:
         metrics.family_registered(family)
@@ -72,11 +73,29 @@ def test_registered_families_have_places_up_to_the_limit() -> None:
     for number, family in enumerate(families):
         metrics.task_given(task := Task(number, family, (Unit(0, (make_transaction(number),)),)))
         metrics.task_ended(task, answered=True)
-        metrics.block_committed([make_batch(number, make_transaction(number, family=family))], 0)
+        metrics.block_committed([make_batch(number, make_transaction(number, family=family))], 0, 0)
     assert metrics.families[OTHER] == Totals(2, 2, 0, 2, 0)
     found = samples(metrics)
     counts = {labels: value for (name, labels), value in found.items() if name.endswith("apply_seconds_count")}
     assert counts == {("family", "0"): 1, ("family", "1"): 1, tuple(OTHER): 2}
+
+
+def test_a_family_that_did_nothing_gives_its_place_back(metrics: Metrics) -> None:
+    """However many names were registered before, a new one finds a place."""
+    for number in range(300):
+        family = FamilyVersion("junk", str(number))
+        metrics.family_registered(family)
+        metrics.task_given(task := Task(number, family, (Unit(0, (make_transaction(1),)),)))
+        metrics.task_ended(task, answered=True)
+        metrics.family_left(family)
+        metrics.family_left(family)
+    metrics.judged_invalid([make_batch(1)])
+    for family in (INTKEY, SETTINGS, OTHER):
+        metrics.family_left(family)
+    assert metrics.families == {OTHER: Totals(), INTKEY: Totals(0, 0, 1, 0, 1)}
+    assert not [labels for name, labels in samples(metrics) if "junk" in labels]
+    metrics.family_registered(SETTINGS)
+    assert metrics.label(SETTINGS) == SETTINGS
 
 
 def test_a_task_is_timed_from_its_start_to_its_answer_by_the_transaction() -> None:
@@ -99,7 +118,7 @@ def test_a_task_is_timed_from_its_start_to_its_answer_by_the_transaction() -> No
 
 
 def test_messages_count_by_the_names_of_their_types() -> None:
-    metrics = Metrics(Limits())
+    metrics = Metrics(Limits(), lambda: 0)
     for number in (Envelope.LIST_REQUEST, Envelope.LIST_REQUEST, 77_777, -1, 2**31 - 1):
         metrics.message_arrived(number)
     assert metrics.requests == {"LIST_REQUEST": 2, "unknown": 3}
@@ -107,8 +126,8 @@ def test_messages_count_by_the_names_of_their_types() -> None:
 
 
 def test_two_validators_in_one_process_count_apart() -> None:
-    first, second = Metrics(Limits()), Metrics(Limits())
-    first.block_committed([], 0)
+    first, second = Metrics(Limits(), lambda: 0), Metrics(Limits(), lambda: 0)
+    first.block_committed([], 0, 0)
     assert (first.totals.blocks_committed, second.totals.blocks_committed) == (1, 0)
 
 

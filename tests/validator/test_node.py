@@ -1,73 +1,22 @@
 """A node on a real socket, with verifiers but no processor: what it tells before genesis, and whose waits it keeps."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from ledger.building import SignedBatch, build_batch, build_transaction
+from ledger.building import SignedBatch
 from protos.client_batch_submit_pb2 import ClientBatchStatus, ClientBatchStatusRequest, ClientBatchStatusResponse
 from protos.node_pb2 import MetricsResponse, NodeStatusResponse, StatusWaitCancel
-from protos.processor_pb2 import TpProcessResponse, TpRegisterRequest
+from protos.processor_pb2 import TpProcessResponse
 from protos.validator_pb2 import Message as Envelope
+from tests.validator.nodes import open_node, open_peers, process, refuse_first_block, register, signed_batch
 from tests.validator.peers import Peer, run
-from tests.validator.support import LIMITS, SIGNER, commit, make_batch, open_store
-from validator.config import ValidatorConfig
-from validator.node import Node
 
 OK, INVALID = TpProcessResponse.OK, TpProcessResponse.INVALID_TRANSACTION
-
-
-def signed_batch(nonce: str = "1") -> SignedBatch:
-    """A batch of one transaction, of a family that nobody processes yet."""
-    transaction = build_transaction(
-        SIGNER,
-        batcher_pubkey=SIGNER.public_key,
-        family_name="nobody's",
-        family_version="1.0",
-        inputs=(),
-        outputs=(),
-        payload=b"",
-        payload_encoding="",
-        nonce=nonce,
-    )
-    return build_batch(SIGNER, [transaction])
-
-
-@asynccontextmanager
-async def open_node(path: Path, *pending: SignedBatch, chain: bool = True) -> AsyncIterator[Node]:
-    """A node, with a genesis block or without, that begins with these batches pending."""
-    store = open_store(path)
-    try:
-        if chain:
-            commit(store, [make_batch("genesis")])
-        store.add_pending([batch.raw for batch in pending])
-        config = ValidatorConfig(path, path / "key", "tcp://127.0.0.1:*", 1, LIMITS)
-        node = Node(config, store, SIGNER)
-        try:
-            await node.restore()
-            yield node
-        finally:
-            node.close()
-    finally:
-        store.close()
-
-
-@asynccontextmanager
-async def open_peers(node: Node, count: int) -> AsyncIterator[list[Peer]]:
-    """Peers that the node answers. The test may close one itself."""
-    peers = [Peer(node.endpoint) for _ in range(count)]
-    try:
-        for peer in peers:
-            await peer.ping()
-        yield peers
-    finally:
-        for peer in peers:
-            peer.close()
 
 
 async def metric(peer: Peer, name: str) -> dict[tuple[str, ...], float]:
@@ -159,14 +108,8 @@ def test_what_became_of_batches_is_counted(
             request = ClientBatchStatusRequest(batch_ids=[batch.id for batch in batches], wait=True, timeout=3_600)
             client.send(Envelope.CLIENT_BATCH_STATUS_REQUEST, "wait", request.SerializeToString())
             await client.ping()
-            registration = TpRegisterRequest(family="nobody's", version="1.0").SerializeToString()
-            processor.send(Envelope.TP_REGISTER_REQUEST, "register", registration)
-            assert (await processor.receive()).message_type == Envelope.TP_REGISTER_RESPONSE
-            for verdict in verdicts:
-                asked = await processor.receive()
-                assert asked.message_type == Envelope.TP_PROCESS_REQUEST
-                answer = TpProcessResponse(status=verdict).SerializeToString()
-                processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, answer)
+            await register(processor)
+            await process(processor, verdicts)
             assert (await client.receive()).correlation_id == "wait"
             status = await status_of(client)
             assert (status.status, status.head_num) == (NodeStatusResponse.OK, blocks)
@@ -183,6 +126,37 @@ def test_what_became_of_batches_is_counted(
             assert await metric(client, "apply_seconds_count") == {("nobody's", "1.0"): len(verdicts)}
             assert await metric(client, "processors") == {("nobody's", "1.0"): 1}
             assert node._metrics._given_s == {}
+
+    run(test)
+
+
+def test_a_write_that_failed_is_not_timed(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with open_node(tmp_path, signed_batch()) as node, open_peers(node, 2) as (processor, client):
+            failed = refuse_first_block(node)
+            wait_for(client, signed_batch(), "wait")
+            await client.ping()
+            await register(processor)
+            await process(processor, [OK, OK])
+            assert (await client.receive()).correlation_id == "wait"
+            assert len(failed) == 1
+            assert await metric(client, "commit_seconds_count") == {(): 1}
+            assert await metric(client, "blocks_total") == {(): 1}
+
+    run(test)
+
+
+def test_a_family_without_processor_and_figures_gives_its_place_back(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 2) as (junk, other):
+            await register(junk, "junk")
+            await register(other, "junk")
+            junk.send(Envelope.TP_UNREGISTER_REQUEST, "unregister")
+            await junk.ping()
+            assert [family.name for family in node._metrics.families] == ["other", "junk"]
+            other.send(Envelope.TP_UNREGISTER_REQUEST, "unregister")
+            await other.ping()
+            assert [family.name for family in node._metrics.families] == ["other"]
 
     run(test)
 

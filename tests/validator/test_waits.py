@@ -13,6 +13,8 @@ from ledger.limits import Limits
 from protos.client_batch_submit_pb2 import ClientBatchStatus
 from tests.validator.peers import run
 from tests.validator.support import LIMITS, commit, make_batch, make_id, open_store
+from validator.execution.model import Rejected
+from validator.journal.builder import invalid_batch
 from validator.mempool.queue import PendingQueue
 from validator.statuses import CORRELATION_CHARACTERS_MAX, Statuses
 from validator.store import Store
@@ -43,13 +45,22 @@ class Waits:
         self.said.append((identity, correlation_id, words))
         self.answered.set()
 
-    def commit(self, *batch_ids: BatchId) -> None:
-        """Commit pending batches, in one block."""
+    async def commit(self, *batch_ids: BatchId) -> None:
+        """Commit pending batches, in one block, and let all be answered whose waits that ends."""
         entries = [entry for entry in map(self.queue.get, batch_ids) if entry is not None]
         commit(self.store, [entry.batch for entry in entries])
         for entry in entries:
             self.queue.remove(entry)
         self.statuses.settled(batch_ids)
+        await self.turns()
+
+    async def turns(self) -> int:
+        """Let the loop turn until every wait that ended is answered; how often it turned."""
+        turns = 0
+        while self.statuses._turn is not None:
+            await asyncio.sleep(0)
+            turns += 1
+        return turns
 
     def assert_nothing_held(self) -> None:
         """As if nobody had ever waited."""
@@ -85,26 +96,56 @@ def waiting(store: Store) -> Callable[..., None]:
 
 def test_a_wait_ends_with_its_last_batch(waiting: Callable[[Test], None]) -> None:
     async def test(waits: Waits) -> None:
-        waits.statuses.wait(ALICE, "both", [IDS[0], IDS[1], IDS[0], make_id("nobody's"), "no id"], LONG_S)
+        waits.statuses.wait(ALICE, "both", [IDS[0], IDS[1], IDS[0], "no id"], LONG_S)
         waits.statuses.wait(ALICE, "second", [IDS[1]], LONG_S)
-        waits.commit(IDS[0])
+        await waits.commit(IDS[0])
         assert waits.said == []
         assert waits.statuses.waiters == 2
-        waits.commit(IDS[1])
+        await waits.commit(IDS[1])
         committed = "COMMITTED"
         assert waits.said == [
-            (ALICE, "both", [committed, committed, committed, "UNKNOWN", "UNKNOWN"]),
+            (ALICE, "both", [committed, committed, committed, "UNKNOWN"]),
             (ALICE, "second", [committed]),
         ]
 
     waiting(test)
 
 
-@pytest.mark.parametrize("asked", [["no id"], [make_id("unknown")], [""]])
-def test_who_asks_for_nothing_pending_is_answered_at_once(waiting: Callable[[Test], None], asked: list[str]) -> None:
+@pytest.mark.parametrize("asked", [["no id"], [""], ["A" * 128], ["no id", "x" * 500]])
+def test_what_can_be_no_id_is_not_waited_for(waiting: Callable[[Test], None], asked: list[str]) -> None:
     async def test(waits: Waits) -> None:
         waits.statuses.wait(ALICE, "one", asked, LONG_S)
-        assert waits.said == [(ALICE, "one", ["UNKNOWN"])]
+        assert waits.said == [(ALICE, "one", ["UNKNOWN"] * len(asked))]
+
+    waiting(test)
+
+
+def test_what_is_decided_is_not_waited_for(waiting: Callable[[Test], None]) -> None:
+    async def test(waits: Waits) -> None:
+        entry = waits.queue.get(IDS[1])
+        assert entry is not None
+        waits.store.reject([invalid_batch(entry, Rejected("dependency_missing", "it did not come"))], [])
+        waits.queue.remove(entry)
+        await waits.commit(IDS[0])
+        waits.statuses.wait(ALICE, "both", IDS[:2], LONG_S)
+        assert waits.said == [(ALICE, "both", ["COMMITTED", "INVALID"])]
+
+    waiting(test)
+
+
+def test_an_id_that_nobody_knows_is_waited_for(waiting: Callable[[Test], None]) -> None:
+    """Seed, GET /batch_status, rule 1: held until all requested batches are committed or the time passes."""
+
+    async def test(waits: Waits) -> None:
+        late = make_batch("late")
+        waits.statuses.wait(ALICE, "late", [IDS[0], late.id], LONG_S)
+        waits.statuses.wait(ALICE, "short", [make_id("never")], 0)
+        await waits.commit(IDS[0])
+        await waits.answered.wait()
+        assert waits.said == [(ALICE, "short", ["UNKNOWN"])]
+        waits.queue.add(len(BATCHES), late)
+        await waits.commit(late.id)
+        assert waits.said[1:] == [(ALICE, "late", ["COMMITTED"] * 2)]
 
     waiting(test)
 
@@ -115,8 +156,45 @@ def test_a_wait_ends_with_its_time(waiting: Callable[[Test], None]) -> None:
         assert waits.said == []
         await waits.answered.wait()
         assert waits.said == [(ALICE, "short", ["PENDING"] * 2)]
-        waits.commit(*IDS[:2])
+        await waits.commit(*IDS[:2])
         assert len(waits.said) == 1
+
+    waiting(test)
+
+
+def test_waits_that_end_together_are_answered_in_slices(waiting: Callable[[Test], None]) -> None:
+    """By their batches and by their time: everybody else has a turn between them, and each is answered once."""
+
+    async def test(waits: Waits) -> None:
+        asked = [IDS[0], *(f"not an id {number}" for number in range(999))]
+        names = [str(number) for number in range(20)]
+        for timeout_s in (LONG_S, 0):
+            for name in names:
+                waits.statuses.wait(ALICE, name, asked, timeout_s)
+            if timeout_s:
+                waits.statuses.settled(IDS[:1])
+                assert waits.said == []
+                waits.statuses.cancel(ALICE, "3")
+            else:
+                await waits.answered.wait()
+                assert 0 < len(waits.said) < len(names)
+            assert await waits.turns() >= 3
+            left = [name for name in names if name != "3" or not timeout_s]
+            assert [name for _, name, _ in waits.said] == left
+            waits.said.clear()
+            waits.answered.clear()
+
+    waiting(test)
+
+
+def test_closing_frees_all_and_answers_nobody(waiting: Callable[[Test], None]) -> None:
+    async def test(waits: Waits) -> None:
+        waits.statuses.wait(ALICE, "ended", IDS[:1], LONG_S)
+        waits.statuses.wait(BOB, "waits", IDS[1:], 0)
+        waits.statuses.settled(IDS[:1])
+        waits.statuses.close()
+        await waits.turns()
+        assert waits.said == []
 
     waiting(test)
 
@@ -133,7 +211,7 @@ def test_a_cancel_frees_exactly_the_one_that_it_names(waiting: Callable[[Test], 
         assert statuses.cancel(ALICE, "first")
         assert not statuses.cancel(ALICE, "first")
         assert statuses.waiters == 3
-        waits.commit(*IDS[:2])
+        await waits.commit(*IDS[:2])
         names = [(identity, name) for identity, name, _ in waits.said]
         assert names == [(ALICE, "second"), (BOB, "first"), (BOB, "second")]
         assert not statuses.cancel(BOB, "first")
@@ -161,7 +239,7 @@ def test_a_peer_that_is_gone_waits_no_longer(waiting: Callable[[Test], None]) ->
         assert waits.statuses.cancel_all(ALICE) == len(IDS)
         assert waits.statuses.cancel_all(ALICE) == 0
         assert waits.statuses.peers == [BOB]
-        waits.commit(*IDS)
+        await waits.commit(*IDS)
         assert waits.said == [(BOB, "0", ["COMMITTED"] * 4)]
 
     waiting(test)
@@ -173,7 +251,7 @@ def test_a_name_used_again_answers_the_earlier_wait(waiting: Callable[[Test], No
         waits.statuses.wait(ALICE, "same", IDS[1:3], LONG_S)
         assert waits.said == [(ALICE, "same", ["PENDING"])]
         assert waits.statuses.waiters == 1
-        waits.commit(*IDS[:3])
+        await waits.commit(*IDS[:3])
         assert waits.said[1:] == [(ALICE, "same", ["COMMITTED"] * 2)]
 
     waiting(test)
@@ -184,7 +262,7 @@ def test_ten_thousand_wait_and_all_are_answered(waiting: Callable[[Test], None])
         for number in range(10_000):
             waits.statuses.wait(ALICE, str(number), IDS[:1], LONG_S)
         assert (waits.statuses.waiters, waits.said) == (10_000, [])
-        waits.commit(IDS[0])
+        await waits.commit(IDS[0])
         assert waits.said == [(ALICE, str(number), ["COMMITTED"]) for number in range(10_000)]
 
     waiting(test)
@@ -194,6 +272,7 @@ def test_ten_thousand_wait_and_all_are_answered(waiting: Callable[[Test], None])
     ("asked", "name"),
     [
         ([IDS[0], IDS[1], make_id("unknown"), "no id"], "fits"),
+        ([make_id("unknown", number) for number in range(4)], "fits"),
         ([IDS[0], "x" * 128 * 3], "fits"),
     ],
 )

@@ -27,11 +27,15 @@ CONSENSUS: Final = b"solo"
 
 
 class Candidate(NamedTuple):
-    """A block in the making: the batches that may enter it, and those that were refused at its door."""
+    """A block in the making: the batches that may enter it, and those that were refused at its door.
+
+    ``started_ms``: when it was chosen, by the clock of whoever had it made.
+    """
 
     entries: list[Pending]
     execution: Execution
     refused: list[tuple[Pending, Rejected]]
+    started_ms: int
 
 
 class Parent(NamedTuple):
@@ -58,7 +62,7 @@ def choose(
     read: ReadState,
     has_processor: Callable[[FamilyVersion], bool],
     limits: Limits,
-    dependency_due_ms: int,
+    now_ms: int,
     before: Candidate | None,
 ) -> Candidate:
     """Take from the queue, in order of arrival, what may enter the next block; park what must wait.
@@ -91,7 +95,7 @@ def choose(
         if missing is not None:
             queue.park_for_processor(entry, missing)
         elif verdict is not None:
-            park(queue, entry, verdict, dependency_due_ms)
+            park(queue, entry, verdict, now_ms + limits.dependency_wait_ms)
         else:
             body.include(batch)
             entries.append(entry)
@@ -102,7 +106,7 @@ def choose(
     for index, verdict in enumerate(carried):
         if verdict is not None:
             execution.reject(index, verdict)
-    return Candidate(entries, execution, refused)
+    return Candidate(entries, execution, refused, now_ms)
 
 
 class _Size:

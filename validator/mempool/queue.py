@@ -5,6 +5,7 @@ nobody else.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from enum import StrEnum
 from heapq import heappop, heappush
 
@@ -59,6 +60,10 @@ class PendingQueue:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __iter__(self) -> Iterator[Pending]:
+        """Every pending batch, in the order in which they were added."""
+        return iter(self._entries.values())
 
     @property
     def transactions(self) -> int:
