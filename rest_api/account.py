@@ -3,7 +3,7 @@
 What a single body or page may hold is a limit of its own, checked where it is read or made. No HTTP, no sockets.
 """
 
-from rest_api.errors import RETRY_AFTER, ApiError, Problem
+from rest_api.errors import ApiError, Problem
 
 
 class Account:
@@ -24,7 +24,6 @@ class Account:
                 Problem.NOT_READY,
                 f"this REST API holds {self.bytes_held} bytes of {self._holds} already; with {size} more they would be"
                 f" over its limit of {self._bytes_max}",
-                headers=RETRY_AFTER,
             )
         self.bytes_held += size
 

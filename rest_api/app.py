@@ -26,7 +26,7 @@ from rest_api import links
 from rest_api.call import Call, Door
 from rest_api.config import RestConfig
 from rest_api.connections import BACKLOG, Protocol, listen
-from rest_api.errors import ApiError, ClientGone, Problem
+from rest_api.errors import CLIENT_GONE, ApiError, ClientGone, Problem
 from rest_api.metrics import Metrics
 from rest_api.pieces import PIECE_BYTES
 from rest_api.queries import shown
@@ -227,6 +227,7 @@ class _Outermost:
             await error.response()(scope, receive, send_on)
         finally:
             seconds = time.perf_counter() - began
+            status = status or CLIENT_GONE
             # What the router has found stands in the scope.
             found = scope.get("endpoint")
             self._metrics.ended(found.path if isinstance(found, _Dispatch) else "", scope["method"], status, seconds)

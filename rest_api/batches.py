@@ -13,7 +13,7 @@ from ledger.ids import is_id
 from protos import client_batch_submit_pb2
 from rest_api import links, views
 from rest_api.call import Call, MessageType
-from rest_api.errors import RETRY_AFTER, ApiError, Problem
+from rest_api.errors import ApiError, Problem
 from rest_api.pieces import json_answer
 from rest_api.views import ClientBatchStatus
 
@@ -24,6 +24,8 @@ StatusResponse = client_batch_submit_pb2.ClientBatchStatusResponse
 _INVALID = {
     "no_batches": Problem.NO_BATCHES,
     "not_decodable": Problem.NOT_DECODABLE,
+    "batch_not_decodable": Problem.NOT_DECODABLE,
+    "transaction_not_decodable": Problem.NOT_DECODABLE,
     "too_large": Problem.TOO_LARGE,
 }
 
@@ -47,7 +49,7 @@ async def post_batches(call: Call) -> Response:
     # A wait may be long, and the validator has it.
     del body
     if answer.status != Submitted.OK:
-        _refuse(answer)
+        _refuse(call, answer)
     ids = list(dict.fromkeys(answer.batch_ids))
     if not ids:
         raise ApiError(Problem.INVALID_RESPONSE, "the validator accepted the batches without naming their ids")
@@ -117,19 +119,20 @@ def unknown_error(call: Call, answered: str) -> ApiError:
     return ApiError(Problem.UNKNOWN, f"the validator answered {answered} (request {call.request_id})")
 
 
-def _refuse(answer: Submitted) -> NoReturn:
+def _refuse(call: Call, answer: Submitted) -> NoReturn:
     if answer.status == Submitted.INVALID_BATCH:
         raise ApiError(_INVALID.get(answer.reason, Problem.BATCHES_INVALID), _said(answer))
     if answer.status == Submitted.QUEUE_FULL:
-        raise ApiError(Problem.QUEUE_FULL, _said(answer), headers=RETRY_AFTER)
+        raise ApiError(Problem.QUEUE_FULL, _said(answer))
     if answer.reason == "not_ready":
         raise ApiError(Problem.NOT_READY, _said(answer))
-    status = 503 if answer.reason == "storage_failed" else None
-    raise ApiError(Problem.UNKNOWN, _said(answer), status=status)
+    if answer.reason == "storage_failed":
+        raise ApiError(Problem.UNKNOWN, _said(answer), status=503)
+    raise unknown_error(call, _said(answer))
 
 
 def _said(answer: Submitted) -> str:
-    return answer.message or answer.reason or f"the validator answered status {answer.status} and no reason"
+    return answer.message or answer.reason or f"status {answer.status} and no reason"
 
 
 def _wrong_type(found: str, wanted: str, content: str) -> str:

@@ -56,7 +56,7 @@ class Listener(socket.socket):
         with connection, contextlib.suppress(OSError):
             connection.setblocking(False)
             # Fits into an empty send buffer; a client that sent its request already may be told by a reset alone.
-            connection.send(_plain_answer(503, "Service Unavailable", error, uuid4().hex, "retry-after: 1\r\n"))
+            connection.send(_plain_answer(503, "Service Unavailable", error, uuid4().hex))
         # Ends this round of accepting; what still waits begins the next one.
         raise BlockingIOError
 
@@ -215,9 +215,10 @@ class Protocol(H11Protocol):
             self._answer_end = None
 
 
-def _plain_answer(status: int, phrase: str, error: ApiError, request_id: str, headers: str = "") -> bytes:
+def _plain_answer(status: int, phrase: str, error: ApiError, request_id: str) -> bytes:
     """An error as it stands on the wire, for where there is no request to answer; the connection ends after it."""
     body = error.body()
+    headers = "".join(f"{name.lower()}: {value}\r\n" for name, value in error.headers.items())
     head = (
         f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         f"x-request-id: {request_id}\r\n{headers}connection: close\r\n\r\n"

@@ -48,8 +48,9 @@ class Problem(Enum):
         self.title = title
 
 
-RETRY_AFTER: Final[Mapping[str, str]] = {"Retry-After": "1"}
-"""What goes with a refusal that passes by itself."""
+_RETRY_AFTER: Final[Mapping[str, str]] = {"Retry-After": "1"}
+_PASSING: Final = (429, 503)
+"""Statuses of refusals that pass by themselves."""
 
 
 class ApiError(Exception):
@@ -62,7 +63,7 @@ class ApiError(Exception):
         self.problem = problem
         self.message = message
         self.status = problem.status if status is None else status
-        self.headers = headers
+        self.headers: Mapping[str, str] = {**(_RETRY_AFTER if self.status in _PASSING else {}), **(headers or {})}
 
     def body(self) -> bytes:
         """The JSON error object."""
@@ -72,6 +73,15 @@ class ApiError(Exception):
     def response(self) -> Response:
         """The HTTP answer."""
         return Response(self.body(), self.status, self.headers, "application/json")
+
+
+def no_chain() -> ApiError:
+    """Code 15 of a validator that has not made block 0 yet."""
+    return ApiError(Problem.NOT_READY, "the validator has no genesis block yet")
+
+
+CLIENT_GONE: Final = 499
+"""What logs and metrics say instead of an HTTP status where the client left before its answer began."""
 
 
 class ClientGone(Exception):

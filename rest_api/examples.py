@@ -75,8 +75,13 @@ def link(path: str, *pairs: tuple[str, str]) -> str:
 
 
 def single(path: str, data: object) -> dict[str, object]:
-    """The answer with one resource, or with something about the node."""
+    """The answer with something about the node."""
     return {"data": data, "link": link(path)}
+
+
+def read(path: str, data: object) -> dict[str, object]:
+    """The answer with one resource of the ledger."""
+    return {"data": data, "head": BLOCK_ID, "link": link(path)}
 
 
 def listed(path: str, item: object, index: int = 0, total: int = 2) -> dict[str, object]:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from protos import node_pb2
 from rest_api import links
 from rest_api.call import Call, MessageType
-from rest_api.errors import ApiError, Problem
+from rest_api.errors import ApiError, no_chain
 from rest_api.node_status import NodeStatus, ask_status
 from rest_api.pieces import Text, json_answer, text_answer
 
@@ -32,7 +32,7 @@ async def get_readyz(call: Call) -> Response:
     """The validator answers and has a genesis block; raises ApiError 15, 17 or 18 otherwise."""
     status = await ask_status(call, timeout_s=_READY_TIMEOUT_S)
     if status.status == NodeStatus.NOT_READY:
-        raise ApiError(Problem.NOT_READY, "the validator has no genesis block yet")
+        raise no_chain()
     data = {
         "status": "ready",
         "head_id": status.head_id,

@@ -10,7 +10,7 @@ from rest_api import examples, parameters
 from rest_api.batches import get_batch_status, post_batch_status, post_batches
 from rest_api.endpoint import JSON, Answer, Body, Endpoint, Operation
 from rest_api.errors import Problem
-from rest_api.examples import listed, single
+from rest_api.examples import listed, read
 from rest_api.parameters import ASKED, LEAVES, LIST, LISTED, SHOWN
 from rest_api.pieces import Json
 from rest_api.resources import (
@@ -35,7 +35,7 @@ def _page(shape: str, path: str, item: object) -> tuple[Answer]:
 
 
 def _one(shape: str, path: str, data: object, **links: Json) -> tuple[Answer]:
-    return (Answer(200, "It.", shape, {"one": single(path, data)}, links=links),)
+    return (Answer(200, "It.", shape, {"one": read(path, data)}, links=links),)
 
 
 def _as_of(operation: str) -> Json:

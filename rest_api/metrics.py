@@ -13,7 +13,6 @@ from rest_api.validator import Validator
 
 _METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
 _OTHER_METHOD: Final = "other"
-_CLIENT_GONE: Final = "499"
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60, 300)
 
 
@@ -49,10 +48,10 @@ class Metrics:
         self._in_flight += 1
 
     def ended(self, route: str, method: str, status: int, seconds: float) -> None:
-        """It was answered. ``route`` is its template, empty for an unknown path; ``status`` 0: the client left."""
+        """It was answered. ``route`` is its template, empty for an unknown path; ``status`` 499: the client left."""
         self._in_flight -= 1
         method = method if method in _METHODS else _OTHER_METHOD
-        self._requests.labels(route, method, str(status) if status else _CLIENT_GONE).inc()
+        self._requests.labels(route, method, str(status)).inc()
         self._seconds.labels(route, method).observe(seconds)
 
     def refused(self, status: int) -> None:

@@ -4,9 +4,9 @@ Which path they answer stands in ``routes``, the shapes in ``views``, what may b
 """
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from starlette.responses import Response
 
 from ledger.addresses import ADDRESS_CHARACTERS
@@ -16,7 +16,7 @@ from protos import client_batch_pb2, client_block_pb2, client_transaction_pb2, q
 from rest_api import links, views
 from rest_api.batches import unknown_error
 from rest_api.call import Call, MessageType
-from rest_api.errors import ApiError, Problem
+from rest_api.errors import ApiError, Problem, no_chain
 from rest_api.pieces import Json, json_answer
 from rest_api.queries import NUMBER_MAX, Resource, list_request, number, shown, state_prefix
 
@@ -78,47 +78,70 @@ async def get_block(call: Call) -> Response:
             Problem.BLOCK_NOT_FOUND,
             f"{shown(named)} can be no block id (128 lower-case hex characters) and no block number",
         )
-    response = client_block_pb2.ClientBlockGetResponse
-    answer = await call.ask(asked, question, MessageType.CLIENT_BLOCK_GET_RESPONSE, response)
-    if answer.status in (response.NO_RESOURCE, response.INVALID_ID):
-        raise ApiError(Problem.BLOCK_NOT_FOUND, f"there is no block {named if index is None else index}")
-    if answer.status != response.OK:
-        raise unknown_error(call, f"status {answer.status} to a question about block {named[:128]}")
-    return _single(call, "block", lambda: views.block(answer.block), answer.ByteSize())
+    answer = await _found(
+        call,
+        asked,
+        question,
+        MessageType.CLIENT_BLOCK_GET_RESPONSE,
+        client_block_pb2.ClientBlockGetResponse,
+        ApiError(Problem.BLOCK_NOT_FOUND, f"there is no block {named if index is None else index}"),
+    )
+    return _single(call, "block", lambda: views.block(answer.block), answer)
 
 
 async def get_batch(call: Call) -> Response:
     """One committed batch."""
     batch_id = _id(call.named("batch_id"), "batch", Problem.BATCH_NOT_FOUND)
-    response = client_batch_pb2.ClientBatchGetResponse
-    answer = await call.ask(
+    answer = await _found(
+        call,
         MessageType.CLIENT_BATCH_GET_REQUEST,
         client_batch_pb2.ClientBatchGetRequest(batch_id=batch_id),
         MessageType.CLIENT_BATCH_GET_RESPONSE,
-        response,
+        client_batch_pb2.ClientBatchGetResponse,
+        ApiError(Problem.BATCH_NOT_FOUND, f"there is no committed batch {batch_id}"),
     )
-    if answer.status in (response.NO_RESOURCE, response.INVALID_ID):
-        raise ApiError(Problem.BATCH_NOT_FOUND, f"there is no committed batch {batch_id}")
-    if answer.status != response.OK:
-        raise unknown_error(call, f"status {answer.status} to a question about batch {batch_id}")
-    return _single(call, "batch", lambda: views.batch(answer.batch), answer.ByteSize())
+    return _single(call, "batch", lambda: views.batch(answer.batch), answer)
 
 
 async def get_transaction(call: Call) -> Response:
     """One committed transaction."""
     transaction_id = _id(call.named("transaction_id"), "transaction", Problem.TRANSACTION_NOT_FOUND)
-    response = client_transaction_pb2.ClientTransactionGetResponse
-    answer = await call.ask(
+    answer = await _found(
+        call,
         MessageType.CLIENT_TRANSACTION_GET_REQUEST,
         client_transaction_pb2.ClientTransactionGetRequest(transaction_id=transaction_id),
         MessageType.CLIENT_TRANSACTION_GET_RESPONSE,
-        response,
+        client_transaction_pb2.ClientTransactionGetResponse,
+        ApiError(Problem.TRANSACTION_NOT_FOUND, f"there is no committed transaction {transaction_id}"),
     )
+    return _single(call, "transaction", lambda: views.transaction(answer.transaction), answer)
+
+
+FoundT = TypeVar(
+    "FoundT",
+    client_block_pb2.ClientBlockGetResponse,
+    client_batch_pb2.ClientBatchGetResponse,
+    client_transaction_pb2.ClientTransactionGetResponse,
+)
+
+
+async def _found(
+    call: Call,
+    asked: MessageType,
+    question: bytes | Message,
+    answered: MessageType,
+    response: type[FoundT],
+    not_found: ApiError,
+) -> FoundT:
+    """The answer that holds the resource. Raises ``not_found``, or ApiError 15 before there is a genesis block."""
+    answer = await call.ask(asked, question, answered, response)
+    if answer.status == response.OK:
+        return answer
+    if answer.status == response.NO_RESOURCE and not answer.head_id:
+        raise no_chain()
     if answer.status in (response.NO_RESOURCE, response.INVALID_ID):
-        raise ApiError(Problem.TRANSACTION_NOT_FOUND, f"there is no committed transaction {transaction_id}")
-    if answer.status != response.OK:
-        raise unknown_error(call, f"status {answer.status} to a question about transaction {transaction_id}")
-    return _single(call, "transaction", lambda: views.transaction(answer.transaction), answer.ByteSize())
+        raise not_found
+    raise unknown_error(call, f"status {answer.status} to a question about one resource")
 
 
 async def _list(call: Call, resource: Resource, address: str = "", *, found_required: bool = False) -> Response:
@@ -183,12 +206,12 @@ def _id(text: str, what: str, problem: Problem) -> str:
     return text
 
 
-def _single(call: Call, what: str, view: Callable[[], Json], message_bytes: int) -> Response:
+def _single(call: Call, what: str, view: Callable[[], Json], answer: FoundT) -> Response:
     try:
-        data = views.text(view(), message_bytes)
+        data = views.text(view(), answer.ByteSize())
     except (DecodeError, NotDecodable):
         raise _not_readable(what) from None
-    return json_answer({"data": data, "link": call.link()})
+    return json_answer({"data": data, "head": answer.head_id, "link": call.link()})
 
 
 def _not_readable(what: str) -> ApiError:

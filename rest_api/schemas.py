@@ -36,6 +36,10 @@ def _single(data: Json) -> Json:
     return _object({"data": data, "link": ref("Link")})
 
 
+def _read(data: Json) -> Json:
+    return _object({"data": data, "head": ref("Id"), "link": ref("Link")})
+
+
 def _listed(of: str) -> Json:
     return _object({"data": _array(of), "head": ref("Id"), "link": ref("Link"), "paging": ref("Paging")})
 
@@ -52,7 +56,10 @@ _TOTALS: Final[Json] = {
     "rollbacks": _count(),
 }
 _FRACTION: Final[Json] = {"type": "number", "minimum": 0, "maximum": 1}
-_SETTINGS: Final[Json] = {"type": "object", "additionalProperties": {"type": ["integer", "string", "array"]}}
+_SETTINGS: Final[Json] = {
+    "type": "object",
+    "additionalProperties": {"type": ["integer", "string", "array"], "items": {"type": "string"}},
+}
 _STATUS_DATA: Final[Json] = {
     "type": "object",
     "description": "Each id that was asked about, in that order.",
@@ -133,21 +140,18 @@ SCHEMAS: Final[dict[str, Json]] = {
     "BatchList": _listed("Batch"),
     "TransactionList": _listed("Transaction"),
     "LeafList": _listed("Leaf"),
-    "OneBlock": _single(ref("Block")),
-    "OneBatch": _single(ref("Batch")),
-    "OneTransaction": _single(ref("Transaction")),
-    "OneLeafOrList": {
-        "oneOf": [_object({"data": ref("Binary"), "head": ref("Id"), "link": ref("Link")}), ref("LeafList")]
-    },
+    "OneBlock": _read(ref("Block")),
+    "OneBatch": _read(ref("Batch")),
+    "OneTransaction": _read(ref("Transaction")),
+    "OneLeafOrList": {"oneOf": [_read(ref("Binary")), ref("LeafList")]},
     "BatchStatus": {"type": "string", "enum": ["COMMITTED", "INVALID", "PENDING", "UNKNOWN"]},
     "StatusDetail": _object(
         {
             "reason": _text(
                 "INVALID: invalid_transaction, family_not_permitted, dependency_invalid, dependency_missing, … PENDING:"
-                " queued, executing, waiting_for_processor, waiting_for_dependency, waiting_for_activation. UNKNOWN:"
-                " not_an_id."
+                " queued, executing, waiting_for_processor, waiting_for_dependency. UNKNOWN: not_an_id."
             ),
-            "family_name": _text("The family that is waited for."),
+            "family_name": _text("The family that is waited for, or is not permitted."),
             "family_version": _text(),
             "dependency": _text("The transaction that is waited for."),
             "transaction_id": ref("Id"),

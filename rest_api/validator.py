@@ -14,7 +14,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from protos import node_pb2, validator_pb2
 from rest_api.config import RestConfig
-from rest_api.errors import RETRY_AFTER, ApiError, Problem
+from rest_api.errors import ApiError, Problem
 
 log = structlog.get_logger(__name__)
 
@@ -183,7 +183,6 @@ class Validator:
                 Problem.NOT_READY,
                 f"{len(self._pending)} requests of this REST API ({self._pending_bytes} bytes) wait for the validator"
                 " already, which is its limit",
-                headers=RETRY_AFTER,
             )
         if not self._send(frame):
             raise ApiError(Problem.DISCONNECTED, f"the validator at {self._config.validator} takes no more requests")

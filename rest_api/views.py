@@ -152,14 +152,14 @@ _WORDS: Final[dict[int, str]] = {
 
 
 def _details(status: ClientBatchStatus) -> Json:
-    detail: Json = {}
-    for name in ("reason", "family_name", "family_version", "dependency"):
-        value = getattr(status, name)
-        if value:
-            detail[name] = value
+    detail: Json = {"reason": status.reason} if status.reason else {}
     # A batch ends at its first invalid transaction.
     for invalid in list(status.invalid_transactions)[:1]:
         detail["transaction_id"] = invalid.transaction_id
         detail["message"] = invalid.message
         detail["extended_data"] = invalid.extended_data
+    for name in ("family_name", "family_version", "dependency"):
+        value = getattr(status, name)
+        if value:
+            detail[name] = value
     return detail

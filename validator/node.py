@@ -49,6 +49,9 @@ async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_wai
     then. Raises CannotStart.
     """
     signer = _read_key(config)
+    if not (config.data_dir / STORE_FOLDER).exists():
+        # Before there is a store: it would say that this folder has a ledger.
+        _read_genesis(config.data_dir / GENESIS_FILE)
     try:
         store = Store(config.data_dir / STORE_FOLDER, config.limits)
     except StorageFailed as failure:

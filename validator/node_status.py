@@ -76,7 +76,8 @@ class NodeStatus(Collector):
         yield from self._totals_metrics()
         yield from self._queue_metrics()
         processors = GaugeMetricFamily(f"{NAMESPACE}_processors", "Processors that take work.", labels=_FAMILY)
-        connected: dict[FamilyVersion, int] = {}
+        # Those without a processor too: that is what somebody wants to be told of.
+        connected = dict.fromkeys((family for family, _ in self._shown_families() if family != OTHER), 0)
         for family, count in self._processors.counts().items():
             label = self._metrics.label(family)
             connected[label] = connected.get(label, 0) + count
@@ -103,7 +104,7 @@ class NodeStatus(Collector):
             transactions.add_metric((*family, "committed"), counted.transactions_committed)
             transactions.add_metric((*family, "invalid"), counted.transactions_invalid)
         yield transactions
-        requests = CounterMetricFamily(f"{NAMESPACE}_requests", "Messages from peers.", labels=("type",))
+        requests = CounterMetricFamily(f"{NAMESPACE}_requests", "Messages from processors and clients.", labels=("type",))
         for name, count in self._metrics.requests.items():
             requests.add_metric((name,), count)
         yield requests

@@ -18,7 +18,7 @@ from validator.execution.model import Applied, Rejected, Withdrawn
 from validator.journal import builder, genesis
 from validator.journal.builder import Candidate, Parent
 from validator.journal.model import BlockCommit, InvalidBatch
-from validator.journal.rules import Body
+from validator.journal.rules import PERMITTED_AT, Body
 from validator.mempool.queue import Pending, PendingQueue, Reason
 from validator.metrics import Metrics
 from validator.processors.dispatch import dispatch
@@ -261,6 +261,8 @@ class Production:
         self._count(commit, settled, candidate.started_ms, self._clock_s() - writing_s)
         self._forget(settled)
         self._put_where_they_wait(verdicts.withdrawn)
+        if PERMITTED_AT in candidate.execution.changes:
+            self._queue.wake_families()
         self._do(Happened.COMMITTED)
 
     def _count(self, commit: BlockCommit, settled: list[Pending], started_ms: int, commit_s: float) -> None:

@@ -68,6 +68,11 @@ class Queries:
 
     # One resource
 
+    @property
+    def _head_id(self) -> str:
+        """The head that everything is read at; empty before the genesis block."""
+        return self._store.head.id if self._store.head else ""
+
     def _block_by_id(self, request: client_block_pb2.ClientBlockGetByIdRequest) -> Message:
         if not is_id(request.block_id):
             return client_block_pb2.ClientBlockGetResponse(status="INVALID_ID")
@@ -91,9 +96,9 @@ class Queries:
     def _block(self, num: int | None) -> Message:
         info = None if num is None else self._store.block(num)
         if info is None:
-            return client_block_pb2.ClientBlockGetResponse(status="NO_RESOURCE")
+            return client_block_pb2.ClientBlockGetResponse(status="NO_RESOURCE", head_id=self._head_id)
         # Parsed only to be serialized again: the message has no raw form for a response, and one block is asked for.
-        response = client_block_pb2.ClientBlockGetResponse(status="OK")
+        response = client_block_pb2.ClientBlockGetResponse(status="OK", head_id=self._head_id)
         response.block.ParseFromString(self._raw_block(info))
         return response
 
@@ -102,8 +107,8 @@ class Queries:
             return client_batch_pb2.ClientBatchGetResponse(status="INVALID_ID")
         number = self._store.batch_number(BatchId(request.batch_id))
         if number is None:
-            return client_batch_pb2.ClientBatchGetResponse(status="NO_RESOURCE")
-        response = client_batch_pb2.ClientBatchGetResponse(status="OK")
+            return client_batch_pb2.ClientBatchGetResponse(status="NO_RESOURCE", head_id=self._head_id)
+        response = client_batch_pb2.ClientBatchGetResponse(status="OK", head_id=self._head_id)
         response.batch.ParseFromString(self._store.batch(number).raw)
         return response
 
@@ -112,8 +117,8 @@ class Queries:
             return client_transaction_pb2.ClientTransactionGetResponse(status="INVALID_ID")
         number = self._store.transaction_number(TransactionId(request.transaction_id))
         if number is None:
-            return client_transaction_pb2.ClientTransactionGetResponse(status="NO_RESOURCE")
-        response = client_transaction_pb2.ClientTransactionGetResponse(status="OK")
+            return client_transaction_pb2.ClientTransactionGetResponse(status="NO_RESOURCE", head_id=self._head_id)
+        response = client_transaction_pb2.ClientTransactionGetResponse(status="OK", head_id=self._head_id)
         response.transaction.ParseFromString(self._raw_transaction(number))
         return response
 

@@ -86,3 +86,14 @@ class TestGenesis:
         ran = folder.network.run(*folder.network.up_words)
         assert (ran.code, ran.out) == (1, "")
         assert f"no block was made: batch {bad.id}" in ran.err.splitlines()[-1]
+
+
+def test_a_validator_without_a_genesis_leaves_room_for_one(networks: Networks) -> None:
+    """What it says to do works: it made no store, which would stand for a ledger."""
+    network = networks()
+    assert network.run("genesis", "--data-dir", str(network.data)).code == 0
+    (network.data / "genesis.batch").unlink()
+    ran = network.run("validator", "--data-dir", str(network.data), "--bind", network.validator_url)
+    assert ran.code == 1
+    assert "make one with `dovetail genesis" in ran.err
+    assert network.run("genesis", "--data-dir", str(network.data)).code == 0

@@ -117,6 +117,8 @@ def test_wait_that_ends_with_a_batch_not_committed_is_200_with_data_details_and_
         (Submitted(status=Submitted.INVALID_BATCH, reason="signature_mismatch", message="said"), 400, 30),
         (Submitted(status=Submitted.INVALID_BATCH, reason="no_batches", message="said"), 400, 34),
         (Submitted(status=Submitted.INVALID_BATCH, reason="not_decodable", message="said"), 400, 35),
+        (Submitted(status=Submitted.INVALID_BATCH, reason="batch_not_decodable", message="said"), 400, 35),
+        (Submitted(status=Submitted.INVALID_BATCH, reason="transaction_not_decodable", message="said"), 400, 35),
         (Submitted(status=Submitted.INVALID_BATCH, reason="too_large", message="said"), 413, 36),
         (Submitted(status=Submitted.QUEUE_FULL, message="said"), 429, 31),
         (Submitted(status=Submitted.INTERNAL_ERROR, reason="not_ready", message="said"), 503, 15),
@@ -128,9 +130,10 @@ def test_the_validators_refusal_becomes_its_code(answer: Submitted, status: int,
     async def test() -> None:
         async with running_api() as api:
             api.validator.answer(Type.CLIENT_BATCH_SUBMIT_REQUEST, Type.CLIENT_BATCH_SUBMIT_RESPONSE, answer)
-            response = await api.http.post("/batches", content=BODY, headers=OCTETS)
-            assert error_of(response) == (status, code, "said")
-            assert response.headers.get("retry-after") == ("1" if code == 31 else None)
+            response = await api.http.post("/batches", content=BODY, headers={**OCTETS, "x-request-id": "lost-8"})
+            bug = "the validator answered said (request lost-8)"
+            assert error_of(response) == (status, code, bug if status == 500 else "said")
+            assert response.headers.get("retry-after") == ("1" if status in (429, 503) else None)
 
     run(test())
 

@@ -194,7 +194,7 @@ def test_block_numbers_travel_as_numbers() -> None:
             assert asked.message_type == Type.CLIENT_BLOCK_GET_BY_NUM_REQUEST
             question = client_block_pb2.ClientBlockGetByNumRequest.FromString(asked.content)
             assert question.block_num == 2**64 - 1
-            answer = client_block_pb2.ClientBlockGetResponse(status="NO_RESOURCE")
+            answer = client_block_pb2.ClientBlockGetResponse(status="NO_RESOURCE", head_id="ab" * 64)
             api.validator.send(asked, Type.CLIENT_BLOCK_GET_RESPONSE, answer.SerializeToString())
             assert error_of(await waiting)[:2] == (404, 70)
 

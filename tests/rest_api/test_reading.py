@@ -335,9 +335,9 @@ BlockResponse = client_block_pb2.ClientBlockGetResponse
 BatchResponse = client_batch_pb2.ClientBatchGetResponse
 TransactionResponse = client_transaction_pb2.ClientTransactionGetResponse
 
-BLOCK_ANSWER = BlockResponse(status=BlockResponse.OK, block=block_pb2.Block.FromString(BLOCK_RAW))
-BATCH_ANSWER = BatchResponse(status=BatchResponse.OK, batch=MESSAGE)
-TRANSACTION_ANSWER = TransactionResponse(status=TransactionResponse.OK, transaction=TRANSACTIONS[0])
+BLOCK_ANSWER = BlockResponse(status=BlockResponse.OK, block=block_pb2.Block.FromString(BLOCK_RAW), head_id=HEAD)
+BATCH_ANSWER = BatchResponse(status=BatchResponse.OK, batch=MESSAGE, head_id=HEAD)
+TRANSACTION_ANSWER = TransactionResponse(status=TransactionResponse.OK, transaction=TRANSACTIONS[0], head_id=HEAD)
 T1 = TRANSACTIONS[0].header_signature
 
 
@@ -357,12 +357,18 @@ def test_single_resources(
         async with running_api() as api:
             api.validator.answer(asked, answered, answer)
             response = await api.http.get(path)
-            assert list(response.json().items()) == [("data", expected), ("link", f"http://node:8080{path}")]
+            assert list(response.json().items()) == [
+                ("data", expected),
+                ("head", HEAD),
+                ("link", f"http://node:8080{path}"),
+            ]
             for status in ("NO_RESOURCE", "INVALID_ID"):
-                api.validator.answer(asked, answered, type(answer)(status=status))
+                api.validator.answer(asked, answered, type(answer)(status=status, head_id=HEAD))
                 found = error_of(await api.http.get(path))
                 assert found[:2] == (404, missing_code)
                 assert path.rsplit("/", 1)[1] in found[2]
+            api.validator.answer(asked, answered, type(answer)(status="NO_RESOURCE"))
+            assert error_of(await api.http.get(path)) == (503, 15, "the validator has no genesis block yet")
             api.validator.answer(asked, answered, type(answer)(status="INTERNAL_ERROR"))
             response = await api.http.get(path, headers={"x-request-id": "lost-7"})
             assert error_of(response)[:2] == (500, 10)

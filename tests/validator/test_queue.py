@@ -104,6 +104,15 @@ def test_a_back_off_ends_with_its_time() -> None:
     assert not queue.has_ready
 
 
+def test_new_permissions_wake_what_waits_for_processors_alone() -> None:
+    queue = filled("a", "b", "c")
+    queue.park_for_processor(popped(queue), FAMILIES[0])
+    queue.park_for_dependency(popped(queue), DEPENDENCIES[0], 10)
+    queue.park_for_processor(popped(queue), FAMILIES[1])
+    queue.wake_families()
+    assert order(queue) == [0, 2]
+
+
 def test_what_is_removed_leaves_nothing_behind() -> None:
     queue = filled("a", "b", "c", "d")
     executing, parked, waiting = popped(queue), popped(queue), popped(queue)

@@ -15,6 +15,9 @@ from ledger.settings import FamilyVersion
 from validator.execution.executor import ReadState
 from validator.execution.model import Rejected, Withdrawn
 
+PERMITTED_AT: Final = settings.setting_address(settings.TRANSACTION_FAMILIES)
+"""The address of the leaf that says which families may enter a block."""
+
 _SHOWN_MAX: Final = 10
 _SHOWN_CHARACTERS_MAX: Final = 80
 
@@ -80,7 +83,7 @@ def permitted_families(read: ReadState) -> frozenset[FamilyVersion] | None:
     A value that cannot be understood permits the settings family alone, so that it can be mended.
     """
     try:
-        stored = settings.decode_setting(read(settings.setting_address(settings.TRANSACTION_FAMILIES)))
+        stored = settings.decode_setting(read(PERMITTED_AT))
         value = stored.get(settings.TRANSACTION_FAMILIES)
         return None if value is None else settings.decode_permitted_families(value)
     except NotDecodable:

@@ -165,6 +165,11 @@ class PendingQueue:
         for batch_id in self._parked.pop(cause, ()):
             self.put_back(self._entries[batch_id])
 
+    def wake_families(self) -> None:
+        """Which families may enter a block has changed: what waits for a processor is looked at again."""
+        for cause in [cause for cause in self._parked if isinstance(cause, FamilyVersion)]:
+            self.wake(cause)
+
     def tick(self, now_ms: int) -> list[Pending]:
         """Wake what has backed off long enough; returns the batches whose dependency did not come in time."""
         for batch_id in list(self._backing_off):
