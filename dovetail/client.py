@@ -130,7 +130,7 @@ class DovetailClient:
         return {batch.id: BatchStatus(batch.id, word, {}) for batch in batches}
 
     def batch_status(self, ids: Sequence[str], *, wait_s: int | None = None) -> dict[str, BatchStatus]:
-        """The status of each id; with ``wait_s`` as soon as none is PENDING, or after so many seconds."""
+        """The status of each id; with ``wait_s`` once each is COMMITTED or INVALID, or after so many seconds."""
         params: dict[str, Any] = {"wait": wait_s} if wait_s else {}
         if len(ids) > _STATUS_IDS_IN_URL_MAX:
             _, body = self._request("POST", "/batch_status", params=params, json=list(ids), wait_s=wait_s)

@@ -35,7 +35,7 @@ class Limits:
     page_bytes_max: int = 16 * 1024 * 1024
     status_ids_max: int = 1_000
     status_wait_s_max: int = 3_600
-    status_ids_waited_for_max: int = 1_000_000
+    status_ids_waited_for_max: int = 400_000
     peer_messages_max: int = 25_000
     family_labels_max: int = 100
     store_map_bytes_initial: int = 64 * 1024 * 1024

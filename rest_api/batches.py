@@ -65,7 +65,7 @@ async def post_batches(call: Call) -> Response:
 
 
 async def get_batch_status(call: Call) -> Response:
-    """How the batches named in the query stand; with ``wait`` once none of them is pending."""
+    """How the batches named in the query stand; with ``wait`` once each is COMMITTED or INVALID."""
     ids = call.query.ids(call.limits.status_ids_max)
     if ids is None:
         raise ApiError(Problem.INVALID_ID_QUERY, "the query parameter id is absent")

@@ -100,7 +100,7 @@ _GET_BATCH_STATUS: Final = Operation(
     get_batch_status,
     "Batches",
     "What became of batches",
-    "With `wait`, the answer comes once none of them is pending, or when the time is over.",
+    "With `wait`, the answer comes once each of them is COMMITTED or INVALID, or when the time is over.",
     (
         Answer(
             200,

@@ -104,7 +104,9 @@ class NodeStatus(Collector):
             transactions.add_metric((*family, "committed"), counted.transactions_committed)
             transactions.add_metric((*family, "invalid"), counted.transactions_invalid)
         yield transactions
-        requests = CounterMetricFamily(f"{NAMESPACE}_requests", "Messages from processors and clients.", labels=("type",))
+        requests = CounterMetricFamily(
+            f"{NAMESPACE}_requests", "Messages from processors and clients.", labels=("type",)
+        )
         for name, count in self._metrics.requests.items():
             requests.add_metric((name,), count)
         yield requests

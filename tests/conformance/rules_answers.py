@@ -82,11 +82,9 @@ ROWS += [
         members("data", "head", "link", "paging"))
     for route in (*LISTS, "/state/{prefix}")
 ] + [
-    row(f"seed/envelope{route}", "a single resource has data and link", get(route), members("data", "link"))
-    for route in SINGLES[:3]
-] + [
-    row("seed/envelope/state/{address}", "a leaf has data, head and link", get("/state/{address}"),
-        members("data", "head", "link")),
+    row(f"seed/envelope{route}", "a single resource has data, head and link", get(route),
+        members("data", "head", "link"))
+    for route in SINGLES
 ]  # fmt: skip
 
 

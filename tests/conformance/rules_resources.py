@@ -11,7 +11,7 @@ from tests.independent import cbor_map
 from tests.independent.client import Batch, Transaction, intkey_address
 
 ROWS: list[Row] = [
-    row("seed/blocks/{id}", "one block, by its id", get("/blocks/{block}"), members("data", "link"),
+    row("seed/blocks/{id}", "one block, by its id", get("/blocks/{block}"), members("data", "head", "link"),
         data_is("{block}"), link("/blocks/{block}")),
     row("api/blocks/{num}", "a block may be named by its number", get("/blocks/{block_num}"), data_is("{block}"),
         link("/blocks/{block_num}")),

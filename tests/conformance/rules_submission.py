@@ -63,7 +63,7 @@ ROWS += [
         row(f"api/errors/35/{name}", "a body that is no BatchList is refused", post_octets("/batches", content),
             error(35))
         for name, content in (("text", b"hello"), ("cut", b"\x0a\x7f"), ("wrong-type", b"\x08\x01\x0a"),
-                              ("json", b'{"batches": []}'))
+                              ("json", b'{"batches": []}'), ("bad-batch", b"\x0a\x01\xff"))
     ),
     *(
         row(f"api/errors/46/{content.decode()[:24]}", "a body that is no JSON array of one or more ids is refused",

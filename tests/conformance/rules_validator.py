@@ -110,7 +110,7 @@ def _(nodes: Nodes) -> None:
     validator = network.validator()
     network.rest_api().wait_logged("ready")
     world = nodes.world(network)
-    for path in LISTS:
+    for path in (*LISTS, "/blocks/0", f"/batches/{'ab' * 64}", f"/transactions/{'ab' * 64}", f"/state/{'ab' * 35}"):
         error(15, "genesis")(world.http.get(path), world)
     error(15, "genesis")(world.post(world.new()), world)
     assert world.http.get("/healthz").status == 200
