@@ -36,6 +36,7 @@ class Limits:
     status_ids_max: int = 1_000
     status_wait_s_max: int = 3_600
     status_ids_waited_for_max: int = 400_000
+    status_unknown_ids_waited_for_max: int = 40_000
     peer_messages_max: int = 25_000
     family_labels_max: int = 100
     store_map_bytes_initial: int = 64 * 1024 * 1024

@@ -160,6 +160,10 @@ class Node:
         if self._store.head is not None:
             return
         path = self._config.data_dir / GENESIS_FILE
+        if len(self._queue):
+            raise CannotStart(
+                f"the store beside {path} holds {len(self._queue)} pending batches and no chain: remove it"
+            )
         for number, batch in enumerate(await self._verify_genesis(path)):
             self._queue.add(number, batch)
         self._advance()

@@ -59,6 +59,8 @@ class Production:
         self._built: Candidate | None = None
         self._running: dict[int, Candidate] = {}
         self._settled: list[BatchId] = []
+        self._genesis_due_ms = 0
+        """Block 0 is not tried again before."""
         self.genesis_refusal: str | None = None
         """Why no block 0 can be made of the genesis batches."""
 
@@ -154,7 +156,7 @@ class Production:
     def _build(self) -> None:
         """Start the next block, on top of the head and of a block that is built and not yet committed."""
         makes_genesis = self._store.head is None
-        if makes_genesis and (self._built is not None or self.genesis_refusal is not None or self.lacking()):
+        if makes_genesis and not self._may_make_genesis():
             self._do(Happened.NOTHING_BUILT)
             return
         read = self._read_state()
@@ -190,6 +192,10 @@ class Production:
             self._dispatch(candidate)
         else:
             self._do(Happened.NOTHING_BUILT)
+
+    def _may_make_genesis(self) -> bool:
+        nothing_against = self._built is None and self.genesis_refusal is None and not self.lacking()
+        return nothing_against and self._now_ms() >= self._genesis_due_ms
 
     def _takes_work(self, family: FamilyVersion) -> bool:
         """Whether a processor of ``family`` is there, and not all of them are held up since the block before."""
@@ -237,8 +243,14 @@ class Production:
         invalid = verdicts.invalid + [builder.invalid_batch(entry, verdict) for entry, verdict in exhausted]
         settled = verdicts.settled + [entry for entry, _ in exhausted]
         if head is None and (invalid or verdicts.withdrawn):
-            self.genesis_refusal = genesis.judged(invalid[0]) if invalid else None
-            # Where none is invalid, a processor was lost or failed: all are tried again with the next tick.
+            if exhausted:
+                self.genesis_refusal = genesis.judged(builder.invalid_batch(*exhausted[0]))
+            elif not verdicts.withdrawn:
+                self.genesis_refusal = genesis.judged(invalid[0])
+            # Otherwise a processor was lost or failed, and what came behind may be invalid for want of what it left.
+            self._genesis_due_ms = self._now_ms() + max(
+                (self._back_off_ms(*pair) for pair in verdicts.withdrawn), default=0
+            )
             self._fail(candidate)
             return
         if verdicts.commit is None:
@@ -287,22 +299,28 @@ class Production:
 
     def _put_where_they_wait(self, withdrawn: list[tuple[Pending, Withdrawn]]) -> None:
         """What batches waited for may have come, or settled, meanwhile: then they are looked at again at once."""
-        limits = self._limits
         now_ms = self._now_ms()
         for entry, verdict in withdrawn:
-            if verdict.reason == "internal_error":
-                log.warning("processor failed, batch is tried again", batch_id=entry.batch.id, reason=verdict.message)
-                self._queue.back_off(entry, now_ms + limits.internal_error_back_off_ms * 2**entry.tries)
-            elif verdict.reason == "processor_lost":
-                log.warning("processor lost with a batch alone, it is tried again", batch_id=entry.batch.id)
-                back_off_ms = limits.internal_error_back_off_ms * 2 ** min(entry.losses, 16)
-                self._queue.back_off(entry, now_ms + min(back_off_ms, limits.processor_lost_back_off_ms_max))
+            if back_off_ms := self._back_off_ms(entry, verdict):
+                self._queue.back_off(entry, now_ms + back_off_ms)
             elif (verdict.family is not None and self._processors.has(verdict.family)) or (
                 verdict.dependency is not None and self._queue.holder(verdict.dependency) is None
             ):
                 self._queue.put_back(entry)
             else:
-                builder.park(self._queue, entry, verdict, now_ms + limits.dependency_wait_ms)
+                builder.park(self._queue, entry, verdict, now_ms + self._limits.dependency_wait_ms)
+
+    def _back_off_ms(self, entry: Pending, verdict: Withdrawn) -> int:
+        """How long a batch must not be tried again whose processor failed or was lost with it; 0 for other reasons."""
+        limits = self._limits
+        if verdict.reason == "internal_error":
+            log.warning("processor failed, batch is tried again", batch_id=entry.batch.id, reason=verdict.message)
+            return limits.internal_error_back_off_ms << entry.tries
+        if verdict.reason == "processor_lost":
+            log.warning("processor lost with a batch alone, it is tried again", batch_id=entry.batch.id)
+            back_off_ms = limits.internal_error_back_off_ms << min(entry.losses, 16)
+            return min(back_off_ms, limits.processor_lost_back_off_ms_max)
+        return 0
 
     def _reject(self, invalid: list[InvalidBatch], settled: list[Pending]) -> bool:
         """Write verdicts without a block; False when the disk refused."""

@@ -30,7 +30,7 @@ class Statuses:
         self._queue = queue
         self._store = store
         self._answer = answer
-        self._ids_held = 0
+        self._ids_held = self._unknown_held = 0
         self._of_batch: dict[BatchId, dict[_Wait, None]] = {}
         self._of_peer: dict[bytes, dict[str, _Wait]] = {}
         self._ended: deque[_Wait] = deque()
@@ -59,33 +59,38 @@ class Statuses:
         """Answer once: when all of the batches are committed or invalid, or when the time is over.
 
         An id that nobody knows may come to be known meanwhile; a text that can be none is not waited for. At once, too,
-        where so many ids are waited for already that there is no room for more. A peer that uses a correlation id again
-        is answered for the earlier wait first.
+        where so many ids are waited for already that there is no room for more. Ids that nobody knows have a room of
+        their own, so that they take none from what is pending, and are not waited for beyond it. A peer that uses a
+        correlation id again is answered for the earlier wait first.
         """
+        earlier = self._of_peer.get(identity, {}).get(correlation_id)
+        if earlier is not None:
+            self._conclude(earlier)
         known = [self._queue.get(BatchId(batch_id)) for batch_id in batch_ids]
-        open_ids = {
-            BatchId(text) if entry is None else entry.batch.id
+        pending = {entry.batch.id for entry in known if entry is not None}
+        unknown = {
+            BatchId(text)
             for text, entry in zip(batch_ids, known, strict=True)
-            if entry is not None or self._is_undecided(text)
+            if entry is None and self._is_undecided(text)
         }
+        if self._unknown_held + len(unknown) > self._limits.status_unknown_ids_waited_for_max:
+            unknown = set()
         # Texts that are no ids have any length: the long ones count as several.
         ids = max(len(batch_ids), sum(map(len, batch_ids)) // _ID_CHARACTERS)
         if (
-            not open_ids
+            not (pending or unknown)
             or len(correlation_id) > CORRELATION_CHARACTERS_MAX
             or self._ids_held + ids > self._limits.status_ids_waited_for_max
         ):
             self._answer(identity, correlation_id, self.of(batch_ids))
             return
-        earlier = self._of_peer.get(identity, {}).get(correlation_id)
-        if earlier is not None:
-            self._conclude(earlier)
         # The queue's own text of an id, where there is one: a thousand waits for a batch hold it once.
         asked = tuple(text if entry is None else entry.batch.id for text, entry in zip(batch_ids, known, strict=True))
-        wait = _Wait(identity, correlation_id, asked, ids, len(open_ids))
+        wait = _Wait(identity, correlation_id, asked, ids, len(unknown), len(pending) + len(unknown))
         self._ids_held += ids
+        self._unknown_held += len(unknown)
         self._of_peer.setdefault(identity, {})[correlation_id] = wait
-        for batch_id in open_ids:
+        for batch_id in pending | unknown:
             self._of_batch.setdefault(batch_id, {})[wait] = None
         wait.timer = asyncio.get_running_loop().call_later(timeout_s, self._end, wait)
 
@@ -136,6 +141,7 @@ class Statuses:
 
     def _free(self, wait: "_Wait") -> None:
         self._ids_held -= wait.ids
+        self._unknown_held -= wait.unknown
         for batch_id in wait.asked:
             waits = self._of_batch.get(BatchId(batch_id))
             if waits is not None:
@@ -187,14 +193,21 @@ class Statuses:
 
 
 class _Wait:
-    """A client's question. ``asked``: its ids; ``ids``: how many they count as; ``left``: how many are not decided."""
+    """A client's question.
 
-    __slots__ = ("asked", "correlation_id", "identity", "ids", "left", "timer")
+    ``asked``: its ids; ``ids``: how many they count as; ``unknown``: how many nobody knew; ``left``: how many are not
+    decided.
+    """
 
-    def __init__(self, identity: bytes, correlation_id: str, asked: tuple[str, ...], ids: int, left: int) -> None:
+    __slots__ = ("asked", "correlation_id", "identity", "ids", "left", "timer", "unknown")
+
+    def __init__(
+        self, identity: bytes, correlation_id: str, asked: tuple[str, ...], ids: int, unknown: int, left: int
+    ) -> None:
         self.identity = identity
         self.correlation_id = correlation_id
         self.asked = asked
         self.ids = ids
+        self.unknown = unknown
         self.left = left
         self.timer: asyncio.TimerHandle | None = None

@@ -132,6 +132,36 @@ def test_what_its_processor_fails_on_is_tried_again_but_not_for_ever(tmp_path: P
     run(test)
 
 
+def test_who_falls_with_a_processor_that_failed_is_not_the_cause(tmp_path: Path) -> None:
+    """TWO may be INVALID only for want of what ONE would have left: all are tried again, and ONE is named."""
+
+    async def test() -> None:
+        write_genesis(tmp_path, ONE, TWO)
+        assert await start(tmp_path, [ERROR, INVALID, OK, OK]) == [ONE.id, TWO.id]
+
+    run(test)
+
+
+def test_the_cause_is_named_and_not_who_fell_with_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        write_genesis(tmp_path, ONE, TWO)
+        limits = replace(LIMITS, internal_error_tries_max=1)
+        with pytest.raises(CannotStart, match=f"batch {ONE.id}: internal_error: its processor failed 1 times"):
+            await start(tmp_path, [ERROR, INVALID], limits)
+
+    run(test)
+
+
+def test_pending_batches_without_a_chain_are_not_taken_for_the_genesis(tmp_path: Path) -> None:
+    async def test() -> None:
+        write_genesis(tmp_path, TWO)
+        async with open_node(tmp_path, ONE, chain=False) as node:
+            with pytest.raises(CannotStart, match="1 pending batches and no chain: remove it"):
+                await node.reach_genesis(lambda what: None)
+
+    run(test)
+
+
 def test_a_disk_that_refuses_is_tried_again(tmp_path: Path) -> None:
     async def test() -> None:
         write_genesis(tmp_path, ONE)

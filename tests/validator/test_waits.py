@@ -65,7 +65,13 @@ class Waits:
     def assert_nothing_held(self) -> None:
         """As if nobody had ever waited."""
         statuses = self.statuses
-        held = (statuses.waiters, statuses.peers, statuses._ids_held, statuses._of_batch, statuses._of_peer)
+        held = (
+            statuses.waiters,
+            statuses.peers,
+            statuses._ids_held + statuses._unknown_held,
+            statuses._of_batch,
+            statuses._of_peer,
+        )
         assert held == (0, [], 0, {}, {})
 
 
@@ -292,6 +298,24 @@ def test_the_ids_that_are_held_are_bounded(waiting: Callable[..., None], asked: 
         assert [answered for _, answered, _ in waits.said] == ["no room", "five"]
 
     waiting(test, replace(LIMITS, status_ids_waited_for_max=4))
+
+
+def test_what_nobody_knows_takes_no_room_from_what_is_pending(waiting: Callable[..., None]) -> None:
+    async def test(waits: Waits) -> None:
+        unknown = [make_id("unknown", number) for number in range(3)]
+        waits.statuses.wait(ALICE, "held", unknown[:2], LONG_S)
+        assert waits.said == []
+        waits.statuses.wait(ALICE, "no room", unknown[2:], LONG_S)
+        assert waits.said == [(ALICE, "no room", ["UNKNOWN"])]
+        waits.statuses.wait(ALICE, "pending", [*IDS[:1], *unknown[2:]], LONG_S)
+        assert len(waits.said) == 1
+        assert waits.statuses.cancel(ALICE, "held")
+        waits.statuses.wait(ALICE, "room again", unknown[2:], LONG_S)
+        assert len(waits.said) == 1
+        for name in ("pending", "room again"):
+            assert waits.statuses.cancel(ALICE, name)
+
+    waiting(test, replace(LIMITS, status_unknown_ids_waited_for_max=2))
 
 
 def test_a_name_that_is_too_long_to_keep_is_answered_at_once(waiting: Callable[[Test], None]) -> None:
