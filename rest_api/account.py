@@ -14,12 +14,13 @@ class Account:
         self._bytes_max = bytes_max
         self.bytes_held = 0
 
-    def take(self, size: int) -> None:
+    def take(self, size: int, *, own: int = 0) -> None:
         """Hold ``size`` bytes more, until they are given back. Raises ApiError 15 when that would be over the bound.
 
-        Alone, anything may be held: what passed its own limit must pass here at some time.
+        Alone, anything may be held: what passed its own limit must pass here at some time. ``own``: how much of what
+        is held the same taker holds already.
         """
-        if self.bytes_held and self.bytes_held + size > self._bytes_max:
+        if size and self.bytes_held > own and self.bytes_held + size > self._bytes_max:
             raise ApiError(
                 Problem.NOT_READY,
                 f"this REST API holds {self.bytes_held} bytes of {self._holds} already; with {size} more they would be"

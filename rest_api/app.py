@@ -25,10 +25,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rest_api import links
 from rest_api.call import Call, Door
 from rest_api.config import RestConfig
-from rest_api.connections import BACKLOG, Protocol, listen
+from rest_api.connections import BACKLOG, REFUSED, Protocol, listen
 from rest_api.errors import CLIENT_GONE, ApiError, ClientGone, Problem
 from rest_api.metrics import Metrics
-from rest_api.pieces import PIECE_BYTES
 from rest_api.queries import shown
 from rest_api.routes import ENDPOINTS, Endpoint
 
@@ -165,15 +164,7 @@ class _Dispatch:
         else:
             message = f"{shown(method)} is not a method of {shown(scope['path'])}; allowed: {self._allow}"
             raise ApiError(Problem.METHOD_NOT_ALLOWED, message, headers={"Allow": self._allow})
-        size = int(response.headers.get("content-length", "0"))
-        if size <= PIECE_BYTES:
-            await response(scope, receive, send)
-            return
-        self._door.answers.take(size)
-        try:
-            await response(scope, receive, send)
-        finally:
-            self._door.answers.give_back(size)
+        await response(scope, receive, send)
 
 
 async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:
@@ -197,11 +188,15 @@ class _Outermost:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        state = scope.setdefault("state", {})
+        if REFUSED in state:
+            # ``connections`` has answered it, counted it and told of it; the same below.
+            return
         scope = links.origin_form(scope)
         request_id = Headers(scope=scope).get("x-request-id", "")
         if not _is_request_id(request_id):
             request_id = uuid4().hex
-        scope.setdefault("state", {})["request_id"] = request_id
+        state["request_id"] = request_id
         status = 0
         self._metrics.began()
         began = time.perf_counter()
@@ -218,7 +213,8 @@ class _Outermost:
         try:
             await self._app(scope, receive, send_on)
         except ClientGone:
-            log.info("client left before its answer", request_id=request_id)
+            if REFUSED not in state:
+                log.info("client left before its answer", request_id=request_id)
         except Exception:
             log.exception("bug in the REST API", request_id=request_id)
             if status:
@@ -226,17 +222,20 @@ class _Outermost:
             error = ApiError(Problem.UNKNOWN, f"a bug in the REST API; its log holds request {request_id}")
             await error.response()(scope, receive, send_on)
         finally:
-            seconds = time.perf_counter() - began
-            status = status or CLIENT_GONE
-            # What the router has found stands in the scope.
-            found = scope.get("endpoint")
-            self._metrics.ended(found.path if isinstance(found, _Dispatch) else "", scope["method"], status, seconds)
-            log.info(
-                "request",
-                request_id=request_id,
-                method=scope["method"][:_LOGGED_CHARACTERS_MAX],
-                path=scope["path"][:_LOGGED_CHARACTERS_MAX],
-                status=status,
-                ms=round(seconds * 1000, 2),
-                client=(scope.get("client") or ("",))[0],
-            )
+            self._metrics.ended()
+            if REFUSED not in state:
+                self._record(scope, request_id, status or CLIENT_GONE, time.perf_counter() - began)
+
+    def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+        # What the router has found stands in the scope.
+        found = scope.get("endpoint")
+        self._metrics.answered(found.path if isinstance(found, _Dispatch) else "", scope["method"], status, seconds)
+        log.info(
+            "request",
+            request_id=request_id,
+            method=scope["method"][:_LOGGED_CHARACTERS_MAX],
+            path=scope["path"][:_LOGGED_CHARACTERS_MAX],
+            status=status,
+            ms=round(seconds * 1000, 2),
+            client=(scope.get("client") or ("",))[0],
+        )

@@ -60,6 +60,11 @@ class Call:
         return self._door.metrics
 
     @property
+    def answers(self) -> Account:
+        """What the large answers from the ledger hold that are being sent."""
+        return self._door.answers
+
+    @property
     def limits(self) -> Limits:
         """The configured limits."""
         return self._door.config.limits
@@ -88,24 +93,20 @@ class Call:
         if announced is not None and announced > bytes_max:
             raise _too_large(f"the body has {announced} bytes", bytes_max)
         chunks: list[bytes] = []
-        size = held = 0
+        size = 0
         bodies = self._door.bodies
         try:
-            if announced:
-                bodies.take(announced)
-                held = announced
             async for chunk in self._request.stream():
-                size += len(chunk)
-                if size > bytes_max:
+                if size + len(chunk) > bytes_max:
                     raise _too_large("the body does not end there", bytes_max)
-                if size > held:
-                    bodies.take(size - held)
-                    held = size
+                # Only what came counts: to announce much costs a client nothing.
+                bodies.take(len(chunk), own=size)
+                size += len(chunk)
                 chunks.append(chunk)
         except ClientDisconnect:
             raise ClientGone from None
         finally:
-            bodies.give_back(held)
+            bodies.give_back(size)
         return b"".join(chunks)
 
     async def ask(

@@ -46,13 +46,13 @@ class RestConfig:
     """How long a request may take to arrive whole, from its first byte."""
 
     body_bytes_in_flight_max: int = 256 * 1024 * 1024
-    """What the bodies that are being read may hold together; what is announced of one counts at once."""
+    """What the bodies that are being read may hold together; only what came of them counts."""
 
     answer_s_max: int = 300
     """How long a client may take to read an answer, from when it first has to be waited for."""
 
     answer_bytes_in_flight_max: int = 256 * 1024 * 1024
-    """What the large answers that are being sent may hold together."""
+    """What large answers from the ledger may hold together, until their clients take them."""
 
     limits: Limits = field(default_factory=Limits)
 

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import resource
 import socket
+from collections.abc import Callable
 from typing import Any, Final
 from uuid import uuid4
 
@@ -28,6 +29,9 @@ _DESCRIPTORS_RESERVED: Final = 64
 """For what is no client: the socket to the validator when it reconnects, log files, /proc."""
 
 _LINGER_S: Final = 2
+
+REFUSED: Final = "refused"
+"""In the state of a request's scope: it was answered, counted and told of here, and its handler answers nobody."""
 
 
 class Listener(socket.socket):
@@ -75,6 +79,24 @@ def listen(bind: str, metrics: Metrics) -> Listener:
         raise OSError(error.errno, f"cannot listen on {bind}: {error.strerror or error}") from None
 
 
+class _Ending(asyncio.Transport):
+    """What a request's cycle sees of its connection: uvicorn writes to it, and ends it as ``end`` does."""
+
+    def __init__(self, transport: asyncio.Transport, end: Callable[[], None]) -> None:
+        super().__init__()
+        self._transport = transport
+        self._end = end
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        self._end()
+
+
 class Protocol(H11Protocol):
     """uvicorn's HTTP/1.1, with ends to what would go on for ever.
 
@@ -108,6 +130,9 @@ class Protocol(H11Protocol):
     def handle_events(self) -> None:
         before, is_rest = self.cycle, self._is_answered_early()
         super().handle_events()
+        if self.cycle is not None and self.cycle is not before:
+            # Its task has not begun.
+            self.cycle.transport = _Ending(self.transport, self._end)
         if self._discards:
             return
         if self.cycle is not before and {b"content-length", b"transfer-encoding"} <= {name for name, _ in self.headers}:
@@ -128,6 +153,9 @@ class Protocol(H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._end_answer()
+        if self._discards:
+            self._unset_keepalive_if_required()
+            return
         if self.flow.write_paused or self.transport.is_closing():
             self._await_reader()
         if self._is_answered_early() and not self.transport.is_closing():
@@ -166,16 +194,15 @@ class Protocol(H11Protocol):
 
     def _refuse(self, status: int, phrase: str, problem: Problem, message: str) -> None:
         """Tell the client what is wrong with what it sends, where that is not too late, and end the connection."""
-        self._discards = True
-        self._end_request()
-        self.connections.discard(self)
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             # The request has its answer, or a part of it: a second one would be taken for the next request's.
+            self._discard_rest()
             self.transport.close()
             self._await_reader()
             return
         if self.conn.our_state is h11.SEND_RESPONSE:
             # Its handler has nobody left to answer.
+            self.cycle.scope["state"][REFUSED] = True
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         error = ApiError(problem, message)
@@ -184,10 +211,27 @@ class Protocol(H11Protocol):
         log.info("request", request_id=request_id, status=status, reason=error.message, client=client)
         self._door.metrics.refused(status)
         self.transport.write(_plain_answer(status, phrase, error, request_id))
-        # Closing on a client that still sends would reset the connection, and the answer be lost with it.
+        self._linger()
+
+    def _end(self) -> None:
+        """End the connection behind its last answer."""
+        if self.conn.their_state is h11.SEND_BODY:
+            self._linger()
+        else:
+            self.transport.close()
+
+    def _linger(self) -> None:
+        """End the connection of a client that may still send: to close would reset it, and its answer be lost."""
+        self._discard_rest()
         self.transport.write_eof()
         self.flow.resume_reading()
         self._request_end = self.loop.call_later(_LINGER_S, self.transport.abort)
+
+    def _discard_rest(self) -> None:
+        """Nothing that still comes is a request, nor does the server's end wait for this connection."""
+        self._discards = True
+        self._end_request()
+        self.connections.discard(self)
 
     def _is_answered_early(self) -> bool:
         """Whether the answer is out and the body of its request not yet in."""

@@ -47,9 +47,12 @@ class Metrics:
         """A request came."""
         self._in_flight += 1
 
-    def ended(self, route: str, method: str, status: int, seconds: float) -> None:
-        """It was answered. ``route`` is its template, empty for an unknown path; ``status`` 499: the client left."""
+    def ended(self) -> None:
+        """It holds nothing any more, whatever it was told."""
         self._in_flight -= 1
+
+    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
+        """A request was. ``route`` is its template, empty for an unknown path; ``status`` 499: the client left."""
         method = method if method in _METHODS else _OTHER_METHOD
         self._requests.labels(route, method, str(status)).inc()
         self._seconds.labels(route, method).observe(seconds)

@@ -12,6 +12,8 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from rest_api.account import Account
+
 PIECE_BYTES: Final = 64 * 1024
 """How much goes out at once, and up to where JSON is made in one piece."""
 
@@ -56,33 +58,58 @@ def pieces(content: object) -> Text:
     return Text(list(_gathered(_walk(content))))
 
 
-def json_answer(content: object, status: int = 200) -> Response:
-    """The answer whose body is ``content``; what stands in it as ``Text`` is taken as it is."""
-    return text_answer(Text(list(_walk(content))), "application/json", status)
+def json_answer(content: object, status: int = 200, *, account: Account | None = None) -> Response:
+    """The answer whose body is ``content``; what stands in it as ``Text`` is taken as it is.
+
+    ``account`` bounds what it holds over ``PIECE_BYTES``: only for what may be refused after its handler has run.
+    """
+    return text_answer(Text(list(_walk(content))), "application/json", status, account=account)
 
 
 def text_answer(
-    text: Text, media_type: str, status: int = 200, headers: Mapping[str, str] = MappingProxyType({})
+    text: Text,
+    media_type: str,
+    status: int = 200,
+    headers: Mapping[str, str] = MappingProxyType({}),
+    *,
+    account: Account | None = None,
 ) -> Response:
     """The answer whose body is ``text``; one over ``PIECE_BYTES`` ends only when the client has taken most of it."""
     if text.size() <= PIECE_BYTES:
         return Response(b"".join(text.pieces), status, headers, media_type)
-    return _PiecesResponse(text, media_type, status, headers)
+    return _PiecesResponse(text, media_type, status, headers, account)
 
 
 class _PiecesResponse(Response):
     """A body of known length that is sent piece by piece; a slow client slows it down."""
 
-    def __init__(self, text: Text, media_type: str, status: int, headers: Mapping[str, str]) -> None:
-        super().__init__(None, status, {**headers, "content-length": str(text.size())}, media_type)
+    def __init__(
+        self, text: Text, media_type: str, status: int, headers: Mapping[str, str], account: Account | None
+    ) -> None:
+        size = text.size()
+        super().__init__(None, status, {**headers, "content-length": str(size)}, media_type)
         self._pieces = text.pieces
+        # Without one that is shared, its own: alone, anything may be held.
+        self._account = account or Account("one answer", size)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        if scope["method"] != "HEAD":
+        if scope["method"] == "HEAD":
+            self._pieces.clear()
+        held = Text(self._pieces).size()
+        # An empty one is never too much.
+        self._account.take(held)
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            sent = 0
             for piece in _gathered(_taken(self._pieces)):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+                # It went out once the client had taken most of what went before.
+                self._account.give_back(sent)
+                held -= sent
+                sent = len(piece)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._account.give_back(held)
 
 
 def _walk(content: object) -> Iterator[bytes]:

@@ -60,7 +60,7 @@ async def get_state_at(call: Call) -> Response:
         entry = state_context_pb2.TpStateEntry.FromString(answer.items[0])
     except DecodeError:
         raise _not_readable("leaf") from None
-    return json_answer({"data": entry.data, "head": answer.head_id, "link": call.link()})
+    return json_answer({"data": entry.data, "head": answer.head_id, "link": call.link()}, account=call.answers)
 
 
 async def get_block(call: Call) -> Response:
@@ -172,7 +172,8 @@ async def _list(call: Call, resource: Resource, address: str = "", *, found_requ
             "head": head_id,
             "link": page_links.this(),
             "paging": page_links.paging(start_index, total_count, len(items), items[-1].key if items else ""),
-        }
+        },
+        account=call.answers,
     )
 
 
@@ -211,7 +212,7 @@ def _single(call: Call, what: str, view: Callable[[], Json], answer: FoundT) -> 
         data = views.text(view(), answer.ByteSize())
     except (DecodeError, NotDecodable):
         raise _not_readable(what) from None
-    return json_answer({"data": data, "head": answer.head_id, "link": call.link()})
+    return json_answer({"data": data, "head": answer.head_id, "link": call.link()}, account=call.answers)
 
 
 def _not_readable(what: str) -> ApiError:

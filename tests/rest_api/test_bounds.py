@@ -1,7 +1,6 @@
 """What all clients together may make the API hold, and for how long: requests that do not end, answers not taken."""
 
 import asyncio
-import json
 import socket
 from collections.abc import Callable
 
@@ -11,8 +10,8 @@ import structlog
 from rest_api import app, connections
 from rest_api.account import Account
 from rest_api.config import RestConfig
-from rest_api.errors import ApiError, Problem
-from rest_api.metrics import Metrics
+from rest_api.errors import ApiError
+from rest_api.pieces import PIECE_BYTES
 from tests.rest_api.hostile import GET, GET_CLOSE, POST
 from tests.rest_api.raw_http import Answer, read_answers, talk
 from tests.rest_api.support import ListResponse, Submitted, Type, error_of, logged, make_batch, run
@@ -62,7 +61,11 @@ def test_an_account_holds_no_more_than_its_bound_and_anything_alone() -> None:
     account.give_back(11)
     account.take(4)
     account.take(6)
+    account.take(0)
     assert account.bytes_held == 10
+    account.take(1, own=10)
+    with pytest.raises(ApiError, match="holds 11 bytes"):
+        account.take(1, own=10)
 
 
 @pytest.mark.parametrize(
@@ -118,10 +121,10 @@ def test_a_connection_without_a_request_is_closed(first: bytes, monkeypatch: pyt
 
 
 FRAMED: dict[str, Callable[[bytes], bytes]] = {
-    "announced": lambda start: POST + b"Content-Length: 60\r\n\r\n" + start,
+    "announced": lambda start: POST + b"Content-Length: 60\r\n\r\n" + start.ljust(59, b"x"),
     "chunked": lambda start: POST + b"Transfer-Encoding: chunked\r\n\r\n3b\r\n" + start.ljust(59, b"x") + b"\r\n",
 }
-END = {"announced": b"x" * 59, "chunked": b"1\r\nx\r\n0\r\n\r\n"}
+END = {"announced": b"x", "chunked": b"1\r\nx\r\n0\r\n\r\n"}
 
 
 @pytest.mark.parametrize("framing", FRAMED)
@@ -151,6 +154,20 @@ def test_bodies_that_are_read_at_one_time_are_bounded_together(framing: str, end
     run(test())
 
 
+def test_a_body_that_is_only_announced_holds_nobody_up_and_one_alone_may_be_over_the_bound() -> None:
+    async def test() -> None:
+        async with served(config=RestConfig(body_bytes_in_flight_max=100)) as api:
+            accept(api)
+            head = POST + b"Content-Length: 120\r\n\r\n"
+            _, first = await send(api, head)
+            reader, second = await send(api, head, b"x" * 60, b"x" * 60)
+            assert (await answer_of(reader)).status == 202
+            first.close()
+            second.close()
+
+    run(test())
+
+
 def stuck(api: Served, path: str = "/batches") -> socket.socket:
     """A client that has asked and reads nothing."""
     client = socket.socket()
@@ -174,12 +191,17 @@ def test_answers_that_are_being_sent_are_bounded_together() -> None:
                     assert error_of(refused)[:2] == (503, 15)
                     assert "limit of 1000000" in refused.text
                     assert refused.headers["retry-after"] == "1"
-                    # The documentation is large, too; what is small goes out.
-                    assert error_of(await api.http.get("/openapi.json"))[:2] == (503, 15)
+                    # What is not read from the ledger goes out, and what was accepted is told so.
+                    assert (await api.http.head("/batches")).status_code == 200
+                    assert (await api.http.get("/openapi.json")).status_code == 200
+                    many = Submitted(status=Submitted.OK, batch_ids=[f"{number:0128x}" for number in range(600)])
+                    api.validator.answer(Type.CLIENT_BATCH_SUBMIT_REQUEST, Type.CLIENT_BATCH_SUBMIT_RESPONSE, many)
+                    headers = {"content-type": "application/octet-stream"}
+                    accepted = await api.http.post("/batches", content=b"x", headers=headers)
+                    assert (accepted.status_code, len(accepted.content) > PIECE_BYTES) == (202, True)
                     logs.clear()
                 await logged(logs, "request")
             assert len((await api.http.get("/batches")).json()["data"]) == 20
-            assert (await api.http.get("/openapi.json")).status_code == 200
 
     run(test())
 
@@ -212,88 +234,5 @@ def test_an_answer_has_one_deadline_however_often_its_client_reads_a_little(monk
                 assert (await answer_of(reader)).status == 200
                 assert ends[0].cancelled()
                 writer.close()
-
-    run(test())
-
-
-EARLY = b"POST /batches HTTP/1.1\r\nHost: node\r\nContent-Type: x/y\r\nContent-Length: 6\r\n\r\nabc"
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "status"),
-    [
-        (EARLY, b"def", 400),
-        (EARLY, b"def" + GET, 400),
-        (GET + b"\r\n" + POST + b"Content-Length: 2\r\n\r\nx", b"", 200),
-    ],
-    ids=["early answer", "early answer and half a head", "pipelined body"],
-)
-def test_a_connection_in_good_order_goes_on(
-    first: bytes, second: bytes, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connections, "_LINGER_S", 0.5)
-
-    async def test() -> None:
-        async with served() as api:
-            accept(api)
-            reader, writer = await send(api, first)
-            assert (await answer_of(reader)).status == status
-            writer.write(second)
-            await seen(api)
-            # Another one whose body does not come is cut, later than the first would have been.
-            assert read_answers(await talk(api.port, EARLY))[0].status == 400
-            writer.write(b"x" if status == 200 else b"\r\n" if second != b"def" else GET_CLOSE)
-            assert (await answer_of(reader)).status == (202 if status == 200 else 200)
-            writer.close()
-
-    run(test())
-
-
-def test_after_an_early_answer_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rest of the body ends uvicorn's own keep-alive time."""
-    monkeypatch.setattr(app, "_KEEP_ALIVE_S", 0.2)
-
-    async def test() -> None:
-        async with served() as api:
-            reader, writer = await send(api, EARLY)
-            assert (await answer_of(reader)).status == 400
-            writer.write(b"def")
-            assert await reader.read() == b""
-            writer.close()
-
-    run(test())
-
-
-def test_what_is_no_request_and_who_is_refused_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    listeners: list[connections.Listener] = []
-
-    def listen(bind: str, metrics: Metrics) -> connections.Listener:
-        listeners.append(connections.listen(bind, metrics))
-        return listeners[0]
-
-    monkeypatch.setattr(app, "listen", listen)
-
-    async def test() -> None:
-        async with served() as api:
-            assert read_answers(await talk(api.port, b"rubbish\r\n\r\n"))[0].status == 400
-            assert await counted(api, 400)
-            listeners[0].descriptor_max = 0
-            refused = json.loads((await talk(api.port)).partition(b"\r\n\r\n")[2])
-            assert refused["error"]["code"] == Problem.NOT_READY.code
-            assert await counted(api, 503)
-
-    run(test())
-
-
-def test_two_framings_of_one_body_hand_in_nothing() -> None:
-    async def test() -> None:
-        async with served() as api:
-            accept(api)
-            both = POST + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"
-            (answer,) = read_answers(await talk(api.port, both + GET_CLOSE))
-            assert (answer.status, answer.headers["connection"]) == (400, "close")
-            assert "Transfer-Encoding" in answer.error["message"]
-            await seen(api)
-            assert api.validator.asked.empty()
 
     run(test())

@@ -1,6 +1,7 @@
 """JSON in pieces: the same text as in one, its length known, and never held twice."""
 
 import asyncio
+import contextlib
 import tracemalloc
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from starlette.responses import Response
 from starlette.types import Message
 
+from rest_api.account import Account
 from rest_api.pieces import PIECE_BYTES, Text, json_answer, pieces, whole
 from tests.rest_api.support import ListResponse, Type, make_batch, make_block, run, running_api
 
@@ -96,6 +98,36 @@ def test_what_was_sent_is_let_go() -> None:
     assert peak < 1.2 * size
     assert held[len(held) // 2] < 0.6 * size
     assert held[-1] < 0.1 * size
+
+
+@pytest.mark.parametrize(("method", "end"), [("GET", "taken"), ("GET", "left"), ("HEAD", "taken")])
+def test_an_answer_is_held_until_its_pieces_are_taken(method: str, end: str) -> None:
+    account = Account("answers", 1)
+    held: list[int] = []
+
+    async def send(message: Message) -> None:
+        held.append(account.bytes_held)
+        if end == "left" and len(held) == 3:
+            raise ConnectionError
+
+    async def receive() -> Message:
+        raise AssertionError
+
+    text = "x" * (PIECE_BYTES - 2)
+    answer = json_answer(iter([text] * 4), account=account)
+    size = int(answer.headers["content-length"])
+
+    async def test() -> None:
+        with contextlib.suppress(ConnectionError):
+            await answer({"type": "http", "method": method}, receive, send)
+
+    run(test())
+    # A piece goes out when most of the one before it has been taken.
+    first = len(text) + 3
+    expected = [size, size, size, *(size - count * first for count in (1, 2, 3, 4))]
+    assert held == ([0, 0] if method == "HEAD" else expected[: len(held)])
+    assert len(held) == {"left": 3, "taken": 2 if method == "HEAD" else 7}[end]
+    assert account.bytes_held == 0
 
 
 @pytest.mark.parametrize("transactions", [1, 300])
