@@ -18,9 +18,9 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
+        from ledger.version import installed_version
 
-        typer.echo(f"dovetail {version('dovetail')}")
+        typer.echo(f"dovetail {installed_version()}")
         raise typer.Exit
 
 
