@@ -75,6 +75,8 @@ class Message(_message.Message):
         PING_RESPONSE: _ClassVar[Message.MessageType]
         PACKED_PROCESS_REQUEST: _ClassVar[Message.MessageType]
         PACKED_PROCESS_RESPONSE: _ClassVar[Message.MessageType]
+        STATE_LIST_REQUEST: _ClassVar[Message.MessageType]
+        STATE_LIST_RESPONSE: _ClassVar[Message.MessageType]
         LIST_REQUEST: _ClassVar[Message.MessageType]
         LIST_RESPONSE: _ClassVar[Message.MessageType]
         STATUS_WAIT_CANCEL: _ClassVar[Message.MessageType]
@@ -141,6 +143,8 @@ class Message(_message.Message):
     PING_RESPONSE: Message.MessageType
     PACKED_PROCESS_REQUEST: Message.MessageType
     PACKED_PROCESS_RESPONSE: Message.MessageType
+    STATE_LIST_REQUEST: Message.MessageType
+    STATE_LIST_RESPONSE: Message.MessageType
     LIST_REQUEST: Message.MessageType
     LIST_RESPONSE: Message.MessageType
     STATUS_WAIT_CANCEL: Message.MessageType
