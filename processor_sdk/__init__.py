@@ -1,11 +1,26 @@
-"""What a family author imports: the handler base class, the context of a transaction, and the verdicts.
+"""What a family author imports: the handler base class, what it is given, the verdicts, and the codecs.
 
-``processor_sdk.runtime`` (sockets, threads, signals) is imported by itself, so that a handler can be imported and
+``processor_sdk.runtime`` (sockets, processes, signals) is imported by itself, so that a handler can be imported and
 tested without ZeroMQ.
 """
 
+from processor_sdk.codecs import CborCodec, Codec, JsonCodec, NotDecodable, ProtobufCodec, RawCodec
 from processor_sdk.context import Context
 from processor_sdk.errors import AuthorizationException, InternalError, InvalidTransaction
 from processor_sdk.handler import TransactionHandler
+from processor_sdk.transaction import Transaction
 
-__all__ = ["AuthorizationException", "Context", "InternalError", "InvalidTransaction", "TransactionHandler"]
+__all__ = [
+    "AuthorizationException",
+    "CborCodec",
+    "Codec",
+    "Context",
+    "InternalError",
+    "InvalidTransaction",
+    "JsonCodec",
+    "NotDecodable",
+    "ProtobufCodec",
+    "RawCodec",
+    "Transaction",
+    "TransactionHandler",
+]

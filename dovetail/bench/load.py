@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Final, NamedTuple
 
 from families.intkey.client import intkey_transaction
+from families.intkey.payload import Verb
 from ledger.batch import decode_batch_list, verify_batch
 from ledger.building import build_batch, encode_batch_list
 from ledger.signing import Signer
@@ -40,7 +41,7 @@ class Load:
     mark: str
     """At most 8 characters, part of every name and nonce; another mark makes other names and other ids."""
 
-    verb: str
+    verb: Verb
     """``set`` gives each of the names its value, in their order; ``inc`` adds 1 to names drawn uniformly."""
 
     names: int

@@ -1,7 +1,8 @@
 """``intkey``: named integers on the ledger, the family to try a node with."""
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,11 +12,24 @@ from dovetail.errors import Refused
 from dovetail.output import print_json, print_json_array, print_table, printable
 from dovetail.urls import DEFAULT_URL
 
+if TYPE_CHECKING:
+    from families.intkey.payload import Verb
+
 app = typer.Typer(help="Named integers: set, inc, dec, show, list.", no_args_is_help=True)
 
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="1 to 20 characters.")]
 _Value = Annotated[int, typer.Argument(metavar="VALUE", help="0 to 4294967295.")]
+
+
+class Encoding(StrEnum):
+    """The payload encodings of the family."""
+
+    CBOR = "cbor"
+    JSON = "json"
+
+
+_Encoding = Annotated[Encoding, typer.Option("--encoding", help="The payload's encoding, which the transaction names.")]
 
 
 @app.command(
@@ -30,27 +44,29 @@ def set_(
     name: _Name,
     value: _Value,
     wait: Wait = None,
+    encoding: _Encoding = Encoding.CBOR,
     key: Key = None,
     url: Url = DEFAULT_URL,
     output: Output = None,
     as_json: Json = False,
 ) -> None:
     """Give a new name its value. A name that exists is refused when the transaction is executed."""
-    _submit("set", name, value, wait, key, url, output, as_json)
+    _submit("set", name, value, encoding, wait, key, url, output, as_json)
 
 
-@app.command(epilog=examples("dovetail intkey inc apples 2 --wait 30"))
+@app.command(epilog=examples("dovetail intkey inc apples 2 --wait 30", "dovetail intkey inc apples 2 --encoding json"))
 def inc(
     name: _Name,
     value: _Value,
     wait: Wait = None,
+    encoding: _Encoding = Encoding.CBOR,
     key: Key = None,
     url: Url = DEFAULT_URL,
     output: Output = None,
     as_json: Json = False,
 ) -> None:
     """Add to a name's value."""
-    _submit("inc", name, value, wait, key, url, output, as_json)
+    _submit("inc", name, value, encoding, wait, key, url, output, as_json)
 
 
 @app.command(epilog=examples("dovetail intkey dec apples 1 --wait 30"))
@@ -58,13 +74,14 @@ def dec(
     name: _Name,
     value: _Value,
     wait: Wait = None,
+    encoding: _Encoding = Encoding.CBOR,
     key: Key = None,
     url: Url = DEFAULT_URL,
     output: Output = None,
     as_json: Json = False,
 ) -> None:
     """Subtract from a name's value."""
-    _submit("dec", name, value, wait, key, url, output, as_json)
+    _submit("dec", name, value, encoding, wait, key, url, output, as_json)
 
 
 @app.command(epilog=examples("dovetail intkey show apples", "dovetail intkey show apples --json"))
@@ -101,19 +118,20 @@ def list_(url: Url = DEFAULT_URL, head: Head = None, as_json: Json = False) -> N
 
 
 def _decode(leaf: bytes) -> dict[str, int]:
-    from families.intkey.client import decode_leaf
-    from families.intkey.payload import Malformed
+    from families.intkey.client import LEAF
+    from ledger.errors import NotDecodable
 
     try:
-        return decode_leaf(leaf)
-    except Malformed as error:
+        return LEAF.decode(leaf)
+    except NotDecodable as error:
         raise Refused(f"a leaf of intkey is damaged: {error}") from None
 
 
 def _submit(
-    verb: str,
+    verb: "Verb",
     name: str,
     value: int,
+    encoding: Encoding,
     wait_s: int | None,
     key: str | None,
     url: str,
@@ -121,11 +139,12 @@ def _submit(
     as_json: bool,
 ) -> None:
     from families.intkey.client import intkey_transaction
-    from families.intkey.payload import Malformed
 
     signer = signer_of(key)
     try:
-        transaction = intkey_transaction(signer, signer.public_key, verb, name, value, nonce())
-    except Malformed as error:
+        transaction = intkey_transaction(
+            signer, signer.public_key, verb, name, value, nonce(), f"application/{encoding}"
+        )
+    except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     submit(signer, transaction, url=url, wait_s=wait_s, output=output, as_json=as_json)

@@ -5,7 +5,7 @@ other: that is what clients of the 1.x line declare.
 """
 
 import re
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -34,8 +34,7 @@ from ledger.settings import (
     encode_setting,
     setting_address,
 )
-from ledger.transaction import Transaction
-from processor_sdk import Context, InvalidTransaction, TransactionHandler
+from processor_sdk import Context, InvalidTransaction, ProtobufCodec, Transaction, TransactionHandler
 from protos import settings_pb2
 
 _is_threshold = re.compile(r"[1-9][0-9]{0,8}").fullmatch
@@ -48,25 +47,20 @@ class _Electorate(NamedTuple):
     threshold: int
 
 
-class SettingsHandler(TransactionHandler):
+class SettingsHandler(TransactionHandler[settings_pb2.SettingsPayload]):
     """A proposal takes effect when as many authorized keys accept it as the threshold says; at 1, at once."""
 
     family_name = FAMILY_NAME
     family_version = FAMILY_VERSION
     namespaces = (NAMESPACE,)
+    encodings: ClassVar = {PAYLOAD_ENCODING: ProtobufCodec(settings_pb2.SettingsPayload)}
 
-    def apply(self, transaction: Transaction, context: Context) -> None:
-        encoding = transaction.header.payload_encoding
-        if encoding not in ("", PAYLOAD_ENCODING):
-            raise InvalidTransaction(f"payload_encoding is {encoding!r}, not {PAYLOAD_ENCODING}")
+    def apply(self, transaction: Transaction[settings_pb2.SettingsPayload], context: Context) -> None:
         signer = transaction.header.signer_pubkey
         electorate = _electorate(context)
         if electorate.keys and signer not in electorate.keys:
             raise InvalidTransaction(f"{signer} is not authorized to change settings")
-        try:
-            payload = settings_pb2.SettingsPayload.FromString(transaction.payload)
-        except DecodeError:
-            raise InvalidTransaction("the payload is no SettingsPayload") from None
+        payload = transaction.payload
         if payload.action == settings_pb2.SettingsPayload.PROPOSE:
             _propose(context, electorate, signer, payload.data)
         elif payload.action == settings_pb2.SettingsPayload.VOTE:

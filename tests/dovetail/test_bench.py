@@ -12,7 +12,7 @@ from dovetail.bench import figures
 from dovetail.bench.load import Ceiling, Load, Post, sign_post
 from dovetail.bench.sender import Sent, send
 from dovetail.errors import Refused
-from families.intkey.payload import IntkeyPayload, decode_payload
+from families.intkey.payload import ENCODINGS, IntkeyPayload
 from ledger.batch import decode_batch_list, verify_batch
 from ledger.transaction import decode_transaction
 
@@ -28,7 +28,7 @@ _POSTS = [Post(b"body %d" % number, (f"{number:0128x}",), 1) for number in range
 def _payloads(load: Load) -> list[IntkeyPayload]:
     verified = [verify_batch(raw) for number in range(load.posts) for raw in _batches(sign_post(load, number))]
     return [
-        decode_payload(decode_transaction(transaction.raw).payload)
+        ENCODINGS["application/cbor"].decode(decode_transaction(transaction.raw).payload)
         for batch in verified
         for transaction in batch.transactions
     ]
@@ -48,9 +48,9 @@ def test_a_load_is_packed_to_its_last_transaction() -> None:
 
 
 def test_every_name_is_set_once_before_it_is_drawn() -> None:
-    names = [name for _, name, _ in _payloads(replace(_LOAD, verb="set", transactions=3))]
+    names = [payload.name for payload in _payloads(replace(_LOAD, verb="set", transactions=3))]
     assert len(set(names)) == 3
-    assert {name for _, name, _ in _payloads(_LOAD)} <= set(names)
+    assert {payload.name for payload in _payloads(_LOAD)} <= set(names)
 
 
 def test_equal_loads_are_equal_bytes_and_another_mark_is_all_new() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from families.intkey.client import intkey_address
+from families.intkey.payload import ENCODINGS, IntkeyPayload
 from families.settings.candidates import Candidate, Proposal, Vote, encode_candidates
 from ledger.batch import decode_batch_list, verify_batch
 from ledger.settings import PROPOSALS, encode_setting, setting_address
@@ -78,6 +79,16 @@ def test_submit_without_waiting_says_how_to_follow(run: Run, api: FakeApi) -> No
     assert transaction.header.family_name == "intkey"
     assert transaction.header.inputs == transaction.header.outputs == (intkey_address("apples"),)
     assert api.requests[0].target == "/batches"
+
+
+@pytest.mark.parametrize("encoding", ["cbor", "json"])
+def test_a_payload_is_encoded_as_asked(run: Run, api: FakeApi, encoding: str) -> None:
+    api.answers["POST /batches"] = (202, {"link": "…"})
+    assert run("intkey", "inc", "apples", "5", "--encoding", encoding).code == 0
+    _, transaction = _posted(api)
+    named = transaction.header.payload_encoding
+    assert named == f"application/{encoding}"
+    assert ENCODINGS[named].decode(transaction.payload) == IntkeyPayload("inc", "apples", 5)
 
 
 @pytest.mark.parametrize(

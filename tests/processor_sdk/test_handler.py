@@ -1,33 +1,73 @@
 """What is checked when a handler's class is made, and what a context refuses."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from ledger.addresses import AccessList
-from ledger.transaction import Transaction
-from processor_sdk import AuthorizationException, Context, InvalidTransaction, TransactionHandler
+from ledger.addresses import AccessList, namespace_of
+from processor_sdk import (
+    AuthorizationException,
+    CborCodec,
+    Context,
+    InvalidTransaction,
+    JsonCodec,
+    RawCodec,
+    Transaction,
+    TransactionHandler,
+)
 from tests.processor_sdk.scripts import NAMESPACE, address
+
+
+@dataclass(frozen=True)
+class Point:
+    x: int
+    y: int
+
 
 GOOD: dict[str, Any] = {"family_name": "f", "family_version": "1.0", "namespaces": (NAMESPACE,)}
 
 
-def apply(self: TransactionHandler, transaction: Transaction, context: Context) -> None:
+def apply(self: Any, transaction: Transaction[Any], context: Context) -> None:
     pass
 
 
-async def apply_later(self: TransactionHandler, transaction: Transaction, context: Context) -> None:
+async def apply_later(self: Any, transaction: Transaction[Any], context: Context) -> None:
     pass
 
 
-def make(**attributes: Any) -> type:
+def apply_two(self: Any, transaction: Transaction[Any]) -> None:
+    pass
+
+
+def apply_bit_by_bit(self: Any, transaction: Transaction[Any], context: Context) -> Any:
+    yield
+
+
+def make(**attributes: Any) -> Any:
     return type("Made", (TransactionHandler,), {**GOOD, "apply": apply, **attributes})
 
 
-@pytest.mark.parametrize("namespaces", [("aaaaaa",), ("aaaaaa", "bbbbbb00"), ("0" * 70,)])
-def test_good_attributes_make_a_class(namespaces: tuple[str, ...]) -> None:
-    assert isinstance(make(namespaces=namespaces)(), TransactionHandler)
+@pytest.mark.parametrize(
+    ("namespaces", "hashed"),
+    [
+        (("aaaaaa",), ("aaaaaa",)),
+        (["aaaaaa", "1cf126"], ("aaaaaa", "1cf126")),
+        (("intkey",), ("1cf126",)),
+        (("aaaaaa", "intkey"), ("aaaaaa", "1cf126")),
+        ((namespace_of("cafe"),), (namespace_of("cafe"),)),
+    ],
+)
+def test_a_namespace_is_hex_or_a_name_that_is_hashed(namespaces: Any, hashed: tuple[str, ...]) -> None:
+    made = make(namespaces=namespaces)
+    assert made.namespaces == made().namespaces == hashed
+
+
+def test_encodings_are_those_that_are_declared() -> None:
+    codec = RawCodec()
+    assert dict(make(encodings={"text/plain": codec}).encodings) == {"text/plain": codec}
+    assert dict(make().encodings) == {}
 
 
 @pytest.mark.parametrize(
@@ -39,9 +79,18 @@ def test_good_attributes_make_a_class(namespaces: tuple[str, ...]) -> None:
         ({"namespaces": "aaaaaa"}, "tuple"),
         ({"namespaces": ()}, "tuple"),
         ({"namespaces": ("aaaaaa", "aaaa")}, "'aaaa'"),
-        ({"namespaces": ("AAAAAA",)}, "lower-case"),
-        ({"namespaces": ("aaaaaaa",)}, "even"),
-        ({"namespaces": ("0" * 72,)}, "70"),
+        ({"namespaces": ("AAAAAA",)}, "lower case"),
+        ({"namespaces": ("aaaaaaa",)}, "hex of 7 characters"),
+        ({"namespaces": ("cafe",)}, r"namespace_of\('cafe'\)"),
+        ({"namespaces": ("",)}, "6 lower-case hex"),
+        ({"family_name": "x" * 257}, "257 characters"),
+        ({"apply": apply_two}, r"must take \(self, transaction, context\)"),
+        ({"apply": apply_bit_by_bit}, "generator"),
+        ({"encodings": [RawCodec()]}, "mapping"),
+        ({"encodings": {"": RawCodec()}}, "not empty"),
+        ({"encodings": {"application/json": Point}}, r"as in CborCodec\(Point\)"),
+        ({"encodings": {"application/json": JsonCodec}}, "is the class JsonCodec"),
+        ({"encodings": {"application/json": "json"}}, "decode and encode"),
         ({"namespaces": (b"aaaaaa",)}, "namespace"),
         ({"apply": apply_later}, "coroutine"),
     ],
@@ -62,10 +111,14 @@ def test_a_base_class_without_apply_needs_no_names() -> None:
 
 
 def context_of(inputs: tuple[str, ...], outputs: tuple[str, ...], state: dict[str, bytes]) -> Context:
-    def fetch(addresses: Any) -> dict[str, bytes]:
-        return {name: state[name] for name in addresses if name in state}
+    class Before:
+        def fetch(self, addresses: Collection[str]) -> Mapping[str, bytes]:
+            return {name: state[name] for name in addresses if name in state}
 
-    return Context(AccessList(inputs), AccessList(outputs), (NAMESPACE,), fetch)
+        def under(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+            return iter(sorted(item for item in state.items() if item[0].startswith(prefix)))
+
+    return Context(AccessList(inputs), AccessList(outputs), (NAMESPACE,), Before())
 
 
 A, B, FOREIGN = address(1), address(2), address(1, "bbbbbb")
@@ -91,6 +144,25 @@ def test_the_last_write_wins() -> None:
     context.set(A, b"again")
     assert context.get(A) == b"again"
     assert context.changes == {A: b"again"}
+
+
+def test_typed_entries_go_through_a_codec() -> None:
+    codec = CborCodec(Point)
+    context = context_of((A, B), (A, B), {A: codec.encode(Point(1, 2)), B: b"rubbish"})
+    assert context.get(A, codec) == Point(1, 2)
+    context.set(A, Point(3, 4), codec)
+    assert context.get(A, codec) == Point(3, 4)
+    assert context.get_many([A], codec) == {A: Point(3, 4)}
+    assert context.get(A) == codec.encode(Point(3, 4))
+    with pytest.raises(InvalidTransaction, match=f"{B} is damaged"):
+        context.get(B, codec)
+    context.set_many({A: Point(5, 6), B: Point(7, 8)}, codec)
+    assert context.get_many([A, B], codec) == {A: Point(5, 6), B: Point(7, 8)}
+    with pytest.raises(ValueError, match="x is 'text', not an integer"):
+        context.set_many({A: Point(0, 0), B: Point("text", 8)}, codec)  # type: ignore[arg-type]
+    assert context.get(A, codec) == Point(5, 6)
+    context.delete(A)
+    assert context.get(A, codec) is None
 
 
 @pytest.mark.parametrize(
