@@ -85,7 +85,12 @@ def verify_batch(raw: bytes) -> VerifiedBatch:
     return VerifiedBatch(BatchId(batch_id), transactions, declared, raw)
 
 
-def _verify_transaction(raw: bytes, batch_id: str, batch_signer: str) -> VerifiedTransaction:
+def verify_transaction(raw: bytes) -> VerifiedTransaction:
+    """Check one serialized Transaction that is in no batch yet. Raises RefusedBatch with the rule that it broke."""
+    return _verify_transaction(raw, "(none yet)", None)
+
+
+def _verify_transaction(raw: bytes, batch_id: str, batch_signer: str | None) -> VerifiedTransaction:
     try:
         message = transaction_pb2.Transaction.FromString(raw)
     except DecodeError:
@@ -104,7 +109,7 @@ def _verify_transaction(raw: bytes, batch_id: str, batch_signer: str) -> Verifie
     except NotDecodable as error:
         raise RefusedBatch("header_not_decodable", f"{where}: {error}") from None
     _check_signature(where, header.signer_pubkey, header_bytes, transaction_id)
-    if header.batcher_pubkey != batch_signer:
+    if batch_signer is not None and header.batcher_pubkey != batch_signer:
         raise RefusedBatch(
             "batcher_key_mismatch",
             f"{where}: its batcher_pubkey {header.batcher_pubkey[:70]} is not the key that signed the batch,"

@@ -30,6 +30,8 @@ class Limits:
     processor_silence_ms: int = 30_000
     packed_transactions_max: int = 256
     packed_bytes_max: int = 2 * 1024 * 1024
+    state_list_entries_max: int = 200
+    state_list_bytes_max: int = 1024 * 1024
     page_items_default: int = 100
     page_items_max: int = 1_000
     page_bytes_max: int = 16 * 1024 * 1024

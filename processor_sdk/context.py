@@ -4,16 +4,28 @@ Writes stay here until the apply has ended; who carries them to the validator is
 messages of the wire except the events, no sockets.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NoReturn
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NoReturn, Protocol, TypeVar, overload
 
-from ledger.addresses import AccessList, is_address
+from ledger.addresses import AccessList, is_address, is_prefix
+from ledger.errors import NotDecodable
+from ledger.listing import Entry, changes_under, overlaid
 from ledger.receipt import Event, encode_event
-from processor_sdk.errors import AuthorizationException
+from processor_sdk.codecs.codec import Codec
+from processor_sdk.errors import AuthorizationException, InvalidTransaction
 from protos import events_pb2
 
-Fetch = Callable[[Collection[str]], Mapping[str, bytes]]
-"""The values that readable addresses had before the transaction; addresses without data are missing."""
+T = TypeVar("T")
+
+
+class StateBefore(Protocol):
+    """The state before the transaction, as far as it may read: that it may is checked before anything is asked."""
+
+    def fetch(self, addresses: Collection[str]) -> Mapping[str, bytes]:
+        """The values at addresses; those without data are missing."""
+
+    def under(self, prefix: str) -> Iterator[Entry]:
+        """The entries whose address begins with ``prefix``, in address order, asked for as they are taken."""
 
 
 class Context:
@@ -23,13 +35,15 @@ class Context:
     outputs and the handler's namespaces; anything else raises AuthorizationException and does nothing.
     """
 
-    __slots__ = ("_fetch", "_namespaces", "_readable", "_writable", "changes", "events", "receipt_data", "refused")
+    __slots__ = ("_before", "_namespaces", "_readable", "_writable", "changes", "events", "receipt_data", "refused")
 
-    def __init__(self, readable: AccessList, writable: AccessList, namespaces: tuple[str, ...], fetch: Fetch) -> None:
+    def __init__(
+        self, readable: AccessList, writable: AccessList, namespaces: tuple[str, ...], before: StateBefore
+    ) -> None:
         self._readable = readable
         self._writable = writable
         self._namespaces = namespaces
-        self._fetch = fetch
+        self._before = before
         self.changes: dict[str, bytes | None] = {}
         """What the transaction changes: address to its new value, None where it is removed. For the SDK to read."""
         self.events: list[events_pb2.Event] = []
@@ -37,40 +51,74 @@ class Context:
         self.refused: AuthorizationException | None = None
         """The first access that was refused: it makes the transaction invalid, whatever the handler does about it."""
 
-    def get(self, address: str) -> bytes | None:
-        """The data at ``address``, the transaction's own writes included; None where there is none."""
-        self._check_readable(address)
-        if address in self.changes:
-            return self.changes[address]
-        return self._fetch((address,)).get(address)
+    @overload
+    def get(self, address: str) -> bytes | None: ...
+    @overload
+    def get(self, address: str, codec: Codec[T]) -> T | None: ...
+    def get(self, address: str, codec: Codec[T] | None = None) -> bytes | T | None:
+        """The entry at ``address``, the transaction's own writes included; None where there is none.
 
-    def get_many(self, addresses: Iterable[str]) -> dict[str, bytes]:
-        """The data at each of ``addresses`` that holds data, asked for at once."""
+        Its bytes, or what ``codec`` makes of them. Bytes that do not fit the codec make the transaction invalid.
+        """
+        self._check_readable(address)
+        data = self.changes[address] if address in self.changes else self._before.fetch((address,)).get(address)
+        return data if codec is None or data is None else _decoded(address, data, codec)
+
+    @overload
+    def get_many(self, addresses: Iterable[str]) -> dict[str, bytes]: ...
+    @overload
+    def get_many(self, addresses: Iterable[str], codec: Codec[T]) -> dict[str, T]: ...
+    def get_many(self, addresses: Iterable[str], codec: Codec[T] | None = None) -> dict[str, bytes] | dict[str, T]:
+        """The entries of those ``addresses`` that hold one, asked for at once; see ``get``."""
         wanted = dict.fromkeys(addresses)
         for address in wanted:
             self._check_readable(address)
         changes = self.changes
-        found = self._fetch([address for address in wanted if address not in changes]) if wanted else {}
-        return {
+        found = self._before.fetch([address for address in wanted if address not in changes]) if wanted else {}
+        entries = {
             address: data
             for address in wanted
             if (data := changes[address] if address in changes else found.get(address)) is not None
         }
+        return entries if codec is None else {key: _decoded(key, data, codec) for key, data in entries.items()}
 
-    def set(self, address: str, data: bytes) -> None:
-        """Write ``data`` to ``address``."""
+    @overload
+    def set(self, address: str, value: bytes) -> None: ...
+    @overload
+    def set(self, address: str, value: T, codec: Codec[T]) -> None: ...
+    def set(self, address: str, value: bytes | T, codec: Codec[T] | None = None) -> None:
+        """Write ``value`` to ``address``: bytes as they are, or what ``codec`` makes of it (its ValueError passes)."""
         self._check_writable(address)
-        if not isinstance(data, bytes):
-            raise TypeError(f"the data for {address} is {type(data).__name__}, not bytes")
-        self.changes[address] = data
+        self.changes[address] = _encoded(address, value, codec)
 
-    def set_many(self, entries: Mapping[str, bytes]) -> None:
-        """Write every entry, or none."""
-        for address, data in entries.items():
+    @overload
+    def set_many(self, entries: Mapping[str, bytes]) -> None: ...
+    @overload
+    def set_many(self, entries: Mapping[str, T], codec: Codec[T]) -> None: ...
+    def set_many(self, entries: Mapping[str, bytes] | Mapping[str, T], codec: Codec[T] | None = None) -> None:
+        """Write every entry, or none; see ``set``."""
+        for address in entries:
             self._check_writable(address)
-            if not isinstance(data, bytes):
-                raise TypeError(f"the data for {address} is {type(data).__name__}, not bytes")
-        self.changes.update(entries)
+        self.changes.update({address: _encoded(address, value, codec) for address, value in entries.items()})
+
+    @overload
+    def list(self, prefix: str) -> Iterator[tuple[str, bytes]]: ...
+    @overload
+    def list(self, prefix: str, codec: Codec[T]) -> Iterator[tuple[str, T]]: ...
+    def list(self, prefix: str, codec: Codec[T] | None = None) -> Iterator[tuple[str, bytes | T]]:
+        """The entries whose address begins with ``prefix``, as (address, bytes or what ``codec`` makes of them).
+
+        In address order, the transaction's own writes included; fetched a page at a time, as they are taken. It is the
+        state at the moment of the call: what the transaction writes afterwards, also while it takes entries, does not
+        show. ``prefix``: an even number of lower-case hex characters, 0 to 70, that begins with one of the inputs.
+        Raises InternalError at a validator of the Sawtooth 1.x line, whose protocol has no message for it.
+        """
+        if not is_prefix(prefix):
+            self._refuse(AuthorizationException.for_malformed_prefix(prefix))
+        if not self._readable.permits_prefix(prefix):
+            self._refuse(AuthorizationException.for_list(prefix, self._readable.declared))
+        entries = overlaid(self._before.under(prefix), changes_under(self.changes, prefix))
+        return entries if codec is None else ((key, _decoded(key, data, codec)) for key, data in entries)
 
     def delete(self, address: str) -> bool:
         """Remove what ``address`` holds; whether it held data.
@@ -80,14 +128,14 @@ class Context:
         """
         return bool(self.delete_many((address,)))
 
-    def delete_many(self, addresses: Iterable[str]) -> list[str]:
+    def delete_many(self, addresses: Iterable[str]) -> Sequence[str]:
         """Remove what all of ``addresses`` hold, or nothing; those that held data (see ``delete``), in their order."""
         wanted = dict.fromkeys(addresses)
         for address in wanted:
             self._check_writable(address)
         changes = self.changes
         readable = {address for address in wanted if self._readable.permits(address)}
-        before = self._fetch([address for address in wanted if address in readable]) if readable else {}
+        before = self._before.fetch([address for address in wanted if address in readable]) if readable else {}
         held = []
         for address in wanted:
             # What an unreadable address held must not leak: packed execution sees more of it than the 1.x protocol,
@@ -128,3 +176,18 @@ class Context:
     def _refuse(self, refusal: AuthorizationException) -> NoReturn:
         self.refused = self.refused or refusal
         raise refusal
+
+
+def _decoded(address: str, data: bytes, codec: Codec[T]) -> T:
+    try:
+        return codec.decode(data)
+    except (NotDecodable, ValueError) as error:
+        raise InvalidTransaction(f"the entry at {address} is damaged: {error}") from None
+
+
+def _encoded(address: str, value: object, codec: Codec[T] | None) -> bytes:
+    data = value if codec is None else codec.encode(value)  # type: ignore[arg-type]
+    if not isinstance(data, bytes):
+        codec_hint = "" if codec else "; give set a codec to write typed values"
+        raise TypeError(f"the entry for {address} is {type(data).__name__}, not bytes{codec_hint}")
+    return data

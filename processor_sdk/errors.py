@@ -28,23 +28,31 @@ class AuthorizationException(InvalidTransaction):
     def for_read(cls, address: str, inputs: Sequence[str]) -> "AuthorizationException":
         """``address`` is not covered by the ``inputs`` of the transaction."""
         return cls(
-            f"may not read {address[:140]}: the transaction declares the inputs {_shown(inputs)};"
-            f" its client must add this address, or a prefix of it, to the inputs"
+            f"may not read {address}: the transaction declares the inputs {_shown(inputs)};"
+            f" its client must add the address, or a prefix of it: {_line('inputs', address)}"
+        )
+
+    @classmethod
+    def for_list(cls, prefix: str, inputs: Sequence[str]) -> "AuthorizationException":
+        """What lies under ``prefix`` is not covered by one of the ``inputs`` of the transaction."""
+        return cls(
+            f"may not list {prefix!r}: the transaction declares the inputs {_shown(inputs)};"
+            f" its client must add the prefix, or a shorter one: {_line('inputs', prefix)}"
         )
 
     @classmethod
     def for_write(cls, address: str, outputs: Sequence[str]) -> "AuthorizationException":
         """``address`` is not covered by the ``outputs`` of the transaction."""
         return cls(
-            f"may not write {address[:140]}: the transaction declares the outputs {_shown(outputs)};"
-            f" its client must add this address, or a prefix of it, to the outputs"
+            f"may not write {address}: the transaction declares the outputs {_shown(outputs)};"
+            f" its client must add the address, or a prefix of it: {_line('outputs', address)}"
         )
 
     @classmethod
     def for_namespace(cls, address: str, namespaces: Sequence[str]) -> "AuthorizationException":
         """``address`` lies outside the ``namespaces`` of the handler."""
         return cls(
-            f"may not write {address[:140]}: the handler declares the namespaces {_shown(namespaces)};"
+            f"may not write {address}: the handler declares the namespaces {_shown(namespaces)};"
             f" write under one of them, or add {address[:6]} to the handler's namespaces"
         )
 
@@ -53,6 +61,14 @@ class AuthorizationException(InvalidTransaction):
         """``address`` can be no address."""
         return cls(
             f"{address[:140]!r} ({len(address)} characters) is no address: an address is 70 lower-case hex characters"
+        )
+
+    @classmethod
+    def for_malformed_prefix(cls, prefix: str) -> "AuthorizationException":
+        """``prefix`` can be no prefix of an address."""
+        return cls(
+            f"{prefix[:140]!r} ({len(prefix)} characters) is no prefix of an address: an even number of lower-case hex"
+            f" characters, 0 to 70"
         )
 
 
@@ -71,3 +87,8 @@ def _shown(declared: Sequence[str]) -> str:
     more = len(declared) - _DECLARED_SHOWN_MAX
     shown = ", ".join(declared[:_DECLARED_SHOWN_MAX])
     return f"[{shown}{f' and {more} more' if more > 0 else ''}]"
+
+
+def _line(argument: str, entry: str) -> str:
+    """What to write where the client makes its transaction."""
+    return f'{argument}=[…, "{entry}"]'

@@ -155,7 +155,9 @@ SCHEMAS: Final[dict[str, Json]] = {
             "family_version": _text(),
             "dependency": _text("The transaction that is waited for."),
             "transaction_id": ref("Id"),
-            "message": _text("What the processor, or the rule, said of that transaction."),
+            "message": _text(
+                "INVALID: what the processor, or the rule, said of that transaction. PENDING: how it was tried in vain."
+            ),
             "extended_data": ref("Binary"),
         },
         "reason",

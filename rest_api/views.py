@@ -158,7 +158,7 @@ def _details(status: ClientBatchStatus) -> Json:
         detail["transaction_id"] = invalid.transaction_id
         detail["message"] = invalid.message
         detail["extended_data"] = invalid.extended_data
-    for name in ("family_name", "family_version", "dependency"):
+    for name in ("family_name", "family_version", "dependency", "message"):
         value = getattr(status, name)
         if value:
             detail[name] = value

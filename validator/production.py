@@ -10,21 +10,21 @@ import structlog
 
 from ledger.ids import NULL_BLOCK_ID, BatchId, TransactionId
 from ledger.limits import Limits
+from ledger.permitted import PERMITTED_AT
 from ledger.settings import FamilyVersion
 from ledger.signing import Signer
 from validator.consensus.solo import Do, Happened, SoloEngine
-from validator.execution.executor import ReadState
 from validator.execution.model import Applied, Rejected, Withdrawn
 from validator.journal import builder, genesis
 from validator.journal.builder import Candidate, Parent
 from validator.journal.model import BlockCommit, InvalidBatch
-from validator.journal.rules import PERMITTED_AT, Body
+from validator.journal.rules import Body
 from validator.mempool.queue import Pending, PendingQueue, Reason
 from validator.metrics import Metrics
 from validator.processors.dispatch import dispatch
 from validator.processors.registry import Answered, Arrived, Lost, ProcessorEvent, Processors
-from validator.state import merkle
 from validator.state.nodes import EMPTY
+from validator.state.view import Changed, Stored, View
 from validator.store import StorageFailed, Store
 
 log = structlog.get_logger("validator.production")
@@ -159,7 +159,7 @@ class Production:
         if makes_genesis and not self._may_make_genesis():
             self._do(Happened.NOTHING_BUILT)
             return
-        read = self._read_state()
+        base = self._base()
         built = set(self._built_transactions())
 
         def committed(transaction_id: TransactionId) -> bool:
@@ -170,8 +170,8 @@ class Production:
 
         candidate = builder.choose(
             self._queue,
-            Body(read, committed, invalid),
-            read,
+            Body(base.get, committed, invalid),
+            base,
             self._takes_work,
             self._limits,
             self._now_ms(),
@@ -203,14 +203,11 @@ class Production:
             return False
         return self._processors.has(family)
 
-    def _read_state(self) -> ReadState:
+    def _base(self) -> View:
+        """The state that the next block builds on; a commit meanwhile does not change it."""
         head = self._store.head
-        root = head.root if head else EMPTY
-        node = self._store.node
-        if self._built is None:
-            return lambda address: merkle.get(node, root, address)
-        changes = self._built.execution.changes
-        return lambda address: changes[address] if address in changes else merkle.get(node, root, address)
+        stored = Stored(self._store.node, head.root if head else EMPTY)
+        return stored if self._built is None else Changed(stored, self._built.execution.changes)
 
     def _built_transactions(self) -> list[TransactionId]:
         if self._built is None:
@@ -315,9 +312,14 @@ class Production:
         limits = self._limits
         if verdict.reason == "internal_error":
             log.warning("processor failed, batch is tried again", batch_id=entry.batch.id, reason=verdict.message)
+            entry.failure = (
+                f"its processor failed {entry.tries} of at most {limits.internal_error_tries_max} times, the last time"
+                f" with: {verdict.message}"
+            )
             return limits.internal_error_back_off_ms << entry.tries
         if verdict.reason == "processor_lost":
             log.warning("processor lost with a batch alone, it is tried again", batch_id=entry.batch.id)
+            entry.failure = f"its processor was lost {entry.losses} times while it applied this batch alone"
             back_off_ms = limits.internal_error_back_off_ms << min(entry.losses, 16)
             return min(back_off_ms, limits.processor_lost_back_off_ms_max)
         return 0

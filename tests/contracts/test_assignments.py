@@ -1,15 +1,18 @@
 """One task at one processor: what the packed message and the 1.x conversation both keep."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from ledger.limits import Limits
 from protos import packed_pb2, processor_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope
 from tests.validator.processors_support import Bench, Sent, make_task, touching
-from tests.validator.support import address
+from tests.validator.support import address, make_transaction
 from validator.execution.model import TransactionOutcome, Verdict
 from validator.processors.registry import Answered
 
+List, ListResponse = packed_pb2.StateListRequest, packed_pb2.StateListResponse
 Get, GetResponse = state_context_pb2.TpStateGetRequest, state_context_pb2.TpStateGetResponse
 Response = processor_pb2.TpProcessResponse
 Results = packed_pb2.PackedProcessResponse
@@ -17,7 +20,7 @@ Results = packed_pb2.PackedProcessResponse
 
 @pytest.fixture(params=[0, 1], ids=["conversation", "packed"])
 def bench(request: pytest.FixtureRequest) -> Bench:
-    bench = Bench(Limits(receipt_bytes_max=100))
+    bench = Bench(Limits(receipt_bytes_max=100, state_list_entries_max=3, state_list_bytes_max=1_000))
     bench.register(packed_version=request.param)
     return bench
 
@@ -56,6 +59,75 @@ def test_reads_are_served_within_the_inputs(bench: Bench) -> None:
         response = bench.ask(b"p", 7, Get(context_id=context_id, addresses=[address(1), outside]))
         assert response.status == GetResponse.AUTHORIZATION_ERROR
         assert not response.entries
+
+
+def listing(bench: Bench, *inputs: str, state: Mapping[str, bytes]) -> str:
+    """The context id of a transaction with these inputs."""
+    return context_of(bench.start(make_task(1, [make_transaction("t", inputs=inputs)]), state))
+
+
+def pages(bench: Bench, context_id: str, prefix: str) -> list[list[tuple[str, bytes]]]:
+    """All pages of a list, asked for one behind the other."""
+    found: list[list[tuple[str, bytes]]] = []
+    after, more = "", True
+    while more:
+        response = bench.ask(b"p", 1002, List(context_id=context_id, prefix=prefix, after=after))
+        assert response.status == ListResponse.OK
+        found.append([(entry.address, entry.data) for entry in response.entries])
+        more = response.more
+        after = found[-1][-1][0] if more else ""
+    return found
+
+
+def test_lists_come_in_pages_by_address(bench: Bench) -> None:
+    state = {address(number): b"%d" % number for number in (5, 1, 4, 2, 3, 0x100, 6)}
+    state |= {address(1, "1cf127"): b"other"}
+    context_id = listing(bench, "1cf1", state=state)
+    ordered = [(address(number), b"%d" % number) for number in (1, 2, 3, 4, 5, 6, 0x100)]
+    assert pages(bench, context_id, "1cf126") == [ordered[:3], ordered[3:6], ordered[6:]]
+    assert pages(bench, context_id, "1cf1") == [
+        ordered[:3],
+        ordered[3:6],
+        [*ordered[6:], (address(1, "1cf127"), b"other")],
+    ]
+    assert pages(bench, context_id, address(4)) == [[(address(4), b"4")]]
+    assert pages(bench, context_id, "1cf128") == [[]]
+    assert pages(bench, context_id, address(7)) == [[]]
+    # A place that holds nothing, one between prefixes, and what is no address are places to go on from as well.
+    for after, expected in ((address(7), ordered[6:]), ("", ordered[:3]), ("1cf125ff", ordered[:3]), ("z", [])):
+        response = bench.ask(b"p", 1002, List(context_id=context_id, prefix="1cf126", after=after))
+        assert [(entry.address, entry.data) for entry in response.entries] == expected
+
+
+def test_a_page_holds_what_fits_and_one_entry_at_least(bench: Bench) -> None:
+    state = {address(1): bytes(5_000), address(2): bytes(5_000), address(3): bytes(400), address(4): bytes(400)}
+    context_id = listing(bench, "", state=state)
+    assert [[name for name, _ in page] for page in pages(bench, context_id, "")] == [
+        [address(1)], [address(2)], [address(3), address(4)],
+    ]  # fmt: skip
+
+
+def test_lists_are_served_within_the_inputs(bench: Bench) -> None:
+    context_id = listing(bench, "1cf126", address(1, "1cf127"), state={address(1, "1cf127"): b"x"})
+    assert pages(bench, context_id, address(1, "1cf127")) == [[(address(1, "1cf127"), b"x")]]
+    for outside in ("", "1cf1", "1cf127", address(2, "1cf127"), "1cf1260", "1CF126", "1cf126" + "0" * 66, "é"):
+        response = bench.ask(b"p", 1002, List(context_id=context_id, prefix=outside))
+        assert (response.status, len(response.entries)) == (ListResponse.AUTHORIZATION_ERROR, 0)
+
+
+def test_nothing_is_listed_without_inputs_or_for_nobody(bench: Bench) -> None:
+    context_id = listing(bench, state={address(1): b"x"})
+    for name in (context_id, context_id.partition(":")[0] + ":1", "unknown", ""):
+        response = bench.ask(b"p", 1002, List(context_id=name, prefix=""))
+        assert (response.status, len(response.entries)) == (ListResponse.AUTHORIZATION_ERROR, 0)
+
+
+def test_a_processor_is_told_the_batch(bench: Bench) -> None:
+    task = make_task(1)
+    sent = bench.start(task)
+    told = sent.message.units[0] if sent.message_type == Envelope.PACKED_PROCESS_REQUEST else sent.message
+    assert told.batch_id == task.units[0].batch_id
+    assert len(told.batch_id) == 128
 
 
 def test_an_address_asked_for_many_times_is_answered_once(bench: Bench) -> None:

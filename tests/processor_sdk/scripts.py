@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ledger.ids import TransactionId
-from ledger.transaction import Transaction
-from processor_sdk import Context, InvalidTransaction, TransactionHandler
-from protos import packed_pb2, state_context_pb2, transaction_pb2, validator_pb2
+from processor_sdk import Context, InvalidTransaction, Transaction, TransactionHandler
+from processor_sdk.dispatch import Dispatcher
+from protos import packed_pb2, processor_pb2, state_context_pb2, transaction_pb2, validator_pb2
 
 FAMILY, VERSION, NAMESPACE = "script", "1.0", "aaaaaa"
 OK, INVALID, INTERNAL = 1, 2, 3
+LIST_ENTRIES_MAX = 2
+"""How many entries a page of State has."""
 Script = Sequence[Sequence[Any]]
 
 
@@ -21,14 +23,14 @@ def address(number: int, namespace: str = NAMESPACE) -> str:
     return namespace + f"{number:064x}"
 
 
-class ScriptHandler(TransactionHandler):
+class ScriptHandler(TransactionHandler[bytes]):
     """Does what the payload's list of operations says, and reports in receipt data what it saw."""
 
     family_name = FAMILY
     family_version = VERSION
     namespaces = (NAMESPACE,)
 
-    def apply(self, transaction: Transaction, context: Context) -> None:
+    def apply(self, transaction: Transaction[bytes], context: Context) -> None:
         for operation, *arguments in json.loads(transaction.payload):
             if operation == "get":
                 data = context.get(arguments[0])
@@ -36,6 +38,14 @@ class ScriptHandler(TransactionHandler):
             elif operation == "get_many":
                 found = context.get_many(arguments[0])
                 context.add_receipt_data(repr(sorted(found.items())).encode())
+            elif operation == "list":
+                context.add_receipt_data(repr(list(context.list(arguments[0]))).encode())
+            elif operation == "list_and_change":
+                # What is written while entries are taken must not show in them.
+                for name, data in context.list(arguments[0]):
+                    context.add_receipt_data(repr((name, data)).encode())
+                    context.set(arguments[1], b"while listing")
+                    context.delete(arguments[2])
             elif operation == "set":
                 context.set(arguments[0], arguments[1].encode())
             elif operation == "delete":
@@ -91,6 +101,16 @@ class State:
                 if name in self.values:
                     reply.entries.add(address=name, data=self.values[name])
             return reply.SerializeToString()
+        if message_type == message.STATE_LIST_REQUEST:
+            asked = packed_pb2.StateListRequest.FromString(content)
+            self.calls.append(("list", asked.context_id, (asked.prefix, asked.after)))
+            behind = sorted(name for name in self.values if name.startswith(asked.prefix) and name > asked.after)
+            page = packed_pb2.StateListResponse(
+                status=packed_pb2.StateListResponse.OK, more=len(behind) > LIST_ENTRIES_MAX
+            )
+            for name in behind[:LIST_ENTRIES_MAX]:
+                page.entries.add(address=name, data=self.values[name])
+            return page.SerializeToString()
         if message_type == message.TP_STATE_SET_REQUEST:
             put = state_context_pb2.TpStateSetRequest.FromString(content)
             names = [entry.address for entry in put.entries]
@@ -129,6 +149,28 @@ def packed_request(units: Iterable[Sequence[Spec]], values: Mapping[str, bytes],
     return request.SerializeToString()
 
 
+def single(
+    dispatcher: Dispatcher, spec: Spec, state: State, style: str = "raw", batch_id: str = "ba" * 64
+) -> processor_pb2.TpProcessResponse:
+    request = processor_pb2.TpProcessRequest(
+        payload=spec.payload(), signature="ab" * 64, context_id="ctx", batch_id=batch_id
+    )
+    if style == "raw":
+        request.header_bytes = spec.header_bytes()
+    else:
+        request.header.CopyFrom(transaction_pb2.TransactionHeader.FromString(spec.header_bytes()))
+    return processor_pb2.TpProcessResponse.FromString(dispatcher.single(request.SerializeToString(), state.link))
+
+
+def packed(
+    dispatcher: Dispatcher, batches: Sequence[Sequence[Spec]], state: State
+) -> list[list[packed_pb2.PackedProcessResponse.TransactionResult]]:
+    response = packed_pb2.PackedProcessResponse.FromString(
+        dispatcher.packed(packed_request(batches, state.values), state.link)
+    )
+    return [list(unit.results) for unit in response.units]
+
+
 class Outcome(NamedTuple):
     """What came of one transaction."""
 
@@ -150,6 +192,22 @@ def interpret(spec: Spec, values: Mapping[str, bytes]) -> tuple[Outcome, dict[st
                 seen.append(b"data " + state[names[0]] if names[0] in state else b"none")
             else:
                 seen.append(repr(sorted((name, state[name]) for name in names if name in state)).encode())
+        elif operation in ("list", "list_and_change"):
+            prefix = arguments[0]
+            if len(prefix) % 2 or prefix.strip("0123456789abcdef") or not prefix.startswith(spec.inputs):
+                return Outcome(INVALID), dict(values)
+            entries = sorted(item for item in state.items() if item[0].startswith(prefix))
+            if operation == "list":
+                seen.append(repr(entries).encode())
+                continue
+            seen += [repr(item).encode() for item in entries]
+            if entries:
+                if not all(_covered(name, spec.outputs) and name.startswith(NAMESPACE) for name in arguments[1:]):
+                    return Outcome(INVALID), dict(values)
+                state[arguments[1]] = b"while listing"
+                own[arguments[1]] = True
+                state.pop(arguments[2], None)
+                own[arguments[2]] = False
         elif operation in ("set", "delete"):
             name = arguments[0]
             if not _covered(name, spec.outputs) or not name.startswith(NAMESPACE):

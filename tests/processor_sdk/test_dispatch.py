@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.transaction import Transaction
-from processor_sdk import Context, InternalError, InvalidTransaction, TransactionHandler
+from processor_sdk import Context, InternalError, InvalidTransaction, Transaction, TransactionHandler
 from processor_sdk.dispatch import MESSAGE_CHARACTERS_MAX, Dispatcher
 from processor_sdk.errors import StateUnavailable
 from protos import packed_pb2, processor_pb2, transaction_pb2
@@ -26,13 +25,16 @@ from tests.processor_sdk.scripts import (
     State,
     address,
     interpret,
+    packed,
     packed_request,
+    single,
 )
 
 A, B, C = address(1), address(2), address(3)
 ELSEWHERE = address(1, "bbbbbb")
 
 addresses = st.sampled_from([A, B, C, address(0x100), ELSEWHERE, "aaaaaa", A[:-1] + "G"])
+prefixes = st.sampled_from(["aaaaaa"] * 6 + [A[:68], A[:68], A, "", "aaaaaa0", "AAAAAA", "bbbbbb"])
 declared = st.lists(st.sampled_from([A, B, C, ELSEWHERE, "", "aaaaaa", "aaaaaa00", A[:68], "bbbbbb"]), max_size=4).map(
     tuple
 )
@@ -42,6 +44,8 @@ operations = st.one_of(
     st.tuples(st.just("get_many"), st.lists(addresses, max_size=3)),
     st.tuples(st.just("set"), addresses, values),
     st.tuples(st.just("delete"), addresses),
+    st.tuples(st.just("list"), prefixes),
+    st.tuples(st.just("list_and_change"), prefixes, st.sampled_from([A, B]), st.just(C)),
     st.just(("event", "type")),
     st.sampled_from([("invalid", "no"), ("bug",)]),
 )
@@ -111,24 +115,6 @@ def test_single_equals_the_interpreter(spec: Spec, state: dict[str, bytes]) -> N
         assert [kind for kind, _, _ in validator.calls].count("delete") <= 1
 
 
-def single(dispatcher: Dispatcher, spec: Spec, state: State, style: str = "raw") -> processor_pb2.TpProcessResponse:
-    request = processor_pb2.TpProcessRequest(payload=spec.payload(), signature="ab" * 64, context_id="ctx")
-    if style == "raw":
-        request.header_bytes = spec.header_bytes()
-    else:
-        request.header.CopyFrom(transaction_pb2.TransactionHeader.FromString(spec.header_bytes()))
-    return processor_pb2.TpProcessResponse.FromString(dispatcher.single(request.SerializeToString(), state.link))
-
-
-def packed(
-    dispatcher: Dispatcher, batches: Sequence[Sequence[Spec]], state: State
-) -> list[list[packed_pb2.PackedProcessResponse.TransactionResult]]:
-    response = packed_pb2.PackedProcessResponse.FromString(
-        dispatcher.packed(packed_request(batches, state.values), state.link)
-    )
-    return [list(unit.results) for unit in response.units]
-
-
 def test_prefix_inputs_are_fetched_once_under_the_transactions_own_context() -> None:
     state = State({B: b"b"})
     first = Spec((A,), (A,), [["get", A], ["invalid", "no"]])
@@ -190,6 +176,12 @@ def test_a_delete_of_what_may_not_be_read_is_recorded_and_tells_nothing() -> Non
         (Spec((), (ELSEWHERE,), [["set", ELSEWHERE, "x"]]), [ELSEWHERE, NAMESPACE, "namespaces"]),
         (Spec(("",), (), [["get", A.upper()]]), ["no address"]),
         (Spec(("",), (), [["get_many", [A, A[:10]]]]), ["no address", "10 characters"]),
+        (Spec((B,), (), [["get", A]]), [f'inputs=[…, "{A}"]']),
+        (Spec((), (B,), [["set", A, "x"]]), [f'outputs=[…, "{A}"]']),
+        (Spec((A,), (), [["list", "aaaaaa"]]), ["may not list 'aaaaaa'", f"inputs [{A}]", 'inputs=[…, "aaaaaa"]']),
+        (Spec(("aaaaaa",), (), [["list", ""]]), ["may not list ''", 'inputs=[…, ""]']),
+        (Spec(("",), (), [["list", "aaaaaa0"]]), ["'aaaaaa0' (7 characters) is no prefix of an address"]),
+        (Spec(("",), (), [["list", "AAAAAA"]]), ["'AAAAAA'", "lower-case hex"]),
     ],
 )
 def test_an_undeclared_access_says_what_to_declare(spec: Spec, said: list[str]) -> None:
@@ -253,13 +245,13 @@ def test_whatever_a_handler_raises_is_answered(error: BaseException, status: int
     assert (result.status, result.message) == (other.status, other.message) == (status, message)
 
 
-def handler_that(outcome: Any) -> TransactionHandler:
-    class Bad(TransactionHandler):
+def handler_that(outcome: Any) -> TransactionHandler[bytes]:
+    class Bad(TransactionHandler[bytes]):
         family_name = FAMILY
         family_version = VERSION
         namespaces = (NAMESPACE,)
 
-        def apply(self, transaction: Transaction, context: Context) -> None:
+        def apply(self, transaction: Transaction[bytes], context: Context) -> None:
             if isinstance(outcome, BaseException):
                 raise outcome
             return outcome  # type: ignore[no-any-return]
@@ -300,7 +292,7 @@ def test_two_handlers_of_one_family_are_refused() -> None:
 class Swallower(ScriptHandler):
     """Takes a missing answer for missing data, as careless code does."""
 
-    def apply(self, transaction: Transaction, context: Context) -> None:
+    def apply(self, transaction: Transaction[bytes], context: Context) -> None:
         try:
             super().apply(transaction, context)
         except Exception:
@@ -308,7 +300,9 @@ class Swallower(ScriptHandler):
 
 
 @pytest.mark.parametrize("answer", [b"", b"\xff", b"\x10\x07", None])
-@pytest.mark.parametrize("script", [[["get", A]], [["set", A, "x"]], [["delete", B]], [["event", "e"]]])
+@pytest.mark.parametrize(
+    "script", [[["get", A]], [["set", A, "x"]], [["delete", B]], [["event", "e"]], [["list", "aaaaaa"]]]
+)
 def test_a_state_call_without_a_good_answer_is_no_verdict(answer: bytes | None, script: list[list[str]]) -> None:
     def link(message_type: int, content: bytes) -> bytes:
         if answer is None:

@@ -7,7 +7,7 @@ so that any difference in order shows in the state. No sockets: frames are hande
 import hashlib
 import json
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ledger.batch import VerifiedBatch, VerifiedTransaction
@@ -15,11 +15,11 @@ from ledger.ids import BatchId, TransactionId
 from ledger.limits import Limits
 from ledger.receipt import Event, Receipt, encode_receipt
 from ledger.settings import FamilyVersion
-from ledger.transaction import Transaction
-from processor_sdk import Context, InvalidTransaction, TransactionHandler
+from processor_sdk import Context, InvalidTransaction, Transaction, TransactionHandler
 from processor_sdk.dispatch import Dispatcher
 from protos import packed_pb2, processor_pb2, transaction_pb2
 from protos.validator_pb2 import Message as Envelope
+from tests.validator.support import view_of
 from validator.execution.executor import Execution
 from validator.execution.model import Applied, Rejected, Result, Withdrawn
 from validator.gateway import Delivery
@@ -28,7 +28,7 @@ from validator.processors.registry import Answered, Lost, Processors
 
 NAMESPACES = ("aaaaaa", "bbbbbb")
 FAMILIES = (FamilyVersion("script", "1.0"), FamilyVersion("other", "2.0"))
-LIMITS = Limits()
+LIMITS = Limits(state_list_entries_max=2)
 
 
 def address(number: int) -> str:
@@ -37,10 +37,16 @@ def address(number: int) -> str:
     return f"{namespace}{number // 4 % 2:02x}{number % 4:02x}".ljust(70, "0")
 
 
+def prefix_of(operation: str, number: int) -> str:
+    """What ``list<length>`` lists."""
+    return address(number)[: int(operation.removeprefix("list"))]
+
+
 class View(Protocol):
     def get(self, address: str) -> bytes | None: ...
     def set(self, address: str, data: bytes) -> None: ...
     def delete(self, address: str) -> bool: ...
+    def list(self, prefix: str) -> Iterator[tuple[str, bytes]]: ...
 
 
 class Fails(Exception):
@@ -57,16 +63,25 @@ def run_script(payload: bytes, view: View) -> bytes:
             view.set(address(number), seen.digest()[:8])
         elif operation == "delete":
             seen.update(repr(view.delete(address(number))).encode())
+        elif operation.startswith("list"):
+            for entry in view.list(prefix_of(operation, number)):
+                seen.update(repr(entry).encode())
+        elif operation == "clear":
+            # What is taken while it is written is what there was when the list began.
+            for name, data in view.list(address(number)[:8]):
+                seen.update(data)
+                view.delete(name)
+                view.set(address(number), seen.digest()[:8])
         elif operation == "fail" or (operation == "fail_if_even" and seen.digest()[0] % 2 == 0):
             raise Fails(f"failed after {seen.hexdigest()[:8]}")
     return seen.digest()
 
 
-class ScriptHandler(TransactionHandler):
+class ScriptHandler(TransactionHandler[bytes]):
     family_name, family_version = FAMILIES[0]
     namespaces = NAMESPACES
 
-    def apply(self, transaction: Transaction, context: Context) -> None:
+    def apply(self, transaction: Transaction[bytes], context: Context) -> None:
         try:
             digest = run_script(transaction.payload, context)
         except Fails as failure:
@@ -133,6 +148,14 @@ class _SerialView:
         if not address.startswith(self._transaction.outputs):
             raise Fails("unauthorized")
         self.changes[address] = data
+
+    def list(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        if not prefix.startswith(self._transaction.inputs):
+            raise Fails("unauthorized")
+        merged = {**self._state, **self.changes}
+        return iter(
+            sorted((name, data) for name, data in merged.items() if data is not None and name.startswith(prefix))
+        )
 
     def delete(self, address: str) -> bool:
         if not address.startswith(self._transaction.outputs):
@@ -221,7 +244,7 @@ class Network:
         self.processors = Processors(self._send, lambda: 0, LIMITS)
         self.messages = 0
 
-    def connect(self, name: bytes, handlers: Sequence[TransactionHandler], packed: bool) -> None:
+    def connect(self, name: bytes, handlers: Sequence[TransactionHandler[bytes]], packed: bool) -> None:
         self._frames[name] = deque()
         self._replies[name] = deque()
         self._dispatchers[name] = Dispatcher(handlers)
@@ -298,7 +321,7 @@ def run_on(
     current: dict[str, bytes | None] = dict(state)
     fates: dict[int, tuple[bytes, ...] | str] = {}
     places = list(range(len(batches)))
-    execution = Execution(dict(current).get, batches, LIMITS)
+    execution = Execution(view_of(dict(current)), batches, LIMITS)
     while True:
         dispatch(execution, network.processors, transactions_max)
         if execution.finished or ends_early():
@@ -312,7 +335,7 @@ def run_on(
             order = held + sorted(set(execution.not_finished()).difference(held))
             places = [places[index] for index in order]
             left = [batches[place] for place in places]
-            execution = Execution(dict(current).get, left, LIMITS, resumed=execution)
+            execution = Execution(view_of(dict(current)), left, LIMITS, resumed=execution)
             continue
         for event in [*network.step(), *after_step()]:
             if isinstance(event, Answered):

@@ -17,6 +17,7 @@ from tests.properties.serial import (
     ScriptHandler,
     address,
     make_batch,
+    prefix_of,
     run_on,
     run_serially,
     transaction_id_of,
@@ -24,7 +25,21 @@ from tests.properties.serial import (
 from validator.execution.schedule import schedule
 
 ADDRESSES = 16
-OPERATIONS = ("get", "get", "set", "set", "set", "delete", "fail_if_even", "fail")
+OPERATIONS = (
+    "get",
+    "get",
+    "set",
+    "set",
+    "set",
+    "delete",
+    "list70",
+    "list8",
+    "list6",
+    "list0",
+    "clear",
+    "fail_if_even",
+    "fail",
+)
 
 
 @st.composite
@@ -46,8 +61,12 @@ def _scripts(draw: st.DrawFn, batch: int) -> Script:
     operations = [step for step in operations if step[0] != "fail" or step[1] == 0]
     touched = [address(number) for _, number in operations]
     lengths = st.sampled_from((70, 70, 70, 10, 8, 6, 0))
-    inputs = [name[: draw(lengths)] for name in touched]
-    outputs = [name[: draw(lengths)] for name in touched]
+    inputs = [
+        name[: min(draw(lengths), _listed_characters(step))] for name, step in zip(touched, operations, strict=True)
+    ]
+    outputs = [
+        name[: 8 if step[0] == "clear" else draw(lengths)] for name, step in zip(touched, operations, strict=True)
+    ]
     if inputs and draw(st.integers(0, 9)) == 0:
         inputs.pop()
     if outputs and draw(st.integers(0, 9)) == 0:
@@ -58,6 +77,12 @@ def _scripts(draw: st.DrawFn, batch: int) -> Script:
         if other < batch
     ]
     return Script(operations, tuple(inputs), tuple(outputs), tuple(dependencies), draw(st.integers(0, 3)) // 3)
+
+
+def _listed_characters(step: tuple[str, int]) -> int:
+    """The longest input that lets a step do what it does."""
+    operation, number = step
+    return 8 if operation == "clear" else len(prefix_of(operation, number)) if operation.startswith("list") else 70
 
 
 def _same(outcome: Outcome, expected: Outcome) -> None:

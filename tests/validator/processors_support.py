@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 from google.protobuf.message import Message
 
 from ledger.batch import VerifiedTransaction
+from ledger.ids import BatchId
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from protos import packed_pb2, processor_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope
-from tests.validator.support import address, make_transaction
+from tests.validator.support import address, make_id, make_transaction, view_of
 from validator.execution.model import Task, Unit
 from validator.gateway import Delivery
 from validator.processors.registry import Processor, ProcessorEvent, Processors
@@ -30,6 +31,7 @@ TYPES: dict[int, type[Message]] = {
     Envelope.TP_STATE_DELETE_RESPONSE: state_context_pb2.TpStateDeleteResponse,
     Envelope.TP_RECEIPT_ADD_DATA_RESPONSE: state_context_pb2.TpReceiptAddDataResponse,
     Envelope.TP_EVENT_ADD_RESPONSE: state_context_pb2.TpEventAddResponse,
+    Envelope.STATE_LIST_RESPONSE: packed_pb2.StateListResponse,
 }
 
 
@@ -98,7 +100,7 @@ class Bench:
     def start(self, task: Task, state: Mapping[str, bytes] = STATE) -> Sent:
         """Give a task to whoever is free; what the processor was sent."""
         self.sent.clear()
-        assert self.processors.start(self.free(task.route), task, lambda batch, name: state.get(name))
+        assert self.processors.start(self.free(task.route), task, lambda batch: view_of(state))
         (sent,) = self.take_sent()
         return sent
 
@@ -112,7 +114,11 @@ class Bench:
 def make_task(number: int, *units: Sequence[VerifiedTransaction]) -> Task:
     """A task of ``units``; without any, of one transaction that may touch addresses 1 to 3."""
     held = units or ([touching(number)],)
-    return Task(number, FAMILY, tuple(Unit(index, tuple(unit)) for index, unit in enumerate(held)))
+    return Task(
+        number,
+        FAMILY,
+        tuple(Unit(index, BatchId(make_id("batch", index)), tuple(unit)) for index, unit in enumerate(held)),
+    )
 
 
 def touching(name: object) -> VerifiedTransaction:

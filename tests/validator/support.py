@@ -20,6 +20,7 @@ from protos import raw_pb2, transaction_pb2
 from validator.journal.model import BlockCommit, CommittedBatch, InvalidBatch
 from validator.state import merkle
 from validator.state.nodes import EMPTY, Ref
+from validator.state.view import Changed, Stored, View
 from validator.store import BlockInfo, Store
 
 SIGNER = Signer("11" * 32)
@@ -133,6 +134,11 @@ class NodeMemory:
         self.next_number += len(update.nodes)
         self.root = update.root
         return update
+
+
+def view_of(state: Mapping[str, bytes | None]) -> View:
+    """What a reader sees of a state in a dictionary."""
+    return Changed(Stored(NodeMemory().node, EMPTY), state)
 
 
 class NodesOnDisk:

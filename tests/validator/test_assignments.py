@@ -9,7 +9,7 @@ from protos.state_context_pb2 import TpStateGetRequest
 from protos.transaction_receipt_pb2 import StateChange
 from protos.validator_pb2 import Message as Envelope
 from tests.validator.processors_support import Bench, Sent, make_task, touching
-from tests.validator.support import address, make_transaction
+from tests.validator.support import address, make_transaction, view_of
 from validator.execution.model import Task, TransactionOutcome, Verdict
 from validator.processors.assignment import Outcomes
 from validator.processors.registry import Answered
@@ -54,7 +54,7 @@ def test_a_packed_message_reads_for_each_batch() -> None:
     bench = packed_bench()
     task = make_task(1, [make_transaction("a", inputs=[""])], [make_transaction("b", inputs=[""])])
     bench.sent.clear()
-    assert bench.processors.start(bench.free(), task, lambda batch, name: b"%d" % batch)
+    assert bench.processors.start(bench.free(), task, lambda batch: view_of({address(9): b"%d" % batch}))
     context_id = bench.take_sent()[0].message.context_id
     for number in range(2):
         get = state_context_pb2.TpStateGetRequest(context_id=f"{context_id}:{number}", addresses=[address(9)])
@@ -108,7 +108,9 @@ def test_a_packed_message_that_is_too_large_is_not_sent() -> None:
         bench = Bench(Limits(message_bytes_max=most))
         bench.register(packed_version=1)
         bench.take_sent()
-        started = bench.processors.start(bench.free(), make_task(1), lambda batch, name: value)
+        started = bench.processors.start(
+            bench.free(), make_task(1), lambda batch: view_of({address(1): value, address(3): value})
+        )
         assert started is fits
         assert bool(bench.sent) is fits
         assert bench.free().room == (1 if fits else 2)
@@ -122,6 +124,66 @@ def test_a_task_that_must_be_alone_is_a_conversation() -> None:
     (answered,) = bench.answer(sent, Response(status="OK"))
     assert isinstance(answered, Answered)
     assert answered.outcomes == [[TransactionOutcome(Verdict.OK)]]
+
+
+def list_request(sent: Sent, prefix: str, after: str = "") -> packed_pb2.StateListRequest:
+    return packed_pb2.StateListRequest(context_id=sent.message.context_id, prefix=prefix, after=after)
+
+
+def listed(bench: Bench, request: packed_pb2.StateListRequest) -> list[tuple[str, bytes]]:
+    response = bench.ask(b"p", Envelope.STATE_LIST_REQUEST, request)
+    assert response.status == packed_pb2.StateListResponse.OK
+    return [(entry.address, entry.data) for entry in response.entries]
+
+
+def test_a_conversation_lists_what_it_has_written_so_far() -> None:
+    bench = single_bench()
+    task = make_task(
+        1,
+        [
+            make_transaction("a", inputs=["1cf126"], outputs=["1cf126"]),
+            make_transaction("b", inputs=["1cf1"], outputs=["1cf126"]),
+        ],
+    )
+    first = bench.start(task)
+    everything = [(address(1), b"one"), (address(2), b"two")]
+    assert listed(bench, list_request(first, "1cf126")) == everything
+    bench.ask(b"p", Envelope.TP_STATE_SET_REQUEST, set_request(first, 3, b"by a"))
+    gone = state_context_pb2.TpStateDeleteRequest(context_id=first.message.context_id, addresses=[address(1)])
+    bench.ask(b"p", Envelope.TP_STATE_DELETE_REQUEST, gone)
+    expected = [(address(2), b"two"), (address(3), b"by a")]
+    assert listed(bench, list_request(first, "1cf126")) == expected
+    assert bench.answer(first, Response(status="OK")) == []
+    (second,) = bench.take_sent()
+    bench.ask(b"p", Envelope.TP_STATE_SET_REQUEST, set_request(second, 2, b"by b"))
+    assert listed(bench, list_request(second, "1cf1")) == [(address(2), b"by b"), (address(3), b"by a")]
+    assert listed(bench, list_request(second, "1cf126", address(2))) == [(address(3), b"by a")]
+    # What the first transaction may do is over.
+    late = bench.ask(b"p", Envelope.STATE_LIST_REQUEST, list_request(first, "1cf126"))
+    assert (late.status, len(late.entries)) == (packed_pb2.StateListResponse.AUTHORIZATION_ERROR, 0)
+
+
+def test_a_refused_list_outweighs_the_processors_ok() -> None:
+    bench = single_bench()
+    sent = bench.start(make_task(1))
+    response = bench.ask(b"p", Envelope.STATE_LIST_REQUEST, list_request(sent, "1cf126"))
+    assert response.status == packed_pb2.StateListResponse.AUTHORIZATION_ERROR
+    (answered,) = bench.answer(sent, Response(status="OK"))
+    assert isinstance(answered, Answered)
+    ((outcome,),) = answered.outcomes
+    assert outcome.verdict is Verdict.INVALID
+    assert "it listed '1cf126', which no one of its inputs covers" in outcome.message
+
+
+def test_a_packed_message_lists_for_each_batch() -> None:
+    bench = packed_bench()
+    task = make_task(1, [make_transaction("a", inputs=[""])], [make_transaction("b", inputs=[""])])
+    bench.sent.clear()
+    assert bench.processors.start(bench.free(), task, lambda batch: view_of({address(9): b"%d" % batch}))
+    context_id = bench.take_sent()[0].message.context_id
+    for number in range(2):
+        request = packed_pb2.StateListRequest(context_id=f"{context_id}:{number}", prefix="1cf126")
+        assert listed(bench, request) == [(address(9), b"%d" % number)]
 
 
 def set_request(sent: Sent, number: int, data: bytes) -> state_context_pb2.TpStateSetRequest:

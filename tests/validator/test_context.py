@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ledger.limits import Limits
 from ledger.receipt import Event
-from tests.validator.support import address, make_transaction
+from tests.validator.support import address, make_transaction, view_of
 from validator.execution.context import TransactionContext, Unauthorized
 from validator.execution.model import TransactionOutcome, Verdict
 
@@ -21,7 +21,7 @@ BASE = {READABLE: b"readable", WRITABLE: b"writable"}
 
 def make_context(namespaces: tuple[str, ...] = ("1cf126",), limits: Limits = LIMITS) -> TransactionContext:
     transaction = make_transaction("t", inputs=[READABLE, BOTH], outputs=[WRITABLE, BOTH, ELSEWHERE])
-    return TransactionContext(transaction, BASE.get, namespaces, limits)
+    return TransactionContext(transaction, view_of(BASE), namespaces, limits)
 
 
 def test_reads_give_what_holds_data() -> None:

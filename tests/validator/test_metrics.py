@@ -6,14 +6,16 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from ledger.ids import BatchId
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from protos.validator_pb2 import Message as Envelope
-from tests.validator.support import make_batch, make_transaction
+from tests.validator.support import make_batch, make_id, make_transaction
 from validator.execution.model import Task, Unit
 from validator.metrics import OTHER, Metrics, Totals, type_name
 
 INTKEY = FamilyVersion("intkey", "1.0")
+BATCH = BatchId(make_id("batch"))
 SETTINGS = FamilyVersion("sawtooth_settings", "1.0")
 
 
@@ -71,7 +73,7 @@ def test_registered_families_have_places_up_to_the_limit() -> None:
         metrics.family_registered(family)
     assert list(metrics.families) == [OTHER, *families[:2]]
     for number, family in enumerate(families):
-        metrics.task_given(task := Task(number, family, (Unit(0, (make_transaction(number),)),)))
+        metrics.task_given(task := Task(number, family, (Unit(0, BATCH, (make_transaction(number),)),)))
         metrics.task_ended(task, answered=True)
         metrics.block_committed([make_batch(number, make_transaction(number, family=family))], 0, 0)
     assert metrics.families[OTHER] == Totals(2, 2, 0, 2, 0)
@@ -85,7 +87,7 @@ def test_a_family_that_did_nothing_gives_its_place_back(metrics: Metrics) -> Non
     for number in range(300):
         family = FamilyVersion("junk", str(number))
         metrics.family_registered(family)
-        metrics.task_given(task := Task(number, family, (Unit(0, (make_transaction(1),)),)))
+        metrics.task_given(task := Task(number, family, (Unit(0, BATCH, (make_transaction(1),)),)))
         metrics.task_ended(task, answered=True)
         metrics.family_left(family)
         metrics.family_left(family)
@@ -103,8 +105,8 @@ def test_a_task_is_timed_from_its_start_to_its_answer_by_the_transaction() -> No
     metrics = Metrics(Limits(), lambda: now_s[0])
     metrics.family_registered(INTKEY)
     transactions = tuple(map(make_transaction, range(4)))
-    answered = Task(1, INTKEY, (Unit(0, transactions[:3]), Unit(1, transactions[3:])))
-    lost = Task(2, INTKEY, (Unit(2, transactions),))
+    answered = Task(1, INTKEY, (Unit(0, BATCH, transactions[:3]), Unit(1, BATCH, transactions[3:])))
+    lost = Task(2, INTKEY, (Unit(2, BATCH, transactions),))
     metrics.task_given(lost)
     metrics.task_given(answered)
     now_s[0] += 2
@@ -134,7 +136,7 @@ def test_two_validators_in_one_process_count_apart() -> None:
 def test_the_text_is_prometheus_format(metrics: Metrics) -> None:
     odd = FamilyVersion('new\nline "and" \\', "é")
     metrics.family_registered(odd)
-    metrics.task_given(task := Task(1, odd, (Unit(0, (make_transaction(1),)),)))
+    metrics.task_given(task := Task(1, odd, (Unit(0, BATCH, (make_transaction(1),)),)))
     metrics.task_ended(task, answered=True)
     parsed = list(text_string_to_metric_families(generate_latest(metrics.registry).decode()))
     labels = [sample.labels for family in parsed for sample in family.samples if sample.name.endswith("seconds_count")]

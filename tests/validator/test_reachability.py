@@ -6,6 +6,7 @@ from ledger.limits import Limits
 from protos import processor_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope
 from tests.validator.processors_support import FAMILY, Bench, make_task
+from tests.validator.support import view_of
 from validator.processors.registry import Arrived, Left, Lost
 
 OK = processor_pb2.TpProcessResponse(status="OK")
@@ -94,7 +95,7 @@ def test_a_task_that_could_not_be_sent_is_lost(gone: bool) -> None:
     task = make_task(1)
     refusing = bench.gone if gone else bench.full
     refusing.add(b"p")
-    assert bench.processors.start(bench.free(), task, lambda batch, name: None)
+    assert bench.processors.start(bench.free(), task, lambda batch: view_of({}))
     refusing.clear()
     bench.processors.heard(b"p")
     assert bench.processors.free(FAMILY) is None

@@ -6,10 +6,11 @@ import pytest
 
 from ledger import settings
 from ledger.ids import TransactionId
+from ledger.permitted import permitted_families
 from ledger.settings import FamilyVersion
 from tests.validator.support import make_batch, make_transaction, permitting
 from validator.execution.model import Rejected, Withdrawn
-from validator.journal.rules import Body, permitted_families
+from validator.journal.rules import Body
 
 INTKEY = FamilyVersion("intkey", "1.0")
 OLD, FAILED = make_transaction("committed"), make_transaction("judged invalid")

@@ -11,6 +11,7 @@ from tests.validator.support import NodeMemory, address
 from tests.vectors.naive_trie import root_hash
 from validator.state import merkle, nodes, walk
 from validator.state.nodes import EMPTY, Ref
+from validator.state.view import Changed, Stored, View
 
 Changes = Mapping[str, bytes | None]
 
@@ -140,6 +141,38 @@ def test_leaves_are_walked_in_order_from_any_index(state: dict[str, bytes], skip
         assert list(descending) == sorted(state.items(), reverse=True)[skip:]
 
 
+@given(states, addresses, st.integers(0, 35), st.sampled_from(["", "0", "z", "00000f00"]) | addresses)
+def test_leaves_under_a_prefix_are_walked_from_behind_any_text(
+    state: dict[str, bytes], name: str, pairs: int, after: str
+) -> None:
+    memory = NodeMemory()
+    memory.apply(state)
+    prefix = name[: 2 * pairs]
+    expected = sorted(item for item in state.items() if item[0].startswith(prefix) and item[0] > after)
+    assert list(walk.under(memory.node, memory.root, prefix, after)) == expected
+
+
+@given(states, st.lists(changes, max_size=3), addresses, st.integers(0, 35), st.just("") | addresses)
+def test_a_view_is_the_state_with_its_changes(
+    state: dict[str, bytes], layers: list[Changes], name: str, pairs: int, after: str
+) -> None:
+    memory = NodeMemory()
+    memory.apply(state)
+    view: View = Stored(memory.node, memory.root)
+    model = state
+    prefix = name[: 2 * pairs]
+    for layer in layers:
+        growing: dict[str, bytes | None] = {}
+        view = Changed(view, growing)
+        # A layer is read where it stands, whatever was asked of it before it grew.
+        for part in (dict(list(layer.items())[:1]), layer):
+            growing.update(part)
+            model = applied(model, part)
+            expected = sorted(item for item in model.items() if item[0].startswith(prefix) and item[0] > after)
+            assert list(view.under(prefix, after)) == expected
+        assert {held: view.get(held) for held in ADDRESSES} == {held: model.get(held) for held in ADDRESSES}
+
+
 @given(states, addresses)
 def test_positions_are_indexes_of_the_walk(state: dict[str, bytes], other: str) -> None:
     memory = NodeMemory()
@@ -184,6 +217,20 @@ def test_a_page_reads_nodes_by_its_length_not_the_states() -> None:
     assert walk.position(counting, memory.root, address(4_999)) == 4_999
     assert merkle.get(counting, memory.root, address(77)) == b"v"
     assert len(read) < 20
+
+
+def test_a_list_reads_nodes_by_its_page_not_the_state() -> None:
+    memory = NodeMemory()
+    memory.apply({address(number): b"v" for number in range(5_000)})
+    read: list[int] = []
+
+    def counting(number: int) -> bytes:
+        read.append(number)
+        return memory.node(number)
+
+    page = walk.under(counting, memory.root, "1cf126", address(4_320))
+    assert [next(page).address for _ in range(10)] == [address(number) for number in range(4_321, 4_331)]
+    assert len(read) < 30
 
 
 def test_an_update_reads_and_appends_along_its_paths_alone() -> None:

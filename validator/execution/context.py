@@ -3,15 +3,17 @@
 Packed execution needs no such view: the processor holds it, and what comes back is checked whole.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from ledger.access import list_refusal, read_refusal, write_refusal
 from ledger.addresses import AccessList
 from ledger.batch import VerifiedTransaction
 from ledger.limits import Limits
+from ledger.listing import Entry
 from ledger.receipt import Event
-from validator.execution.access import read_refusal, write_refusal
 from validator.execution.model import TransactionOutcome, Verdict
+from validator.state.view import Changed, View
 
 _ENTRY_BYTES: Final = 64
 """What an empty event, attribute or data entry costs in memory, so that their number is bounded as well."""
@@ -22,23 +24,23 @@ class Unauthorized(Exception):
 
 
 class TransactionContext:
-    """``read``: the value before this transaction, earlier transactions of its batch included."""
+    """``before``: the state before this transaction, earlier transactions of its batch included."""
 
     def __init__(
         self,
         transaction: VerifiedTransaction,
-        read: Callable[[str], bytes | None],
+        before: View,
         namespaces: tuple[str, ...],
         limits: Limits,
     ) -> None:
         self._limits = limits
         self.transaction = transaction
-        self._read = read
         self._namespaces = namespaces
         self._inputs = AccessList(transaction.inputs)
         self._outputs = AccessList(transaction.outputs)
         self._refused: str | None = None
         self._changes: dict[str, bytes | None] = {}
+        self._view = Changed(before, self._changes)
         self._changes_bytes = 0
         self._events: list[Event] = []
         self._data: list[bytes] = []
@@ -49,7 +51,15 @@ class TransactionContext:
         wanted = dict.fromkeys(addresses)
         for address in wanted:
             self._refuse_if(read_refusal(address, self._inputs))
-        return {address: value for address in wanted if (value := self._value(address)) is not None}
+        return {address: value for address in wanted if (value := self._view.get(address)) is not None}
+
+    def under(self, prefix: str, after: str) -> Iterator[Entry]:
+        """The entries under ``prefix`` behind ``after``, by address, its own writes so far included.
+
+        Raises Unauthorized if no one of the inputs covers the prefix.
+        """
+        self._refuse_if(list_refusal(prefix, self._inputs))
+        return self._view.under(prefix, after)
 
     def set(self, entries: Iterable[tuple[str, bytes]]) -> list[str]:
         """The addresses written: all, or Unauthorized and none."""
@@ -66,7 +76,7 @@ class TransactionContext:
         """The addresses that held data and are gone. Raises Unauthorized, and then nothing is."""
         wanted = list(addresses)
         self._check_writes(wanted)
-        gone = [address for address in dict.fromkeys(wanted) if self._value(address) is not None]
+        gone = [address for address in dict.fromkeys(wanted) if self._view.get(address) is not None]
         self._changes.update(dict.fromkeys(gone))
         return gone
 
@@ -91,9 +101,6 @@ class TransactionContext:
         if verdict is not Verdict.OK:
             return TransactionOutcome(verdict, message, extended_data)
         return TransactionOutcome(verdict, "", b"", self._changes, tuple(self._events), tuple(self._data))
-
-    def _value(self, address: str) -> bytes | None:
-        return self._changes[address] if address in self._changes else self._read(address)
 
     def _check_writes(self, addresses: Iterable[str]) -> None:
         for address in addresses:

@@ -12,12 +12,12 @@ from itertools import count, groupby
 from operator import attrgetter
 from typing import Final
 
+from ledger.access import write_refusal
 from ledger.addresses import AccessList
 from ledger.batch import VerifiedBatch, VerifiedTransaction
 from ledger.limits import Limits
 from ledger.receipt import Receipt, encode_receipt
 from ledger.settings import FamilyVersion
-from validator.execution.access import write_refusal
 from validator.execution.model import (
     Applied,
     Rejected,
@@ -29,9 +29,7 @@ from validator.execution.model import (
     Withdrawn,
 )
 from validator.execution.schedule import Dependent, schedule
-
-ReadState = Callable[[str], bytes | None]
-"""The value at an address in the state that the block builds on."""
+from validator.state.view import Changed, View
 
 _task_numbers: Final = count(1)
 _family_of: Final[Callable[[VerifiedTransaction], FamilyVersion]] = attrgetter("family")
@@ -40,12 +38,13 @@ _family_of: Final[Callable[[VerifiedTransaction], FamilyVersion]] = attrgetter("
 class _Run:
     """One batch on its way: its runs of one family each, and what the finished ones left."""
 
-    __slots__ = ("alone", "changes", "position", "receipts", "running", "segments")
+    __slots__ = ("alone", "batch_id", "changes", "position", "receipts", "running", "segments")
 
     def __init__(self, batch: VerifiedBatch, alone: bool) -> None:
         self.segments = tuple(
             (family, tuple(transactions)) for family, transactions in groupby(batch.transactions, _family_of)
         )
+        self.batch_id = batch.id
         self.alone = alone
         self.position = 0
         self.changes: dict[str, bytes | None] = {}
@@ -62,7 +61,7 @@ class _Run:
 
 
 class Execution:
-    """The batches of one block over one state.
+    """The batches of one block over ``base``, the state that it builds on.
 
     ``alone``: indexes of batches that get a task of their own, because a processor was lost while it held them.
     ``resumed``: the execution of the block before, ended early: ``batches`` begins with those that processors still
@@ -71,13 +70,12 @@ class Execution:
 
     def __init__(
         self,
-        read: ReadState,
+        base: View,
         batches: Sequence[VerifiedBatch],
         limits: Limits,
         alone: frozenset[int] = frozenset(),
         resumed: "Execution | None" = None,
     ) -> None:
-        self._read = read
         self._limits = limits
         carried = resumed.at_processors() if resumed else []
         self._runs: list[_Run] = [resumed._runs[old] for old in carried] if resumed else []
@@ -99,6 +97,7 @@ class Execution:
         """How many batches have no result yet."""
         self.changes: dict[str, bytes | None] = {}
         """What the applied batches changed, merged: address to new value, None removes."""
+        self._state = Changed(base, self.changes)
         for index in range(len(batches)):
             self._make_ready(index)
 
@@ -131,14 +130,14 @@ class Execution:
         """Families with work that may run now."""
         return [route for route, waiting in self._ready.items() if waiting]
 
-    def value(self, batch: int, address: str) -> bytes | None:
-        """What the next transaction of a batch finds at ``address``; good until its task is completed."""
+    def view(self, batch: int) -> View:
+        """The state that the next transaction of a batch finds.
+
+        What its inputs cover, single addresses and all that lies under a prefix, stays as it is until its task is
+        completed, though others are merged meanwhile and the next execution takes over: whatever may write there waits.
+        """
         own = self._runs[batch].changes
-        if address in own:
-            return own[address]
-        if address in self.changes:
-            return self.changes[address]
-        return self._read(address)
+        return Changed(self._state, own) if own else self._state
 
     def next_task(self, route: FamilyVersion, transactions_max: int) -> Task | None:
         """The next work for a processor of ``route``: one unit at least, more while they fit; None if nothing may run.
@@ -165,7 +164,7 @@ class Execution:
                 break
             heappop(source)
             run.running = True
-            units.append(Unit(index, run.transactions))
+            units.append(Unit(index, run.batch_id, run.transactions))
             if run.alone or transactions_max <= 1:
                 break
             if len(run.segments) == 1:
@@ -289,6 +288,7 @@ class Execution:
     ) -> Rejected | Withdrawn | None:
         """Add a unit's writes and receipts to its batch; the reason where they may not stand."""
         changes = dict(run.changes)
+        view = Changed(self._state, changes)
         receipts = []
         for transaction, outcome in zip(unit.transactions, outcomes, strict=False):
             if outcome.verdict is Verdict.INVALID:
@@ -301,7 +301,7 @@ class Execution:
             kept = {
                 address: value
                 for address, value in outcome.changes.items()
-                if value is not None or self._holds(changes, address)
+                if value is not None or view.get(address) is not None
             }
             receipt = encode_receipt(Receipt(transaction.id, kept, outcome.events, outcome.data))
             if len(receipt) > self._limits.receipt_bytes_max:
@@ -318,12 +318,6 @@ class Execution:
         run.changes = changes
         run.receipts += receipts
         return None
-
-    def _holds(self, changes: dict[str, bytes | None], address: str) -> bool:
-        for layer in (changes, self.changes):
-            if address in layer:
-                return layer[address] is not None
-        return self._read(address) is not None
 
     def _refusal(
         self, transaction: VerifiedTransaction, outcome: TransactionOutcome, namespaces: tuple[str, ...]

@@ -4,7 +4,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ledger.batch import VerifiedTransaction
-from ledger.ids import TransactionId
+from ledger.ids import BatchId, TransactionId
 from ledger.receipt import Event
 from ledger.settings import FamilyVersion
 
@@ -32,6 +32,7 @@ class Unit(NamedTuple):
     """The consecutive transactions of one batch that one family processes; ``batch`` is its index in the block."""
 
     batch: int
+    batch_id: BatchId
     transactions: tuple[VerifiedTransaction, ...]
 
 

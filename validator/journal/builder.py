@@ -13,7 +13,7 @@ from ledger.ids import BlockId, StateRoot
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from ledger.signing import Signer
-from validator.execution.executor import Execution, ReadState
+from validator.execution.executor import Execution
 from validator.execution.model import Applied, Rejected, Withdrawn
 from validator.journal.model import BlockCommit, CommittedBatch, InvalidBatch
 from validator.journal.rules import Body
@@ -21,6 +21,7 @@ from validator.mempool.queue import Pending, PendingQueue
 from validator.state import merkle
 from validator.state.merkle import ReadNode
 from validator.state.nodes import Ref
+from validator.state.view import View
 
 CONSENSUS: Final = b"solo"
 """What a block of the solo engine names as its consensus."""
@@ -59,7 +60,7 @@ class Verdicts(NamedTuple):
 def choose(
     queue: PendingQueue,
     body: Body,
-    read: ReadState,
+    base: View,
     has_processor: Callable[[FamilyVersion], bool],
     limits: Limits,
     now_ms: int,
@@ -102,7 +103,7 @@ def choose(
             size.add(batch)
     alone = frozenset(index for index, entry in enumerate(entries) if entry.alone)
     batches = [entry.batch for entry in entries]
-    execution = Execution(read, batches, limits, alone, before.execution if before else None)
+    execution = Execution(base, batches, limits, alone, before.execution if before else None)
     for index, verdict in enumerate(carried):
         if verdict is not None:
             execution.reject(index, verdict)

@@ -5,23 +5,15 @@ the transactions do is the executor's business.
 """
 
 from collections.abc import Callable
-from typing import Final
 
-from ledger import settings
 from ledger.batch import VerifiedBatch
-from ledger.errors import NotDecodable
 from ledger.ids import TransactionId
-from ledger.settings import FamilyVersion
-from validator.execution.executor import ReadState
+from ledger.permitted import permission_refusal, permitted_families
 from validator.execution.model import Rejected, Withdrawn
 
-PERMITTED_AT: Final = settings.setting_address(settings.TRANSACTION_FAMILIES)
-"""The address of the leaf that says which families may enter a block."""
-
-_SHOWN_MAX: Final = 10
-_SHOWN_CHARACTERS_MAX: Final = 80
-
 Knows = Callable[[TransactionId], bool]
+ReadState = Callable[[str], bytes | None]
+"""What an address holds in the state that the block builds on."""
 
 
 class Body:
@@ -46,10 +38,9 @@ class Body:
         own: set[TransactionId] = set()
         for transaction in batch.transactions:
             family = transaction.family
-            if self._permitted is not None and family not in self._permitted:
-                listed = _listed(self._permitted)
-                message = f"{family} is not permitted; {settings.TRANSACTION_FAMILIES} permits: {listed}"
-                return Rejected("family_not_permitted", message, transaction.id, family=family)
+            not_permitted = permission_refusal(family, self._permitted)
+            if not_permitted is not None:
+                return Rejected("family_not_permitted", not_permitted, transaction.id, family=family)
             if self._committed(transaction.id):
                 return Rejected(
                     "duplicate_transaction", f"transaction {transaction.id} is already committed", transaction.id
@@ -68,23 +59,3 @@ class Body:
                 return Withdrawn("waiting_for_dependency", dependency=dependency)
             own.add(transaction.id)
         return None
-
-
-def _listed(families: frozenset[FamilyVersion]) -> str:
-    """Some of the permitted families, for a message that is kept for every batch that they refuse."""
-    names = sorted(map(str, families))
-    named = ", ".join(name[:_SHOWN_CHARACTERS_MAX] for name in names[:_SHOWN_MAX]) or "none"
-    return f"{named} and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else named
-
-
-def permitted_families(read: ReadState) -> frozenset[FamilyVersion] | None:
-    """The families that may enter a block on this state; None where the setting is absent: all.
-
-    A value that cannot be understood permits the settings family alone, so that it can be mended.
-    """
-    try:
-        stored = settings.decode_setting(read(PERMITTED_AT))
-        value = stored.get(settings.TRANSACTION_FAMILIES)
-        return None if value is None else settings.decode_permitted_families(value)
-    except NotDecodable:
-        return frozenset({FamilyVersion(settings.FAMILY_NAME, settings.FAMILY_VERSION)})

@@ -25,9 +25,9 @@ class Reason(StrEnum):
 
 
 class Pending:
-    """One accepted batch. Its queue changes it; ``tries``, ``losses`` and ``alone`` are production's to count."""
+    """One accepted batch. Its queue changes it; ``tries``, ``losses``, ``failure`` and ``alone`` are for production."""
 
-    __slots__ = ("alone", "arrival", "batch", "dependency", "due_ms", "family", "losses", "reason", "tries")
+    __slots__ = ("alone", "arrival", "batch", "dependency", "due_ms", "failure", "family", "losses", "reason", "tries")
 
     def __init__(self, arrival: int, batch: VerifiedBatch) -> None:
         self.arrival = arrival
@@ -41,6 +41,8 @@ class Pending:
         """How often a processor failed on it."""
         self.losses = 0
         """How often a processor was lost that held it alone."""
+        self.failure = ""
+        """How it was tried in vain so far, in words; empty while it was not."""
         self.alone = False
         """Whether it must not share a task, because a processor was lost that held it."""
 

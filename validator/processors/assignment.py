@@ -5,25 +5,27 @@ assignment. What the answers mean for the block is the executor's business.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError, Message
 
+from ledger.access import list_refusal, read_refusal
 from ledger.addresses import ADDRESS_CHARACTERS, AccessList
 from ledger.batch import VerifiedTransaction
 from ledger.limits import Limits
+from ledger.listing import Entry
 from ledger.receipt import decode_event
 from protos import packed_pb2, processor_pb2, state_context_pb2, transaction_pb2
 from protos.transaction_receipt_pb2 import StateChange
 from protos.validator_pb2 import Message as Envelope
-from validator.execution.access import read_refusal
 from validator.execution.context import TransactionContext, Unauthorized
-from validator.execution.model import Task, TransactionOutcome, Verdict
+from validator.execution.model import Task, TransactionOutcome, Unit, Verdict
+from validator.state.view import Changed, View
 
 Outcomes = Sequence[Sequence[TransactionOutcome]]
-ReadFor = Callable[[int, str], bytes | None]
-"""The value that the next transaction of a batch (by index in its block) finds at an address."""
+ViewFor = Callable[[int], View]
+"""The state that the next transaction of a batch (by index in its block) finds."""
 
 Send = Callable[[int, str, bytes], None]
 """Message type, correlation id, content."""
@@ -54,11 +56,11 @@ class PackedAssignment:
     """The whole task in one round trip (protos/packed.proto)."""
 
     def __init__(
-        self, task: Task, read_for: ReadFor, send: Send, context_id: str, namespaces: tuple[str, ...], limits: Limits
+        self, task: Task, view_for: ViewFor, send: Send, context_id: str, namespaces: tuple[str, ...], limits: Limits
     ) -> None:
         self.task = task
         self.namespaces = namespaces
-        self._read_for = read_for
+        self._view_for = view_for
         self._send = send
         self._context_id = context_id
         self._limits = limits
@@ -67,12 +69,14 @@ class PackedAssignment:
         request = packed_pb2.PackedProcessRequest(context_id=self._context_id)
         seen: set[str] = set()
         for unit in self.task.units:
-            request.units.add(transactions=[transaction.raw for transaction in unit.transactions])
+            raw = [transaction.raw for transaction in unit.transactions]
+            request.units.add(transactions=raw, batch_id=unit.batch_id)
+            view = self._view_for(unit.batch)
             for transaction in unit.transactions:
                 for address in transaction.inputs:
                     if len(address) == ADDRESS_CHARACTERS and address not in seen:
                         seen.add(address)
-                        value = self._read_for(unit.batch, address)
+                        value = view.get(address)
                         if value is not None:
                             request.entries.add(address=address, data=value)
         content = request.SerializeToString()
@@ -83,19 +87,24 @@ class PackedAssignment:
         return True
 
     def state_request(self, context_id: str, request: Message) -> Message:
-        if not isinstance(request, state_context_pb2.TpStateGetRequest):
-            return refused(request)
         found = self._transaction(context_id)
         if found is None:
             return refused(request)
-        batch, transaction = found
-        inputs = AccessList(transaction.inputs)
+        unit, transaction = found
+        view, inputs = self._view_for(unit.batch), AccessList(transaction.inputs)
+        if isinstance(request, state_context_pb2.TpStateGetRequest):
+            return self._get(request, view, inputs)
+        if isinstance(request, packed_pb2.StateListRequest) and list_refusal(request.prefix, inputs) is None:
+            return _page(view.under(request.prefix, request.after), self._limits)
+        return refused(request)
+
+    def _get(self, request: state_context_pb2.TpStateGetRequest, view: View, inputs: AccessList) -> Message:
         response = state_context_pb2.TpStateGetResponse(status="OK")
         data_bytes = 0
         for address in dict.fromkeys(request.addresses):
             if read_refusal(address, inputs) is not None:
                 return refused(request)
-            value = self._read_for(batch, address)
+            value = view.get(address)
             if value is not None:
                 data_bytes += len(value)
                 if data_bytes > self._limits.message_bytes_max // 2:
@@ -103,14 +112,14 @@ class PackedAssignment:
                 response.entries.add(address=address, data=value)
         return response
 
-    def _transaction(self, context_id: str) -> tuple[int, VerifiedTransaction] | None:
+    def _transaction(self, context_id: str) -> tuple[Unit, VerifiedTransaction] | None:
         number = context_id.removeprefix(self._context_id + ":")
         if not (number.isascii() and number.isdigit() and len(number) < 10):
             return None
         left = int(number)
         for unit in self.task.units:
             if left < len(unit.transactions):
-                return unit.batch, unit.transactions[left]
+                return unit, unit.transactions[left]
             left -= len(unit.transactions)
         return None
 
@@ -131,7 +140,7 @@ class Conversation:
     def __init__(
         self,
         task: Task,
-        read_for: ReadFor,
+        view_for: ViewFor,
         send: Send,
         context_id: str,
         namespaces: tuple[str, ...],
@@ -140,7 +149,6 @@ class Conversation:
     ) -> None:
         """``raw_header``: the processor asked for the header as it was signed, and no other form of it."""
         self.task = task
-        self._read_for = read_for
         self._send = send
         self._context_id = context_id
         self.namespaces = namespaces
@@ -148,6 +156,7 @@ class Conversation:
         self._limits = limits
         (self._unit,) = task.units
         self._overlay: dict[str, bytes | None] = {}
+        self._view = Changed(view_for(self._unit.batch), self._overlay)
         self._outcomes: list[TransactionOutcome] = []
         self._context = self._next_context()
         self._serving: dict[type[Message], Callable[[Any], Message]] = {
@@ -156,6 +165,7 @@ class Conversation:
             state_context_pb2.TpStateDeleteRequest: self._delete,
             state_context_pb2.TpReceiptAddDataRequest: self._add_receipt_data,
             state_context_pb2.TpEventAddRequest: self._add_event,
+            packed_pb2.StateListRequest: self._list,
         }
 
     def start(self) -> bool:
@@ -164,6 +174,7 @@ class Conversation:
             payload=message.payload,
             signature=message.header_signature,
             context_id=self._current_id,
+            batch_id=self._unit.batch_id,
         )
         if self._raw_header:
             request.header_bytes = message.header
@@ -206,10 +217,7 @@ class Conversation:
 
     def _next_context(self) -> TransactionContext:
         transaction = self._unit.transactions[len(self._outcomes)]
-        return TransactionContext(transaction, self._read, self.namespaces, self._limits)
-
-    def _read(self, address: str) -> bytes | None:
-        return self._overlay[address] if address in self._overlay else self._read_for(self._unit.batch, address)
+        return TransactionContext(transaction, self._view, self.namespaces, self._limits)
 
     def _get(self, request: state_context_pb2.TpStateGetRequest) -> Message:
         found = self._context.get(request.addresses)
@@ -219,6 +227,9 @@ class Conversation:
         for address, value in found.items():
             response.entries.add(address=address, data=value)
         return response
+
+    def _list(self, request: packed_pb2.StateListRequest) -> Message:
+        return _page(self._context.under(request.prefix, request.after), self._limits)
 
     def _set(self, request: state_context_pb2.TpStateSetRequest) -> Message:
         addresses = self._context.set((entry.address, entry.data) for entry in request.entries)
@@ -256,7 +267,23 @@ def refused(request: Message) -> Message:
         return state_context_pb2.TpStateDeleteResponse(status="AUTHORIZATION_ERROR")
     if isinstance(request, state_context_pb2.TpReceiptAddDataRequest):
         return state_context_pb2.TpReceiptAddDataResponse(status="ERROR")
+    if isinstance(request, packed_pb2.StateListRequest):
+        return packed_pb2.StateListResponse(status="AUTHORIZATION_ERROR")
     return state_context_pb2.TpEventAddResponse(status="ERROR")
+
+
+def _page(entries: Iterator[Entry], limits: Limits) -> packed_pb2.StateListResponse:
+    """The first of ``entries``: one at least, more while they fit in a page."""
+    page = packed_pb2.StateListResponse(status="OK")
+    data_bytes = 0
+    for address, data in entries:
+        data_bytes += len(address) + len(data)
+        full = len(page.entries) >= limits.state_list_entries_max or data_bytes > limits.state_list_bytes_max
+        if page.entries and full:
+            page.more = True
+            break
+        page.entries.add(address=address, data=data)
+    return page
 
 
 def _packed_outcome(result: packed_pb2.PackedProcessResponse.TransactionResult) -> TransactionOutcome:

@@ -24,7 +24,7 @@ def dispatch(execution: Execution, processors: Processors, packed_transactions_m
                 task = execution.next_task(route, most)
                 if task is None:
                     break
-                if processors.start(processor, task, execution.value):
+                if processors.start(processor, task, execution.view):
                     started.append(task)
                 else:
                     execution.split(task)

@@ -14,7 +14,7 @@ from ledger.addresses import is_prefix
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from ledger.transaction import FAMILY_CHARACTERS_MAX
-from protos import processor_pb2, state_context_pb2
+from protos import packed_pb2, processor_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope
 from validator.execution.model import Task
 from validator.gateway import Delivery
@@ -23,7 +23,7 @@ from validator.processors.assignment import (
     Conversation,
     Outcomes,
     PackedAssignment,
-    ReadFor,
+    ViewFor,
     new_context_id,
     refused,
 )
@@ -49,6 +49,7 @@ _STATE_REQUESTS: Final[dict[int, tuple[type[Message], int]]] = {
         Envelope.TP_RECEIPT_ADD_DATA_RESPONSE,
     ),
     Envelope.TP_EVENT_ADD_REQUEST: (state_context_pb2.TpEventAddRequest, Envelope.TP_EVENT_ADD_RESPONSE),
+    Envelope.STATE_LIST_REQUEST: (packed_pb2.StateListRequest, Envelope.STATE_LIST_RESPONSE),
 }
 
 MESSAGE_TYPES: Final = frozenset(
@@ -161,7 +162,7 @@ class Processors:
         takers = (entry for entry in self._connected.values() if entry.takes(family) and entry.room > 0)
         return min(takers, key=lambda entry: len(entry.assignments), default=None)
 
-    def start(self, processor: Processor, task: Task, read_for: ReadFor) -> bool:
+    def start(self, processor: Processor, task: Task, view_for: ViewFor) -> bool:
         """Hand a task to a processor with room: it comes back as Answered or Lost.
 
         False, and nothing has happened, where it is too large for one message and could be split.
@@ -174,10 +175,10 @@ class Processors:
         namespaces = processor.families[task.route]
         assignment: Assignment
         if processor.packed and not task.alone:
-            assignment = PackedAssignment(task, read_for, send, context_id, namespaces, self._limits)
+            assignment = PackedAssignment(task, view_for, send, context_id, namespaces, self._limits)
         else:
             raw_header = processor.raw_header
-            assignment = Conversation(task, read_for, send, context_id, namespaces, raw_header, self._limits)
+            assignment = Conversation(task, view_for, send, context_id, namespaces, raw_header, self._limits)
         processor.assignments[context_id] = assignment
         if assignment.start():
             return True

@@ -1,4 +1,7 @@
-"""Walking the trie in address order by index: pages, counts and positions in O(count + depth). Reads only."""
+"""Walking the trie in address order, by index or behind an address: pages, counts and positions in O(count + depth).
+
+Reads only.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -43,6 +46,31 @@ def leaves(read: ReadNode, ref: Ref, skip: int = 0, *, backwards: bool = False) 
         else:
             yield from leaves(read, child, skip, backwards=backwards)
             skip = 0
+
+
+def under(read: ReadNode, root: Ref, prefix: str, after: str) -> Iterator[Leaf]:
+    """The leaves under ``prefix`` whose address comes behind ``after`` (any text), in ascending address order."""
+    top = subtree(read, root, prefix)
+    if top is not None:
+        yield from _behind(read, top, after)
+
+
+def _behind(read: ReadNode, ref: Ref, after: str) -> Iterator[Leaf]:
+    node = read(ref.number)
+    if node[0] == nodes.LEAF:
+        if nodes.leaf_address(node) > after:
+            yield Leaf(nodes.leaf_address(node), nodes.leaf_value(node))
+        return
+    place = nodes.branch_prefix(node)
+    way, rest = after[: len(place)], after[len(place) :]
+    if place > way:
+        yield from leaves(read, ref)
+    elif place == way:
+        for nibble, child in nodes.branch_children(node).items():
+            if nibble > rest[:1]:
+                yield from leaves(read, child)
+            elif nibble == rest[:1]:
+                yield from _behind(read, child, after)
 
 
 def position(read: ReadNode, ref: Ref, address: str) -> int | None:

@@ -1,6 +1,6 @@
-"""Whether a write may stand: the one rule for what 1.x processors ask and for what packed answers claim."""
+"""Whether a read, a list or a write may stand: the one rule for what processors ask and for what they claim."""
 
-from ledger.addresses import AccessList, is_address
+from ledger.addresses import AccessList, is_address, is_prefix
 
 
 def write_refusal(address: str, outputs: AccessList, namespaces: tuple[str, ...]) -> str | None:
@@ -20,6 +20,15 @@ def read_refusal(address: str, inputs: AccessList) -> str | None:
         return f"it read {address[:80]!r}, which is no address of 70 lower-case hex characters"
     if not inputs.permits(address):
         return f"it read {address}, outside its inputs {_shortened(inputs.declared)}"
+    return None
+
+
+def list_refusal(prefix: str, inputs: AccessList) -> str | None:
+    """Why what lies under ``prefix`` may not be listed; None if it may."""
+    if not is_prefix(prefix):
+        return f"it listed {prefix[:80]!r}, which is not an even number of lower-case hex characters, 0 to 70"
+    if not inputs.permits_prefix(prefix):
+        return f"it listed {prefix!r}, which no one of its inputs covers: {_shortened(inputs.declared)}"
     return None
 
 

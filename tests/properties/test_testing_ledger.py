@@ -1,0 +1,133 @@
+"""The test kit's ledger judges as the validator does: the same verdicts, words, receipts and state."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from families.intkey.client import intkey_address
+from families.intkey.handler import IntkeyHandler
+from families.intkey.payload import ENCODINGS, VALUE_MAX, IntkeyPayload
+from ledger.batch import VerifiedBatch, VerifiedTransaction
+from ledger.ids import BatchId
+from ledger.limits import Limits
+from ledger.receipt import encode_receipt
+from processor_sdk import TransactionHandler
+from processor_sdk.testing import Ledger, UnsignedTransaction, Verdict
+from tests.properties.serial import LIMITS, Network, OtherHandler, ScriptHandler
+from tests.properties.test_serial_equivalence import blocks
+from tests.validator.support import view_of
+from validator.execution.executor import Execution
+from validator.execution.model import Applied, Rejected, Result
+from validator.processors.dispatch import dispatch
+from validator.processors.registry import Answered
+
+Fate = tuple[str, str, bytes, tuple[bytes, ...]]
+"""A word, its sentence, extended data, receipts."""
+
+
+def by_the_executor(
+    handlers: Sequence[TransactionHandler[Any]], packed: bool, state: dict[str, bytes], batches: Sequence[VerifiedBatch]
+) -> tuple[list[Fate], dict[str, bytes]]:
+    """The validator's execution with one processor."""
+    network = Network(lambda _: 0)
+    network.connect(b"one", handlers, packed)
+    execution = Execution(view_of(dict(state)), batches, LIMITS)
+    while not execution.finished:
+        dispatch(execution, network.processors, LIMITS.packed_transactions_max)
+        for event in network.step() if not execution.finished else ():
+            assert isinstance(event, Answered)
+            execution.complete(event.task, event.outcomes, event.namespaces)
+    after = {**state, **execution.changes}
+    return [_fate(result) for result in execution.results()], {
+        name: data for name, data in after.items() if data is not None
+    }
+
+
+def _fate(result: Result | None) -> Fate:
+    if isinstance(result, Applied):
+        return "", "", b"", result.receipts
+    assert isinstance(result, Rejected)
+    return _rejected(result.reason, result.message, result.extended_data)
+
+
+def _rejected(reason: str, message: str, extended_data: bytes) -> Fate:
+    # Where several of its dependencies fell, the one that fell first is named, which is not always the first.
+    return reason, "" if reason == "dependency_invalid" else message, extended_data, ()
+
+
+def by_the_test_kit(ledger: Ledger, batches: Sequence[VerifiedBatch]) -> tuple[list[Fate], dict[str, bytes]]:
+    fates: list[Fate] = []
+    for batch in batches:
+        result = ledger.apply([UnsignedTransaction(*transaction) for transaction in batch.transactions])
+        assert result.verdict is not Verdict.PENDING
+        if result:
+            fates.append(("", "", b"", tuple(encode_receipt(receipt) for receipt in result.receipts)))
+        else:
+            fates.append(_rejected(result.reason, result.message, result.extended_data))
+    return fates, dict(ledger.state)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@settings(max_examples=40, deadline=None)
+@given(block=blocks())
+def test_scripts(packed: bool, block: tuple[dict[str, bytes], list[VerifiedBatch]]) -> None:
+    state, batches = block
+    handlers = [ScriptHandler(), OtherHandler()]
+    expected = by_the_executor(handlers, packed, state, batches)
+    assert by_the_test_kit(Ledger(*handlers, state=state, limits=LIMITS), batches) == expected
+
+
+NAMES = ("a", "b", "c")
+payloads = st.builds(
+    IntkeyPayload,
+    st.sampled_from(("set", "inc", "dec")),
+    st.sampled_from(NAMES),
+    st.sampled_from((0, 1, 5, VALUE_MAX)),
+)
+
+
+@st.composite
+def intkey_batches(draw: st.DrawFn) -> list[VerifiedBatch]:
+    """Batches of what clients send: every encoding, rubbish, and addresses forgotten or named by a prefix."""
+    made = Ledger(IntkeyHandler(), twice=False)
+    batches = []
+    for number in range(draw(st.integers(1, 6))):
+        transactions = []
+        for payload in draw(st.lists(payloads, min_size=1, max_size=3)):
+            encoding = draw(st.sampled_from((*ENCODINGS, "", "text/plain")))
+            data = ENCODINGS.get(encoding, ENCODINGS["application/cbor"]).encode(payload)
+            address = intkey_address(payload.name)
+            declared = draw(st.sampled_from(((address,), (address,), (address,), (address[:6],), ())))
+            transactions.append(
+                made.transaction(
+                    draw(st.sampled_from((data, data, data, data[:-1]))),
+                    encoding=encoding,
+                    inputs=declared,
+                    outputs=(address,) if draw(st.integers(0, 5)) else (),
+                )
+            )
+        verified = tuple(VerifiedTransaction(*transaction) for transaction in transactions)
+        batches.append(VerifiedBatch(BatchId(f"{number:0128x}"), verified, 0, b""))
+    return batches
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@settings(max_examples=40, deadline=None)
+@given(batches=intkey_batches())
+def test_intkey(packed: bool, batches: list[VerifiedBatch]) -> None:
+    expected = by_the_executor([IntkeyHandler()], packed, {}, batches)
+    assert by_the_test_kit(Ledger(IntkeyHandler()), batches) == expected
+
+
+@pytest.mark.parametrize("limits", [Limits(state_value_bytes_max=2), Limits(receipt_bytes_max=20)])
+def test_sizes(limits: Limits, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.properties.test_testing_ledger.LIMITS", limits)
+    ledger = Ledger(IntkeyHandler(), limits=limits)
+    transaction = ledger.transaction(IntkeyPayload("set", "a", 1))
+    batch = VerifiedBatch(BatchId("0" * 128), (VerifiedTransaction(*transaction),), 0, b"")
+    fates, state = by_the_executor([IntkeyHandler()], True, {}, [batch])
+    assert fates[0][0] == "invalid_transaction"
+    assert by_the_test_kit(ledger, [batch]) == (fates, state)
