@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dovetail.commands import bench, chain, intkey, parts, settings, status, up
+from dovetail.commands import bench, chain, intkey, new_family, parts, processor, settings, status, up
 
 app = typer.Typer(
     name="dovetail",
@@ -37,7 +37,9 @@ def _common(
 
 
 up.add_to(app)
+new_family.add_to(app)
 parts.add_to(app)
+processor.add_to(app)
 status.add_to(app)
 bench.add_to(app)
 app.add_typer(intkey.app, name="intkey")

@@ -35,7 +35,19 @@ class ProcessorConfig:
     """The validator's endpoint."""
 
     max_occupancy: int = 512
-    """Transactions that the validator may have handed over and not yet had back."""
+    """Transactions that the validator may have handed over to a worker and not yet had back."""
+
+    workers: int = 1
+    """Processes that apply transactions, each over a connection of its own."""
+
+    apply_timeout_ms: int = 10_000
+    """How long one apply may take."""
+
+    memory_mib_max: int = 0
+    """Address space of each worker, in MiB; 0 for no limit."""
+
+    metrics: str = ""
+    """Where /metrics is served, as HOST:PORT; nowhere where it is empty."""
 
 
 class Config(NamedTuple):
@@ -113,6 +125,16 @@ _RULES: Final[dict[str, _Rule]] = {
     "processor.connect": _ENDPOINT,
     "processor.max_occupancy": _Rule(
         lambda number: 1 <= number <= _OCCUPANCY_MAX, f"a whole number from 1 to {_OCCUPANCY_MAX}"
+    ),
+    "processor.workers": _Rule(lambda number: 1 <= number <= 256, "a whole number from 1 to 256"),
+    "processor.apply_timeout_ms": _Rule(
+        lambda number: 1 <= number <= 86_400_000, "a whole number of milliseconds from 1 to 86400000"
+    ),
+    "processor.memory_mib_max": _Rule(
+        lambda number: number == 0 or 256 <= number <= 2**40, "0 for no limit, or a whole number of MiB from 256"
+    ),
+    "processor.metrics": _Rule(
+        lambda text: not text or _is_address(text), "HOST:PORT, PORT from 1 to 65535, an IPv6 host in brackets"
     ),
 }
 

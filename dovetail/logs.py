@@ -24,6 +24,8 @@ _TRACE_FILE_BYTES_MAX: Final = 1024 * 1024
 _LOG_FILE_BYTES_MAX: Final = 10 * 1024 * 1024
 _OLD_FILES_KEPT: Final = 3
 _TRACES: Final = ("exception", "stack")
+_IDS: Final = ("transaction", "batch")
+_ID_CHARACTERS_SHOWN: Final = 16
 
 
 class LogFormat(StrEnum):
@@ -61,7 +63,7 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
         console = structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
         )
-        renderers = [_escape, console]
+        renderers = [_shorten, _escape, console]
     structlog.configure(
         processors=[*shared, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(number),
@@ -71,11 +73,21 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            # First what a record was given beside its message (``extra``), so that nothing of it passes for ours.
+            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), structlog.stdlib.add_logger_name, *shared],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
     logging.basicConfig(handlers=[handler], level=number, force=True)
+
+
+def _shorten(_logger: object, _level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Ids of 128 characters as people read them: their beginning."""
+    for name in _IDS:
+        value = event.get(name)
+        if isinstance(value, str) and len(value) > _ID_CHARACTERS_SHOWN:
+            event[name] = f"{value[:_ID_CHARACTERS_SHOWN]}…"
+    return event
 
 
 def _escape(_logger: object, _level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

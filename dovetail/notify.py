@@ -9,11 +9,14 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Final
 
 NOTIFY_SOCKET: Final = "NOTIFY_SOCKET"
+WATCHDOG_USEC: Final = "WATCHDOG_USEC"
+WATCHDOG_PID: Final = "WATCHDOG_PID"
 LIFELINE_FD: Final = "DOVETAIL_LIFELINE_FD"
 
 _DATAGRAM_BYTES_MAX: Final = 4096
@@ -22,16 +25,27 @@ _ORPHAN_GRACE_S: Final = 10.0
 
 
 class Notifier:
-    """Says READY=1 and STATUS=… to a notify socket; says nothing when there is none."""
+    """Says READY=1, STATUS=… and WATCHDOG=1 to a notify socket; says nothing when there is none."""
 
-    def __init__(self, address: str | None) -> None:
-        """``address``: a path, or ``@name`` for Linux's abstract sockets; None for nobody."""
+    def __init__(
+        self, address: str | None, watchdog_s: float | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``address``: a path, or ``@name`` for Linux's abstract sockets; None for nobody.
+
+        ``watchdog_s``: how long the listener puts up with silence, None for ever. ``clock``: seconds of a steady clock.
+        """
         self._address = "\0" + address[1:] if address and address.startswith("@") else address
+        self.alive_s = watchdog_s / 2 if watchdog_s and address else None
+        """How often ``alive`` must be called at least; None where nobody waits for it."""
+        self._clock = clock
+        self._alive_at = 0.0
 
     @classmethod
     def from_environment(cls, environ: MutableMapping[str, str]) -> "Notifier":
-        """Takes NOTIFY_SOCKET out of ``environ``: processes that this one starts are not meant by it."""
-        return cls(environ.pop(NOTIFY_SOCKET, None))
+        """Takes NOTIFY_SOCKET and what belongs to it out of ``environ``: it does not mean what this process starts."""
+        address, usec = environ.pop(NOTIFY_SOCKET, None), environ.pop(WATCHDOG_USEC, "")
+        mine = environ.pop(WATCHDOG_PID, str(os.getpid())) == str(os.getpid())
+        return cls(address, int(usec) / 1_000_000 if mine and usec.isascii() and usec.isdigit() else None)
 
     def ready(self) -> None:
         """This process serves."""
@@ -40,6 +54,14 @@ class Notifier:
     def status(self, text: str) -> None:
         """What this process is doing or waiting for, in one line."""
         self._send(f"STATUS={' '.join(text.split())[:_STATUS_CHARACTERS_MAX]}")
+
+    def alive(self) -> None:
+        """This process does its work. May be called as often as one likes: it is said no more often than it must be."""
+        if self.alive_s is None or (now := self._clock()) < self._alive_at:
+            return
+        # A margin, so that calls at just this distance do not come out as every other one.
+        self._alive_at = now + 0.9 * self.alive_s
+        self._send("WATCHDOG=1")
 
     def stopping(self) -> None:
         """This process is ending in order."""

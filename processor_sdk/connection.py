@@ -13,17 +13,16 @@ import random
 import signal
 import socket
 import time
-import uuid
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 import zmq
 from google.protobuf.message import DecodeError
-from zmq.utils.monitor import recv_monitor_message
 
-from ledger.limits import Limits
+from processor_sdk.dealer import Dealer
 from processor_sdk.handler import TransactionHandler
 from processor_sdk.registration import Registration, refusal
+from processor_sdk.watch import LATE_EXIT, OVERTIME_EXIT, Watch
 from protos import validator_pb2
 
 MESSAGE: Final = b"m"
@@ -43,33 +42,34 @@ UNREGISTER_WAIT_S: Final = 5.0
 LAST_ANSWERS_WAIT_MS: Final = 2_000
 BACK_OFF_S_FIRST: Final = 0.1
 BACK_OFF_S_MAX: Final = 5.0
-HEARTBEAT_MS: Final = 10_000
-SILENCE_MS: Final = 30_000
 OVERDUE_S: Final = 1.0  # So long a validator may take to answer before it is said, once, that it is waited for.
 WAKE_BYTES_MAX: Final = 64
 
 _Message = validator_pb2.Message
-_MONITORED: Final = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
 
 _log = logging.getLogger(__name__)
 
 
 class Connection:
-    """Runs until ``wake`` says to stop: STOP or a signal's number (finish what is in flight), STOP_NOW (do not)."""
+    """Runs until ``wake`` says to stop: STOP or a signal's number (finish what is in flight), STOP_NOW (do not).
+
+    ``watch``: in a supervised worker, which also ends when its supervisor says so, or is gone.
+    """
 
     def __init__(
         self,
         context: "zmq.Context[zmq.Socket[bytes]]",
         url: str,
-        handlers: Iterable[TransactionHandler],
+        handlers: Iterable[TransactionHandler[Any]],
         *,
         max_occupancy: int,
         pair_url: str,
         wake: socket.socket,
+        watch: Watch | None = None,
     ) -> None:
-        self._context = context
         self._url = url
         self._wake = wake
+        self._watch = watch
         self._registrations = [Registration(handler, max_occupancy) for handler in handlers]
         self._asked: dict[str, Registration] = {}
         self._pair = context.socket(zmq.PAIR)
@@ -78,8 +78,9 @@ class Connection:
         self._poller = zmq.Poller()
         self._poller.register(self._pair, zmq.POLLIN)
         self._poller.register(wake, zmq.POLLIN)
-        self._dealer: zmq.Socket[bytes] | None = None
-        self._monitor: zmq.Socket[bytes] | None = None
+        if watch is not None:
+            self._poller.register(watch.fileno(), zmq.POLLIN)
+        self._dealer = Dealer(url, self._poller)
         self._connect_at: float | None = time.monotonic()
         self._overdue_at: float | None = self._connect_at + OVERDUE_S
         self._losses = 0
@@ -103,13 +104,13 @@ class Connection:
                     self._read_wake()
                 if self._pair in ready:
                     self._drain_pair()
-                if self._dealer is not None and self._dealer in ready:
-                    self._drain_dealer()
-                if self._monitor is not None and self._monitor in ready:
-                    self._drain_monitor()
+                self._drain_dealer()
+                self._drain_monitor()
+                if self._watch is not None and self._watch.fileno() in ready:
+                    self._hear_supervisor(self._watch)
                 self._run_timers(time.monotonic())
         finally:
-            self._close_dealer(LAST_ANSWERS_WAIT_MS if self._established and not self._stop_now else 0)
+            self._dealer.end(LAST_ANSWERS_WAIT_MS if self._established and not self._stop_now else 0)
             self._pair.send_multipart([QUIT, b"", b""])
             self._pair.close()
 
@@ -122,14 +123,18 @@ class Connection:
 
     def _timeout_ms(self) -> int | None:
         deadlines = [registration.retry_at for registration in self._registrations]
+        watch_at = self._watch.next_at() if self._watch is not None else None
         times = [
-            at for at in (*deadlines, self._connect_at, self._overdue_at, self._unregister_until) if at is not None
+            at
+            for at in (*deadlines, watch_at, self._connect_at, self._overdue_at, self._unregister_until)
+            if at is not None
         ]
         return max(0, int((min(times) - time.monotonic()) * 1000) + 1) if times else None
 
     def _run_timers(self, now: float) -> None:
         if self._connect_at is not None and self._connect_at <= now:
-            self._connect()
+            self._connect_at = None
+            self._dealer.open()
         if self._overdue_at is not None and self._overdue_at <= now:
             self._overdue_at = None
             _log.warning("waiting for the validator at %s", self._url)
@@ -139,37 +144,37 @@ class Connection:
         if self._unregister_until is not None and self._unregister_until <= now:
             _log.warning("the validator has not answered the unregistration in %s s", UNREGISTER_WAIT_S)
             self._unregister_until = None
+        if self._watch is not None:
+            self._run_watch(self._watch, now)
 
-    def _connect(self) -> None:
-        self._connect_at = None
-        self._dealer = dealer = self._context.socket(zmq.DEALER)
-        dealer.setsockopt(zmq.IDENTITY, uuid.uuid4().hex.encode())
-        dealer.setsockopt(zmq.MAXMSGSIZE, Limits().message_bytes_max)
-        dealer.setsockopt(zmq.RECONNECT_IVL_MAX, int(BACK_OFF_S_MAX * 1000))
-        # A validator that is gone without a word (its host died) is noticed by its silence.
-        dealer.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
-        dealer.setsockopt(zmq.HEARTBEAT_TIMEOUT, SILENCE_MS)
-        self._monitor = dealer.get_monitor_socket(_MONITORED)
-        self._poller.register(self._dealer, zmq.POLLIN)
-        self._poller.register(self._monitor, zmq.POLLIN)
-        dealer.connect(self._url)
+    def _run_watch(self, watch: Watch, now: float) -> None:
+        if watch.due(now):
+            self._beat()
+        overtime = watch.overtime(now)
+        if overtime is not None:
+            refused = watch.refusal(overtime, b"%d" % self._generation)
+            if refused is not None:
+                self._send(*refused)
+            self._beat()
+            self._dealer.end(LAST_ANSWERS_WAIT_MS)
+            watch.leave(OVERTIME_EXIT)
+        if watch.late(now):
+            _log.error("not finished in time: %d tasks in flight are left to other processors", self._in_flight)
+            watch.leave(LATE_EXIT)
 
-    def _close_dealer(self, linger_ms: int) -> None:
-        if self._dealer is None or self._monitor is None:
-            return
-        self._poller.unregister(self._dealer)
-        self._poller.unregister(self._monitor)
-        self._dealer.disable_monitor()
-        self._monitor.close(0)
-        self._dealer.close(linger_ms)
-        self._dealer = self._monitor = None
+    def _hear_supervisor(self, watch: Watch) -> None:
+        if watch.told_to_stop():
+            self._stop()
+        if watch.supervisor_is_gone:
+            self._poller.unregister(watch.fileno())
+
+    def _beat(self) -> None:
+        if self._watch is not None:
+            registered = self._established and all(registration.done for registration in self._registrations)
+            self._watch.beat(time.monotonic(), registered=registered, in_flight=self._in_flight)
 
     def _drain_monitor(self) -> None:
-        while self._monitor is not None:
-            try:
-                event = recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"]
-            except zmq.Again:
-                return
+        for event in self._dealer.happened():
             if event == zmq.Event.HANDSHAKE_SUCCEEDED:
                 _log.info("connected to the validator at %s", self._url)
                 self._established = True
@@ -180,8 +185,8 @@ class Connection:
 
     def _lose(self, reason: str) -> None:
         """Everything of this connection is void; a new one follows after a back-off."""
-        self._close_dealer(0)
-        delay_s = _back_off_s(self._losses)
+        self._dealer.close(0)
+        delay_s = back_off_s(self._losses)
         _log.warning("lost the validator at %s: %s; connecting again in %.1f s", self._url, reason, delay_s)
         self._losses += 1
         self._connect_at = time.monotonic() + delay_s
@@ -193,6 +198,7 @@ class Connection:
         for registration in self._registrations:
             registration.reset()
         self._pair.send_multipart([LOST, b"%d" % self._generation, b""])
+        self._beat()
 
     def _register(self, registration: Registration) -> None:
         registration.retry_at = None
@@ -209,20 +215,11 @@ class Connection:
         self._send_raw(message.SerializeToString())
 
     def _send_raw(self, raw: bytes) -> None:
-        if self._dealer is None:
-            return
-        try:
-            self._dealer.send(raw, zmq.NOBLOCK)
-        except zmq.Again:
+        if not self._dealer.send(raw):
             self._lose("it takes no more messages")
 
     def _drain_dealer(self) -> None:
-        while self._dealer is not None:
-            try:
-                frames = self._dealer.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            raw = frames[-1]
+        for raw in self._dealer.received():
             try:
                 message = _Message.FromString(raw)
             except DecodeError:
@@ -258,8 +255,9 @@ class Connection:
             if all(other.done for other in self._registrations):
                 self._losses = 0
                 self._pair.send_multipart([READY, b"%d" % self._generation, b""])
+                self._beat()
         elif not self._stopping:
-            delay_s = _back_off_s(registration.refusals)
+            delay_s = back_off_s(registration.refusals)
             registration.refusals += 1
             registration.retry_at = time.monotonic() + delay_s
             _log.error("registration of %s refused: %s; again in %.1f s", registration.family, reason, delay_s)
@@ -280,9 +278,15 @@ class Connection:
         asked = self._wake.recv(WAKE_BYTES_MAX)
         if STOP_NOW in asked:
             self._stop_now = True
-        if self._stopping or not any(reason in asked for reason in _STOPS):
+        if any(reason in asked for reason in _STOPS):
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._stopping:
             return
         self._stopping = True
+        if self._watch is not None:
+            self._watch.stopping(time.monotonic())
         self._overdue_at = None
         _log.info("stopping: %d tasks in flight", self._in_flight)
         for registration in self._registrations:
@@ -293,7 +297,7 @@ class Connection:
             self._send(_Message.TP_UNREGISTER_REQUEST, self._unregister_id)
 
 
-def _back_off_s(failures: int) -> float:
+def back_off_s(failures: int) -> float:
     """Doubles with every failure up to a bound; random, so that many processors do not come back all at once."""
     longest_s = min(BACK_OFF_S_MAX, BACK_OFF_S_FIRST * float(1 << min(failures, 16)))
     return longest_s * random.uniform(0.5, 1.0)

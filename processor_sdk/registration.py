@@ -1,6 +1,6 @@
 """What a processor says of one family to a validator, and what the validator makes of it. No sockets, no clock."""
 
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
@@ -14,7 +14,7 @@ PROTOCOL_VERSION: Final = 1
 class Registration:
     """One (family, version): what to ask for, and how far it got on the current connection."""
 
-    def __init__(self, handler: TransactionHandler, max_occupancy: int) -> None:
+    def __init__(self, handler: TransactionHandler[Any], max_occupancy: int) -> None:
         self.family = f"{handler.family_name} {handler.family_version}"
         self.content = processor_pb2.TpRegisterRequest(
             family=handler.family_name,

@@ -1,40 +1,38 @@
 """A transaction processor as a running thing: handlers on one side, a validator's address on the other.
 
-Two threads with one owner for each thing: the caller of ``run`` applies transactions, ``processor_sdk.connection``
-owns the socket. No verdicts here: ``processor_sdk.dispatch`` finds them.
+What an author or an operator starts. How it is done lives below: ``processor_sdk.supervisor`` keeps the worker
+processes, ``processor_sdk.serving`` is one process's worth of serving.
 """
 
 import contextlib
+import logging
+import multiprocessing
+import pickle
+import re
 import signal
 import socket
-import threading
-from collections import deque
+import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
-from types import FrameType
-from typing import Final
-
-import zmq
+from typing import Any, Final
 
 from processor_sdk import connection
-from processor_sdk.connection import Connection
 from processor_sdk.dispatch import Dispatcher
-from processor_sdk.errors import StateUnavailable
 from processor_sdk.handler import TransactionHandler
-from protos import validator_pb2
+from processor_sdk.progress import Progress
+from processor_sdk.serving import Service, serve, signals_to, tell
+from processor_sdk.supervisor import UNGUARDED_EXIT, CannotStart, Report, Supervisor, WorkerReport
+from processor_sdk.worker import MEMORY_MIB_MIN, Orders
+
+__all__ = ["CannotStart", "Report", "TransactionProcessor", "WorkerReport"]
 
 MAX_OCCUPANCY_DEFAULT: Final = 512
 """Two full packed messages, so that the next is here when one is answered."""
 
-_PAIR_URL: Final = "inproc://apply"
-_TASKS: Final = {
-    validator_pb2.Message.TP_PROCESS_REQUEST: validator_pb2.Message.TP_PROCESS_RESPONSE,
-    validator_pb2.Message.PACKED_PROCESS_REQUEST: validator_pb2.Message.PACKED_PROCESS_RESPONSE,
-}
+APPLY_TIMEOUT_MS_DEFAULT: Final = 10_000
+STOP_S_MAX_DEFAULT: Final = 15.0
+WORKERS_MAX: Final = 256
 
-
-class _StopNow(KeyboardInterrupt):
-    """The second signal; a KeyboardInterrupt because nothing but that passes through an apply."""
+_is_url: Final = re.compile(r"tcp://\S+:\d{1,5}|ipc://\S+").fullmatch
 
 
 class TransactionProcessor:
@@ -44,25 +42,47 @@ class TransactionProcessor:
         self,
         url: str,
         *,
+        workers: int = 1,
         max_occupancy: int = MAX_OCCUPANCY_DEFAULT,
-        on_ready: Callable[[], None] | None = None,
+        apply_timeout_ms: int = APPLY_TIMEOUT_MS_DEFAULT,
+        stop_s_max: float = STOP_S_MAX_DEFAULT,
+        memory_mib_max: int | None = None,
     ) -> None:
-        """``url``: the validator's address, as ``tcp://127.0.0.1:4004``.
+        """``url``: the validator's address, as ``tcp://127.0.0.1:4004``. Raises ValueError for what cannot be.
 
-        ``max_occupancy``: how many transactions to take at once. ``on_ready`` is called, in the thread of ``run``, when
-        the validator has accepted all families for the first time.
+        ``workers``: how many processes apply transactions, each over a connection of its own.
+        ``max_occupancy``: how many transactions one worker takes at once.
+        ``apply_timeout_ms``: how long one apply may take, without what it waits for the validator. A worker that takes
+        longer says so, answers INTERNAL_ERROR where it can, and is replaced.
+        ``stop_s_max``: how many seconds the workers may take to finish what is in flight when the processor is stopped.
+        ``memory_mib_max``: how much address space each worker may have, in MiB; None for no limit. An apply that wants
+        more gets MemoryError.
         """
-        if not 1 <= max_occupancy <= 2**32 - 1:
-            raise ValueError(f"max_occupancy is {max_occupancy}; it must be from 1 to {2**32 - 1}")
+        if not _is_url(url):
+            raise ValueError(f"url is {url!r}; it must be tcp://HOST:PORT or ipc://PATH")
+        _check("workers", workers, 1, WORKERS_MAX)
+        _check("max_occupancy", max_occupancy, 1, 2**32 - 1)
+        _check("apply_timeout_ms", apply_timeout_ms, 1, 86_400_000)
+        _check("stop_s_max", stop_s_max, 0, 86_400)
+        if memory_mib_max is not None:
+            _check("memory_mib_max", memory_mib_max, MEMORY_MIB_MIN, 2**40)
         self._url = url
+        self._workers = workers
         self._max_occupancy = max_occupancy
-        self._on_ready = on_ready
-        self._handlers: list[TransactionHandler] = []
+        self._apply_timeout_ms = apply_timeout_ms
+        self._stop_s_max = stop_s_max
+        self._memory_mib_max = memory_mib_max
+        self._handlers: list[TransactionHandler[Any]] = []
         self._waker: socket.socket | None = None
         self._stop_asked = False
 
-    def add_handler(self, handler: TransactionHandler) -> "TransactionProcessor":
-        """Serve ``handler`` too; before ``run``."""
+    def add(self, handler: TransactionHandler[Any]) -> "TransactionProcessor":
+        """Serve ``handler`` too; before ``run``. Raises TypeError for what is none."""
+        if not isinstance(handler, TransactionHandler):
+            raise TypeError(
+                f"{handler!r} is no handler: give an instance, as in add(MyHandler()); of a handler of the Sawtooth 1.x"
+                " line, each that processor_sdk.sawtooth.adapted makes of it"
+            )
         self._handlers.append(handler)
         return self
 
@@ -72,142 +92,89 @@ class TransactionProcessor:
         Before ``run`` it makes that return at once.
         """
         self._stop_asked = True
-        self._tell(connection.STOP)
+        if self._waker is not None:
+            tell(self._waker, connection.STOP)
 
-    def run(self) -> None:
-        """Connect, and serve until ``stop``. Reconnects for ever by itself.
+    def run(
+        self,
+        *,
+        on_report: Callable[[Report], None] | None = None,
+        configure_logging: Callable[[], None] | None = None,
+    ) -> signal.Signals | None:
+        """Serve with worker processes until stopped; gives the signal that did it, if one did. Reconnects for ever.
 
-        In the main thread SIGTERM and SIGINT stop it, and a second one ends it at once, also in the middle of an apply.
-        Raises ValueError without handlers, or with two for the same family and version.
+        A worker is a fresh interpreter that imports what the handlers come from, so a script calls this under
+        ``if __name__ == "__main__":``. One that ends is replaced. In the main thread SIGTERM and SIGINT stop: each
+        worker unregisters and finishes what it has within ``stop_s_max``; a second one kills the workers. Where this
+        process is killed, they end by themselves.
+
+        ``on_report`` is called in this thread with every change, and at least once a second.
+        ``configure_logging`` is called in each worker before anything else there; without it a worker logs to stderr
+        what is at least as important as this process logs.
+
+        Raises ValueError without handlers, or with two for the same family and version; TypeError for a handler that
+        cannot be given to another process; CannotStart where the first workers do not come up.
         """
+        # An interpreter that is still importing its script for a worker; nothing else tells.
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            sys.exit(UNGUARDED_EXIT)
+        self._check_handlers()
+        orders = Orders(
+            _pickled(Service(self._url, tuple(self._handlers), self._max_occupancy)),
+            self._apply_timeout_ms,
+            self._stop_s_max,
+            self._memory_mib_max,
+            logging.getLogger().getEffectiveLevel(),
+            configure_logging,
+        )
+        with self._woken() as (waker, wake):
+            supervisor = Supervisor(orders, self._workers, wake, on_report)
+            with signals_to(waker, None):
+                return supervisor.run()
+
+    def run_in_process(self, *, on_ready: Callable[[], None] | None = None) -> None:
+        """Serve in this process and thread, without workers: for tests, debuggers and programs that are workers.
+
+        Nothing replaces this process, so neither ``apply_timeout_ms``, ``stop_s_max`` nor ``memory_mib_max`` hold.
+        ``on_ready`` is called, in this thread, when the validator has accepted all families for the first time. In the
+        main thread SIGTERM and SIGINT stop it, and a second one ends it at once, also in the middle of an apply.
+        Raises ValueError as ``run`` does.
+        """
+        self._check_handlers()
+        progress = Progress((handler.family_name, handler.family_version) for handler in self._handlers)
+        with self._woken() as (waker, wake):
+            service = Service(self._url, tuple(self._handlers), self._max_occupancy)
+            serve(service, progress, waker, wake, on_ready=on_ready)
+
+    def _check_handlers(self) -> None:
         if not self._handlers:
             raise ValueError("no handler was added")
-        dispatcher = Dispatcher(self._handlers)
-        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        pair = context.socket(zmq.PAIR)
-        pair.set_hwm(0)
-        pair.bind(_PAIR_URL)
+        Dispatcher(self._handlers)
+
+    @contextlib.contextmanager
+    def _woken(self) -> Iterator[tuple[socket.socket, socket.socket]]:
         waker, wake = socket.socketpair()
         waker.setblocking(False)
-        link = Connection(
-            context, self._url, self._handlers, max_occupancy=self._max_occupancy, pair_url=_PAIR_URL, wake=wake
-        )
-        with waker, wake, ThreadPoolExecutor(1, thread_name_prefix="validator-connection") as thread:
-            ended = thread.submit(link.run)
+        with waker, wake:
             self._waker = waker
             if self._stop_asked:
-                self._tell(connection.STOP)
-            try:
-                with _signals_to(waker), contextlib.suppress(_StopNow):
-                    _Applier(pair, dispatcher, self._on_ready).run()
-            finally:
-                self._tell(connection.STOP_NOW)
-                wait((ended,))
-                pair.close(0)
-                context.term()
-            ended.result()  # Raises what a bug in the connection's thread raised.
-
-    def _tell(self, what: bytes) -> None:
-        if self._waker is None:
-            return
-        # Closed: run has returned. Full: it has been told often enough.
-        with contextlib.suppress(OSError):
-            self._waker.send(what)
+                self.stop()
+            yield waker, wake
 
 
-@contextlib.contextmanager
-def _signals_to(waker: socket.socket) -> Iterator[None]:
-    """In the main thread: the first SIGTERM or SIGINT goes to ``waker``, as its number; the second raises _StopNow."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    asked = False
-
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            raise _StopNow
-        asked = True
-
-    # The interpreter writes to the wake-up descriptor at once, while it may run on_signal only when an apply comes back
-    # from a long call of C code.
-    previous_fd = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(previous_fd)
+def _check(name: str, value: float, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ValueError(f"{name} is {value}; it must be from {least} to {most}")
 
 
-class _Applier:
-    """The apply thread: takes tasks one after another, and is the link for their state calls."""
-
-    def __init__(self, pair: "zmq.Socket[bytes]", dispatcher: Dispatcher, on_ready: Callable[[], None] | None) -> None:
-        self._pair = pair
-        self._dispatcher = dispatcher
-        self._on_ready = on_ready
-        self._waiting: deque[tuple[bytes, bytes]] = deque()
-        self._generation = b"0"
-        self._task_generation = b"0"
-        self._calls = 0
-        self._quit = False
-
-    def run(self) -> None:
-        while not self._quit:
-            # All that is there is taken note of first: a lost connection voids the tasks that wait.
-            if not self._waiting or self._pair.poll(0):
-                self._receive()
-            else:
-                self._answer(*self._waiting.popleft())
-
-    def _answer(self, generation: bytes, raw: bytes) -> None:
-        message = validator_pb2.Message.FromString(raw)
-        answer_type = _TASKS[message.message_type]
-        self._task_generation = generation
-        if message.message_type == validator_pb2.Message.PACKED_PROCESS_REQUEST:
-            content = self._dispatcher.packed(message.content, self._call)
-        else:
-            content = self._dispatcher.single(message.content, self._call)
-        # Of a connection that is lost by now it is dropped, here or by the connection's thread.
-        answer = validator_pb2.Message(message_type=answer_type, correlation_id=message.correlation_id, content=content)
-        self._pair.send_multipart([connection.ANSWER, generation, answer.SerializeToString()])
-
-    def _call(self, message_type: validator_pb2.Message.MessageType, content: bytes) -> bytes:
-        """A ``processor_sdk.dispatch.Link``; tasks that come meanwhile wait their turn."""
-        generation = self._task_generation
-        if generation != self._generation or self._quit:
-            raise StateUnavailable("the connection to the validator was lost")
-        self._calls += 1
-        correlation_id = f"call-{self._calls}"
-        request = validator_pb2.Message(message_type=message_type, correlation_id=correlation_id, content=content)
-        self._pair.send_multipart([connection.CALL, generation, request.SerializeToString()])
-        while True:
-            reply = self._receive()
-            if generation != self._generation or self._quit:
-                raise StateUnavailable("the connection to the validator was lost")
-            if reply is None or reply.correlation_id != correlation_id:
-                continue
-            if reply.message_type != message_type + 1:  # Every request of the 1.x protocol is followed by its answer.
-                raise StateUnavailable(f"the validator answered a message {message_type} by {reply.message_type}")
-            return reply.content
-
-    def _receive(self) -> validator_pb2.Message | None:
-        """Wait for one thing from the connection and take note of it; the message where it is no task."""
-        kind, generation, raw = self._pair.recv_multipart()
-        if kind == connection.QUIT:
-            self._quit = True
-        elif kind == connection.LOST:
-            self._generation = generation
-            self._waiting.clear()
-        elif kind == connection.READY:
-            if self._on_ready is not None:
-                self._on_ready()
-                self._on_ready = None
-        else:
-            message = validator_pb2.Message.FromString(raw)
-            if message.message_type not in _TASKS:
-                return message
-            self._waiting.append((generation, raw))
-        return None
+def _pickled(service: Service) -> bytes:
+    for handler in service.handlers:
+        try:
+            pickle.dumps(handler)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise TypeError(
+                f"the handler {type(handler).__qualname__} cannot be given to a worker process: {error}; its class must"
+                " be at the top of a module, and what it holds must be picklable (open files, sockets, locks and"
+                " functions without a name are not)"
+            ) from None
+    return pickle.dumps(service)

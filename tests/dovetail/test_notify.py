@@ -68,3 +68,30 @@ def test_without_a_lifeline_nothing_is_watched() -> None:
     before = threading.active_count()
     watch_lifeline({})
     assert threading.active_count() == before
+
+
+def test_life_is_told_at_half_the_watchdogs_time_and_no_more_often(tmp_path: Path) -> None:
+    listener = NotifyListener(tmp_path / "s")
+    now = 0.0
+    notifier = Notifier(str(listener.path), watchdog_s=10, clock=lambda: now)
+    assert notifier.alive_s == 5
+    for now in (100.0, 101.0, 104.0, 105.0, 109.0, 110.0):  # noqa: B007 (the notifier's clock)
+        notifier.alive()
+    assert listener.drain() == [{"WATCHDOG": "1"}] * 3
+    listener.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "alive_s"),
+    [
+        ({"WATCHDOG_USEC": "30000000"}, 15),
+        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(os.getpid())}, 15),
+        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "1"}, None),
+        ({"WATCHDOG_USEC": "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_the_watchdog_is_the_one_of_this_process(given: dict[str, str], alive_s: float | None) -> None:
+    environ = {NOTIFY_SOCKET: "/nowhere", **given}
+    assert Notifier.from_environment(environ).alive_s == alive_s
+    assert environ == {}

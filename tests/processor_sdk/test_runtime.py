@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import zmq
 
-from ledger.transaction import Transaction
-from processor_sdk import Context, connection
+from processor_sdk import Context, Transaction, connection
 from processor_sdk.runtime import TransactionProcessor
 from protos import packed_pb2, processor_pb2, state_context_pb2, validator_pb2
 from tests.independent.bare_validator import BareValidator, Verdict
+from tests.processor_sdk.router import WAIT_MS, Validator
 from tests.processor_sdk.scripts import (
     FAMILY,
     INVALID,
@@ -30,7 +29,6 @@ from tests.processor_sdk.scripts import (
 
 A, B = address(1), address(2)
 Message = validator_pb2.Message
-WAIT_MS = 10_000
 
 
 class GatedHandler(ScriptHandler):
@@ -41,7 +39,7 @@ class GatedHandler(ScriptHandler):
         self.begun = threading.Event()
         self.let = threading.Event()
 
-    def apply(self, transaction: Transaction, context: Context) -> None:
+    def apply(self, transaction: Transaction[bytes], context: Context) -> None:
         self.applied.append(transaction.id)
         self.begun.set()
         assert self.let.wait(WAIT_MS / 1000)
@@ -52,80 +50,18 @@ class SecondHandler(ScriptHandler):
     family_version = "2.0"
 
 
-class Validator:
-    """A ROUTER in the test's own thread: what comes is received and answered step by step."""
-
-    def __init__(self, url: str = "tcp://127.0.0.1:*") -> None:
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._router = self._context.socket(zmq.ROUTER)
-        self._router.setsockopt(zmq.LINGER, 0)
-        self._router.setsockopt(zmq.RCVTIMEO, WAIT_MS)
-        self._router.bind(url)
-        self.url: str = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
-        self.peer = b""
-
-    def close(self) -> None:
-        self._router.close()
-        self._context.term()
-
-    def receive(self, expected: int) -> Any:
-        self.peer, raw = self._router.recv_multipart()
-        message = Message.FromString(raw)
-        assert message.message_type == expected
-        return message
-
-    def send(self, message_type: Any, correlation_id: str, content: bytes = b"") -> None:
-        message = Message(message_type=message_type, correlation_id=correlation_id, content=content)
-        self._router.send_multipart([self.peer, message.SerializeToString()])
-
-    def reply(self, request: Any, content: bytes = b"") -> None:
-        self.send(request.message_type + 1, request.correlation_id, content)
-
-    def accept(self) -> processor_pb2.TpRegisterRequest:
-        request = self.receive(Message.TP_REGISTER_REQUEST)
-        response = processor_pb2.TpRegisterResponse(
-            status=processor_pb2.TpRegisterResponse.OK, protocol_version=1, packed_version=1
-        )
-        self.reply(request, response.SerializeToString())
-        return processor_pb2.TpRegisterRequest.FromString(request.content)
-
-    def single(self, correlation_id: str, spec: Spec) -> None:
-        request = processor_pb2.TpProcessRequest(
-            header_bytes=spec.header_bytes(),
-            payload=spec.payload(),
-            signature=correlation_id,
-            context_id=correlation_id,
-        )
-        self.send(Message.TP_PROCESS_REQUEST, correlation_id, request.SerializeToString())
-
-    def release(self) -> None:
-        request = self.receive(Message.TP_UNREGISTER_REQUEST)
-        response = processor_pb2.TpUnregisterResponse(status=processor_pb2.TpUnregisterResponse.OK)
-        self.reply(request, response.SerializeToString())
-
-    def verdict(self, correlation_id: str) -> int:
-        message = self.receive(Message.TP_PROCESS_RESPONSE)
-        assert message.correlation_id == correlation_id
-        return processor_pb2.TpProcessResponse.FromString(message.content).status
-
-
-@pytest.fixture
-def validator() -> Iterator[Validator]:
-    opened = Validator()
-    yield opened
-    opened.close()
-
-
 @pytest.fixture
 def start() -> Iterator[Callable[..., TransactionProcessor]]:
     """Runs processors in threads, and ends them and waits for them when the test is over."""
     running: list[tuple[TransactionProcessor, threading.Thread]] = []
 
-    def begin(url: str, *handlers: Any, **options: Any) -> TransactionProcessor:
+    def begin(
+        url: str, *handlers: Any, on_ready: Callable[[], None] | None = None, **options: Any
+    ) -> TransactionProcessor:
         processor = TransactionProcessor(url, **options)
         for handler in handlers:
-            processor.add_handler(handler)
-        thread = threading.Thread(target=processor.run)
+            processor.add(handler)
+        thread = threading.Thread(target=lambda: processor.run_in_process(on_ready=on_ready))
         thread.start()
         running.append((processor, thread))
         return processor
@@ -366,7 +302,7 @@ def test_sigterm_drains_and_returns(validator: Validator) -> None:
     before = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=play)
     thread.start()
-    TransactionProcessor(validator.url).add_handler(handler).run()
+    TransactionProcessor(validator.url).add(handler).run_in_process()
     thread.join()
     assert verdicts == [OK]
     assert signal.getsignal(signal.SIGTERM) is before
@@ -386,22 +322,22 @@ def test_a_second_signal_ends_an_apply_at_once(validator: Validator) -> None:
 
     thread = threading.Thread(target=play)
     thread.start()
-    TransactionProcessor(validator.url).add_handler(handler).run()
+    TransactionProcessor(validator.url).add(handler).run_in_process()
     thread.join()
     assert not handler.let.is_set()
 
 
 def test_stop_before_run_and_without_a_validator() -> None:
-    processor = TransactionProcessor("tcp://127.0.0.1:9").add_handler(ScriptHandler())
+    processor = TransactionProcessor("tcp://127.0.0.1:9").add(ScriptHandler())
     processor.stop()
-    processor.run()
+    processor.run_in_process()
     processor.stop()
 
 
 def test_wrong_use_is_refused() -> None:
     with pytest.raises(ValueError, match="no handler"):
-        TransactionProcessor("tcp://127.0.0.1:9").run()
+        TransactionProcessor("tcp://127.0.0.1:9").run_in_process()
     with pytest.raises(ValueError, match="max_occupancy is 0"):
         TransactionProcessor("tcp://127.0.0.1:9", max_occupancy=0)
-    with pytest.raises(zmq.ZMQError):
-        TransactionProcessor("nonsense").add_handler(ScriptHandler()).run()
+    with pytest.raises(ValueError, match="url is 'nonsense'; it must be tcp://HOST:PORT"):
+        TransactionProcessor("nonsense")

@@ -1,0 +1,294 @@
+"""Handlers written for the Python SDK of the Sawtooth 1.x line, run as they are: its names, over this SDK.
+
+One module for what that SDK spreads over ``sawtooth_sdk.processor.handler``, ``.context``, ``.exceptions``, ``.core``
+and ``.log``, so that a handler changes its imports and nothing else. Each name behaves as in its release 1.2.5 beside a
+1.x validator, unless it says otherwise. An adapter and no second way: dispatch and runtime see the handlers that
+``adapted`` makes. What a new family needs is in ``processor_sdk`` itself; docs/migrating.md shows the step.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import ledger.transaction
+import processor_sdk
+from ledger.addresses import is_prefix
+from ledger.ids import TransactionId
+from processor_sdk.handler import check_apply, check_name
+
+__all__ = [
+    "AuthorizationException",
+    "Context",
+    "InternalError",
+    "InvalidTransaction",
+    "LocalConfigurationError",
+    "StateEntry",
+    "TpProcessRequest",
+    "TransactionHandler",
+    "TransactionHeader",
+    "TransactionProcessor",
+    "adapted",
+    "init_console_logging",
+]
+
+
+class TransactionHandler(ABC):
+    """The rules of one family, in any number of versions.
+
+    Any object with these four names will do, as in 1.x. They are read once and checked when the handler is added.
+    """
+
+    @property
+    @abstractmethod
+    def family_name(self) -> str:
+        """As transactions name it; 1 to 256 characters."""
+
+    @property
+    @abstractmethod
+    def family_versions(self) -> Collection[str]:
+        """A list, tuple or set of the versions that it handles, as transactions name them."""
+
+    @property
+    @abstractmethod
+    def namespaces(self) -> Collection[str]:
+        """A list, tuple or set of prefixes under which it may write: even numbers of lower-case hex, 0 to 70."""
+
+    @abstractmethod
+    def apply(self, transaction: Any, context: Any) -> Any:
+        """Judge ``transaction`` (TpProcessRequest) over ``context`` (Context).
+
+        InvalidTransaction and AuthorizationException refuse it for good, any other exception is no verdict. What it
+        returns is not looked at.
+        """
+
+
+class TransactionHeader(ledger.transaction.TransactionHeader):
+    """The header under the names of the seed specification and of 1.x; lists are tuples."""
+
+    __slots__ = ()
+
+    @property
+    def signer_public_key(self) -> str:
+        """Who signed the transaction: ``signer_pubkey``."""
+        return self.signer_pubkey
+
+    @property
+    def batcher_public_key(self) -> str:
+        """Who may put the transaction into a batch: ``batcher_pubkey``."""
+        return self.batcher_pubkey
+
+
+class TpProcessRequest(NamedTuple):
+    """One transaction. ``signature`` is its id; header and header_bytes are both there, whatever style was asked for.
+
+    There is no ``context_id``: the context knows itself.
+    """
+
+    header: TransactionHeader
+    payload: bytes
+    signature: TransactionId
+    header_bytes: bytes
+
+
+class StateEntry(NamedTuple):
+    """What stands at an address."""
+
+    address: str
+    data: bytes
+
+
+class InvalidTransaction(processor_sdk.InvalidTransaction):
+    """The family refuses the transaction; final."""
+
+    def __init__(self, message: object, extended_data: bytes | None = None) -> None:
+        super().__init__(str(message), b"" if extended_data is None else extended_data)
+
+
+class InternalError(processor_sdk.InternalError):
+    """The transaction cannot be judged here and now; the validator tries again, and gives up after a few times."""
+
+    def __init__(self, message: object, extended_data: bytes | None = None) -> None:
+        super().__init__(message)
+        self.extended_data = extended_data
+
+
+class AuthorizationException(Exception):
+    """An address was touched that the transaction or the handler does not declare; nothing was changed.
+
+    No InvalidTransaction, as in 1.x: a handler may catch it and go on. Where it does not, the transaction is invalid.
+    """
+
+
+class LocalConfigurationError(Exception):
+    """For programs that raise or catch it; nothing here raises it."""
+
+
+class Context:
+    """What one transaction may see and change. ``timeout`` is taken and not needed: the runtime bounds every apply."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: processor_sdk.Context) -> None:
+        self._context = context
+
+    def get_state(self, addresses: Iterable[str], timeout: float | None = None) -> list[StateEntry]:
+        """The entries at ``addresses``, in their order; left out are those that are not there and those without bytes.
+
+        Raises AuthorizationException outside the transaction's inputs.
+        """
+        asked = list(addresses)
+        try:
+            found = self._context.get_many(asked)
+        except processor_sdk.AuthorizationException as refusal:
+            raise self._refusal(refusal) from None
+        return [StateEntry(address, found[address]) for address in asked if found.get(address)]
+
+    def set_state(self, entries: Mapping[str, bytes], timeout: float | None = None) -> list[str]:
+        """Write all of ``entries``, or nothing; their addresses.
+
+        Raises AuthorizationException outside the transaction's outputs or the handler's namespaces.
+        """
+        try:
+            self._context.set_many(entries)
+        except processor_sdk.AuthorizationException as refusal:
+            raise self._refusal(refusal) from None
+        return list(entries)
+
+    def delete_state(self, addresses: Iterable[str], timeout: float | None = None) -> list[str]:
+        """Remove what ``addresses`` hold; all of them, whether they held anything or not, as 1.x validators answer.
+
+        Raises AuthorizationException as ``set_state`` does, and then removes nothing.
+        """
+        asked = list(addresses)
+        try:
+            self._context.delete_many(asked)
+        except processor_sdk.AuthorizationException as refusal:
+            raise self._refusal(refusal) from None
+        return asked
+
+    def add_receipt_data(self, data: bytes, timeout: float | None = None) -> None:
+        """Add bytes of the family to the transaction's receipt."""
+        self._context.add_receipt_data(data)
+
+    def add_event(
+        self,
+        event_type: str,
+        attributes: Iterable[tuple[str, str]] | None = None,
+        data: bytes | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Tell the world, if the transaction is committed: a type, (key, value) attributes, bytes of the family."""
+        self._context.add_event(event_type, attributes or (), data or b"")
+
+    def _refusal(self, refusal: processor_sdk.AuthorizationException) -> AuthorizationException:
+        # In 1.x it is the handler that decides what becomes of the transaction.
+        self._context.refused = None
+        return AuthorizationException(str(refusal))
+
+
+class TransactionProcessor:
+    """Serves handlers to one validator, in this process and thread.
+
+    ``dovetail processor`` and ``processor_sdk.runtime`` serve the same handlers with worker processes and a time limit.
+    """
+
+    def __init__(self, url: str) -> None:
+        """``url``: the validator's address, as ``tcp://127.0.0.1:4004``. Raises ValueError for what cannot be."""
+        # Not at the top: handlers are imported and tested without ZeroMQ.
+        from processor_sdk import runtime
+
+        self._processor = runtime.TransactionProcessor(url)
+
+    def add_handler(self, handler: object) -> None:
+        """Serve ``handler`` too, in all its versions; before ``start``. Raises TypeError as ``adapted`` does."""
+        for version in adapted(handler):
+            self._processor.add(version)
+
+    def set_header_style(self, style: object) -> None:
+        """Nothing: a handler finds the header in both styles."""
+
+    def start(self) -> None:
+        """Serve until ``stop``, SIGTERM or SIGINT; what is in flight is finished. Reconnects for ever."""
+        self._processor.run_in_process()
+
+    def stop(self) -> None:
+        """End ``start``; from any thread."""
+        self._processor.stop()
+
+
+def init_console_logging(verbose_level: int = 2) -> None:
+    """Log to stderr: warnings at 0, what is done at 1, everything above."""
+    logging.basicConfig(level={0: logging.WARNING, 1: logging.INFO}.get(verbose_level, logging.DEBUG))
+
+
+def adapted(handler: object) -> tuple[processor_sdk.TransactionHandler[bytes], ...]:
+    """A 1.x handler as handlers of this SDK: one for each of its versions, in ascending order.
+
+    Raises TypeError that says which of its attributes is wrong and what to write.
+    """
+    where = type(handler).__qualname__
+    if isinstance(handler, type):
+        raise TypeError(f"{handler.__qualname__} is a class; make a handler of it: {handler.__qualname__}()")
+    apply = getattr(type(handler), "apply", None)
+    if apply is None:
+        raise TypeError(f"{where} has no apply: it is no handler of the 1.x line")
+    name = _read(where, handler, "family_name")
+    check_name(where, "family_name", name)
+    versions = _texts(f"{where}.family_versions", _read(where, handler, "family_versions"))
+    namespaces = _texts(f"{where}.namespaces", _read(where, handler, "namespaces"))
+    if not versions:
+        raise TypeError(f'{where}.family_versions is empty; name at least one version, as in ["1.0"]')
+    for namespace in namespaces:
+        if not is_prefix(namespace):
+            raise TypeError(
+                f"{where}.namespaces holds {namespace!r}; each must be an even number of lower-case hex characters,"
+                f" 0 to 70"
+            )
+    for version in versions:
+        check_name(where, "family_versions[…]", version)
+    check_apply(where, apply)
+    return tuple(_Version(handler, name, version, namespaces) for version in versions)
+
+
+class _CheckedByInstance(processor_sdk.TransactionHandler[bytes]):
+    """Its instances say what they handle, so there is nothing to check when a class is made of it."""
+
+    def __init_subclass__(cls) -> None:
+        pass
+
+
+class _Version(_CheckedByInstance):
+    """A 1.x handler, in one of its versions."""
+
+    def __init__(self, handler: Any, name: str, version: str, namespaces: tuple[str, ...]) -> None:
+        self._handler = handler
+        # Class variables elsewhere, which an instance may not set by name.
+        vars(self).update(family_name=name, family_version=version, namespaces=namespaces)
+
+    def apply(self, transaction: processor_sdk.Transaction[bytes], context: processor_sdk.Context) -> None:
+        header = TransactionHeader._make(transaction.header)
+        request = TpProcessRequest(header, transaction.payload_bytes, transaction.id, transaction.header_bytes)
+        try:
+            self._handler.apply(request, Context(context))
+        except AuthorizationException as refusal:
+            raise processor_sdk.AuthorizationException(str(refusal)) from refusal
+
+
+def _read(where: str, handler: object, attribute: str) -> Any:
+    try:
+        return getattr(handler, attribute)
+    except AttributeError as error:
+        raise TypeError(f"{where}.{attribute}, which a handler of the 1.x line has, cannot be read: {error}") from error
+
+
+def _texts(where: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        # Its characters would pass for a list of texts.
+        raise TypeError(f"{where} is the string {value!r}; write a list: [{value!r}]")
+    if not isinstance(value, list | tuple | set | frozenset):
+        raise TypeError(f"{where} is {value!r}; it must be a list, tuple or set of strings")
+    for text in value:
+        if not isinstance(text, str):
+            raise TypeError(f"{where} holds {text!r}; it must hold strings")
+    return tuple(sorted(set(value)))

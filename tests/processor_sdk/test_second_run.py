@@ -1,0 +1,78 @@
+"""The second run of an apply: every common source of disagreement fails the test, and what is fine does not."""
+
+import random
+
+import pytest
+
+from processor_sdk import Context, Transaction, TransactionHandler
+from processor_sdk.testing import ApplyFailed, CannotRunTwice, Ledger, NonDeterministic
+from tests.processor_sdk.careless import DIFFERENT, FINE, FORBIDDEN, LATER, Careless
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_what_differs_on_another_node_is_found_at_once(name: str) -> None:
+    ledger = Ledger(Careless())
+    with pytest.raises(NonDeterministic, match="ended differently when it ran again") as found:
+        ledger.apply(ledger.transaction(name.encode()))
+    assert "first run: " in str(found.value)
+    assert not ledger.state
+
+
+def test_chance_that_a_module_seeded_when_it_was_imported_is_found() -> None:
+    ledger = Ledger(Careless())
+    random.seed(7)
+    with pytest.raises(NonDeterministic, match="write at abcdef"):
+        ledger.apply(ledger.transaction(b"random"))
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_what_an_earlier_transaction_left_is_found(name: str) -> None:
+    ledger = Ledger(Careless())
+    with pytest.raises(NonDeterministic, match="write at abcdef"):
+        ledger.accepts([ledger.transaction(name.encode()) for _ in range(2)])
+
+
+@pytest.mark.parametrize("does", FORBIDDEN)
+def test_what_no_apply_may_do_is_named_with_its_place(does: str) -> None:
+    ledger = Ledger(Careless())
+    with pytest.raises(NonDeterministic) as found:
+        ledger.apply(ledger.transaction(does.encode()))
+    assert does in str(found.value)
+    assert "careless.py:" in str(found.value)
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_what_is_the_same_everywhere_passes(name: str) -> None:
+    ledger = Ledger(Careless())
+    ledger.accepts(ledger.transaction(name.encode()))
+
+
+def test_a_run_that_ends_its_interpreter_is_told_and_the_next_goes_on() -> None:
+    ledger = Ledger(Careless())
+    with pytest.raises(NonDeterministic, match=r"ended its interpreter \(exit code 0\)"):
+        ledger.apply(ledger.transaction(b"end the process"))
+    ledger.accepts(ledger.transaction(b"sorted"))
+
+
+def test_the_first_run_has_the_handler_of_the_test() -> None:
+    handler = Careless()
+    ledger = Ledger(handler, twice=False)
+    ledger.accepts([ledger.transaction(b"on self") for _ in range(3)])
+    assert len(handler.before) == 3
+
+
+def test_a_handler_that_no_other_interpreter_can_make_is_refused() -> None:
+    class Local(TransactionHandler[bytes]):
+        family_name = "local"
+        family_version = "1.0"
+        namespaces = ("abcdef",)
+
+        def apply(self, transaction: Transaction[bytes], context: Context) -> None:
+            raise ZeroDivisionError("a bug")
+
+    with pytest.raises(CannotRunTwice, match=r"define it at the top of a module.*twice=False"):
+        Ledger(Local())
+    ledger = Ledger(Local(), twice=False)
+    with pytest.raises(ApplyFailed, match="gave no verdict: ZeroDivisionError: a bug") as failed:
+        ledger.apply(ledger.transaction(b""))
+    assert isinstance(failed.value.__cause__, ZeroDivisionError)
