@@ -6,12 +6,12 @@ what a ledger must do.
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dovetail.running import ReservedPort as ReservedPort
 from tests.e2e.process import DEADLINE_S, ROOT, Process, ProcessFailed
 
 INTKEY = "families.intkey.handler:IntkeyHandler"
@@ -132,23 +132,3 @@ class Network:
             process.close()
         self._validator_port.close()
         self._rest_port.close()
-
-
-class ReservedPort:
-    """A loopback port that the kernel picked, kept from everybody else until ``close``.
-
-    A bound socket that never listens holds it: whoever asks the kernel for a port does not get this one, and a server
-    that is told to use it still can, since both sides allow the reuse of addresses. Where a system does not let two
-    sockets share it so, it is only likely to stay free.
-    """
-
-    def __init__(self) -> None:
-        self._socket = socket.socket()
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("127.0.0.1", 0))
-        self.number: int = self._socket.getsockname()[1]
-        if sys.platform != "linux":
-            self._socket.close()
-
-    def close(self) -> None:
-        self._socket.close()

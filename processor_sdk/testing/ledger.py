@@ -1,0 +1,233 @@
+"""The ledger in memory: what an author's tests apply transactions to, under the validator's own rules.
+
+Which rules: batches are whole or nothing; reads within inputs, writes within outputs and namespaces; sizes of values
+and receipts; permitted families; every transaction once; dependencies. Order is the order of ``apply``.
+"""
+
+import re
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, MutableMapping
+from itertools import count, groupby
+from operator import attrgetter
+from typing import Any
+
+from ledger.access import write_refusal
+from ledger.addresses import AccessList
+from ledger.ids import TransactionId
+from ledger.limits import Limits
+from ledger.permitted import permission_refusal, permitted_families
+from ledger.receipt import Event, Receipt, encode_receipt
+from ledger.settings import FamilyVersion
+from processor_sdk.dispatch import Dispatcher
+from processor_sdk.handler import TransactionHandler
+from processor_sdk.testing.interpreters import Recipe
+from processor_sdk.testing.model import Outcome, Result, Verdict
+from processor_sdk.testing.runs import INVALID, Runs, effective
+from processor_sdk.testing.state import State
+from processor_sdk.testing.transactions import SIGNER, Applicable, Batch, UnsignedTransaction, batch_of, unsigned
+
+
+class Ledger:
+    """A ledger in memory over ``handlers``.
+
+    Every apply runs in this interpreter, with the handlers as given, and again in two others that differ in hash seed,
+    clock, time zone, chance and environment, each time with handlers freshly made as they were when the ledger was.
+    Any difference in verdict, message, writes, events or receipt data raises NonDeterministic. That finds: clocks,
+    random numbers, the order of sets, ids of objects, environment variables, what an earlier transaction left on the
+    handler, its class or its module; and, by refusing the call: network, files, processes, threads.
+
+    It does not find: what this machine and this Python do alike every time (floating point that another processor
+    rounds otherwise, a library of another version, what a module read when it was imported), what the second run
+    changes outside Python, an order of reads that leaves no trace in the result, and how long an apply takes. A handler
+    whose module a test has patched differs from one freshly made.
+    """
+
+    def __init__(
+        self,
+        *handlers: TransactionHandler[Any],
+        state: Mapping[str, bytes] | None = None,
+        limits: Limits | None = None,
+        twice: bool = True,
+    ) -> None:
+        """``state``: what it holds at first. ``twice``: False gives up the second runs, and with them that check.
+
+        Raises CannotRunTwice for a handler that only this interpreter can make.
+        """
+        for handler in handlers:
+            if not isinstance(handler, TransactionHandler):
+                raise TypeError(f"{handler!r} is no handler: give instances, as in Ledger(MyHandler())")
+        self.state = State(state or {})
+        """What each address holds now. Tests may change it."""
+        self.receipts: dict[TransactionId, Receipt] = {}
+        """One for each transaction that took effect, in order."""
+        self._limits = limits or Limits()
+        self._handlers = {FamilyVersion(handler.family_name, handler.family_version): handler for handler in handlers}
+        self._dispatcher = Dispatcher(handlers)
+        self._recipe = Recipe.of(handlers) if twice else None
+        self._invalid: set[TransactionId] = set()
+        self._numbers = count(1)
+
+    @property
+    def events(self) -> list[Event]:
+        """The events of all transactions that took effect, in order."""
+        return [event for receipt in self.receipts.values() for event in receipt.events]
+
+    def transaction(
+        self,
+        payload: object,
+        *,
+        family: str = "",
+        version: str = "",
+        encoding: str = "",
+        inputs: Iterable[str] | None = None,
+        outputs: Iterable[str] | None = None,
+        signer: str = SIGNER,
+        dependencies: Iterable[TransactionId] = (),
+        nonce: str | None = None,
+    ) -> UnsignedTransaction:
+        """An unsigned transaction.
+
+        ``payload``: bytes, or a value that the handler's codec for ``encoding`` (or its first) encodes. ``family`` and
+        ``version`` may be left out where the handlers leave one choice. ``inputs`` and ``outputs``: by default the
+        handler's namespaces. ``signer``: a public key. ``nonce``: by default a new one, so that no two are the same.
+        """
+        name = self._family(family, version)
+        handler = self._handlers.get(name)
+        if not isinstance(payload, bytes):
+            encodings = handler.encodings if handler else {}
+            codec = encodings.get(encoding) if encoding else next(iter(encodings.values()), None)
+            if codec is None:
+                raise TypeError(
+                    f"{name} has no codec for a {type(payload).__name__} in the encoding {encoding!r}: give bytes"
+                )
+            encoding = encoding or next(iter(encodings))
+            payload = codec.encode(payload)
+        namespaces = handler.namespaces if handler else ()
+        return unsigned(
+            name,
+            payload,
+            encoding=encoding,
+            inputs=namespaces if inputs is None else inputs,
+            outputs=namespaces if outputs is None else outputs,
+            signer=signer,
+            dependencies=dependencies,
+            nonce=f"{next(self._numbers)}" if nonce is None else nonce,
+        )
+
+    def apply(self, what: Applicable) -> Result:
+        """Apply one transaction (a batch of its own), a list of them (one batch), or a signed batch.
+
+        Raises ApplyFailed where a handler raises something else than InvalidTransaction, NonDeterministic, and
+        RefusedBatch for a signed one that the validator would not take in.
+        """
+        batch = batch_of(what)
+        refusal = self._refusal(batch)
+        result = self._execute(batch) if refusal is None else refusal
+        if result.verdict is Verdict.OK:
+            for receipt in result.receipts:
+                self.receipts[receipt.transaction_id] = receipt
+                for address, value in receipt.changes.items():
+                    if value is None:
+                        del self.state[address]
+                    else:
+                        self.state[address] = value
+        elif result.verdict is Verdict.INVALID:
+            self._invalid.update(transaction.id for transaction in batch.transactions)
+        return result
+
+    def accepts(self, what: Applicable) -> Result:
+        """``apply`` what must take effect; AssertionError with the reason where it does not."""
+        result = self.apply(what)
+        if not result:
+            raise AssertionError(f"it did not take effect: {result.verdict} ({result.reason}): {result.message}")
+        return result
+
+    def refuses(self, what: Applicable, match: str = "") -> Result:
+        """``apply`` what must be invalid, for a reason in which the regular expression ``match`` is found."""
+        result = self.apply(what)
+        if result.verdict is not Verdict.INVALID:
+            raise AssertionError(f"it is not invalid but {result.verdict}{result.reason and f' ({result.reason})'}")
+        if not re.search(match, result.message):
+            raise AssertionError(f"it is invalid, but {match!r} is not found in: {result.message}")
+        return result
+
+    def _family(self, name: str, version: str) -> FamilyVersion:
+        if name and version:
+            return FamilyVersion(name, version)
+        found = [family for family in self._handlers if name in ("", family.name) and version in ("", family.version)]
+        if len(found) != 1:
+            known = ", ".join(map(str, self._handlers)) or "none"
+            raise ValueError(f"say which family and version is meant; this ledger has handlers for: {known}")
+        return found[0]
+
+    def _refusal(self, batch: Batch) -> Result | None:
+        """The rules of the validator's journal, in its words."""
+        permitted = permitted_families(self.state.get)
+        own: set[TransactionId] = set()
+        for transaction in batch.transactions:
+            id_ = transaction.id
+            not_permitted = permission_refusal(transaction.family, permitted)
+            if not_permitted is not None:
+                return Result(Verdict.INVALID, "family_not_permitted", not_permitted, id_)
+            if id_ in self.receipts:
+                message = f"transaction {id_} is already committed"
+                return Result(Verdict.INVALID, "duplicate_transaction", message, id_)
+            for dependency in transaction.dependencies:
+                if dependency in own or dependency in self.receipts:
+                    continue
+                if dependency in self._invalid:
+                    message = f"it depends on transaction {dependency}, which was judged invalid"
+                    return Result(Verdict.INVALID, "dependency_invalid", message, id_)
+                message = f"it depends on transaction {dependency}, which is not committed"
+                return Result(Verdict.PENDING, "waiting_for_dependency", message, id_)
+            own.add(id_)
+        return None
+
+    def _execute(self, batch: Batch) -> Result:
+        changes: dict[str, bytes | None] = {}
+        receipts: list[Receipt] = []
+        for family, group in groupby(batch.transactions, attrgetter("family")):
+            transactions = tuple(group)
+            handler = self._handlers.get(family)
+            if handler is None:
+                message = f"this ledger has no handler for the family {family}"
+                return Result(Verdict.PENDING, "waiting_for_processor", message, transactions[0].id)
+            runs = Runs(self._dispatcher, self._recipe, handler.namespaces, self._limits)
+            before = self._before(changes)
+            for transaction, packed in zip(transactions, runs.packed(batch.id, transactions, before), strict=False):
+                outcome = packed._replace(changes=effective(packed, before))
+                # Before the rules: what a handler does wrong at all is more than what they say of one time.
+                runs.check(batch.id, transaction, before, outcome)
+                refused = self._judge(transaction, packed, outcome, handler.namespaces)
+                if isinstance(refused, Result):
+                    return refused
+                receipts.append(refused)
+                changes.update(outcome.changes)
+        return Result(Verdict.OK, receipts=tuple(receipts))
+
+    def _before(self, changes: dict[str, bytes | None]) -> Mapping[str, bytes | None]:
+        """The state with ``changes``, which may grow, laid over it."""
+        layers: tuple[MutableMapping[str, bytes | None], ...] = (changes, {**self.state})
+        return ChainMap(*layers)
+
+    def _judge(
+        self, transaction: UnsignedTransaction, packed: Outcome, outcome: Outcome, namespaces: tuple[str, ...]
+    ) -> Result | Receipt:
+        """The rules of the validator's executor on what came back, in its words; the receipt where all hold."""
+        id_ = transaction.id
+        if outcome.verdict == INVALID:
+            return Result(Verdict.INVALID, "invalid_transaction", outcome.message, id_, outcome.extended_data)
+        outputs = AccessList(transaction.outputs)
+        most = self._limits.state_value_bytes_max
+        for address, value in packed.changes.items():
+            refusal = write_refusal(address, outputs, namespaces)
+            if refusal is None and value is not None and len(value) > most:
+                refusal = f"it wrote {len(value)} bytes at {address}, one address holds at most {most}"
+            if refusal is not None:
+                return Result(Verdict.INVALID, "invalid_transaction", refusal, id_)
+        receipt = Receipt(id_, outcome.changes, outcome.events, outcome.data)
+        receipt_bytes = len(encode_receipt(receipt))
+        if receipt_bytes > self._limits.receipt_bytes_max:
+            refusal = f"its receipt has {receipt_bytes} bytes, at most {self._limits.receipt_bytes_max} are kept"
+            return Result(Verdict.INVALID, "invalid_transaction", refusal, id_)
+        return receipt

@@ -1,0 +1,116 @@
+"""The validator's side of a state conversation, in memory: what it answers, and what a transaction did through it.
+
+Both protocols: packed execution reads and lists here; the 1.x conversation writes here too. No handlers.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from ledger.access import list_refusal, read_refusal, write_refusal
+from ledger.addresses import AccessList
+from ledger.limits import Limits
+from ledger.receipt import Event, decode_event
+from processor_sdk.testing.transactions import UnsignedTransaction
+from protos import packed_pb2, state_context_pb2
+from protos.validator_pb2 import Message as Envelope
+
+CONTEXT_ID: Final = "test"
+
+_REQUESTS: Final[Mapping[int, type[Message]]] = {
+    Envelope.TP_STATE_GET_REQUEST: state_context_pb2.TpStateGetRequest,
+    Envelope.TP_STATE_SET_REQUEST: state_context_pb2.TpStateSetRequest,
+    Envelope.TP_STATE_DELETE_REQUEST: state_context_pb2.TpStateDeleteRequest,
+    Envelope.TP_RECEIPT_ADD_DATA_REQUEST: state_context_pb2.TpReceiptAddDataRequest,
+    Envelope.TP_EVENT_ADD_REQUEST: state_context_pb2.TpEventAddRequest,
+    Envelope.STATE_LIST_REQUEST: packed_pb2.StateListRequest,
+}
+
+
+class StateLink:
+    """A ``processor_sdk.state.Link`` for ``transactions`` over ``before``, which None in it hides.
+
+    Transaction n asks under the context id "test:n".
+    """
+
+    def __init__(
+        self,
+        transactions: Sequence[UnsignedTransaction],
+        before: Mapping[str, bytes | None],
+        namespaces: tuple[str, ...],
+        limits: Limits,
+    ) -> None:
+        self._transactions = transactions
+        self._before = before
+        self._namespaces = namespaces
+        self._limits = limits
+        self.changes: dict[str, bytes | None] = {}
+        self.events: list[Event] = []
+        self.data: list[bytes] = []
+
+    def __call__(self, message_type: int, content: bytes) -> bytes:
+        request: Any = _REQUESTS[message_type].FromString(content)
+        transaction = self._transactions[int(request.context_id.removeprefix(f"{CONTEXT_ID}:"))]
+        answer: Message
+        if isinstance(request, state_context_pb2.TpStateGetRequest):
+            answer = self._get(request, AccessList(transaction.inputs))
+        elif isinstance(request, packed_pb2.StateListRequest):
+            answer = self._list(request, AccessList(transaction.inputs))
+        elif isinstance(request, state_context_pb2.TpStateSetRequest):
+            answer = self._set(request, AccessList(transaction.outputs))
+        elif isinstance(request, state_context_pb2.TpStateDeleteRequest):
+            answer = self._delete(request, AccessList(transaction.outputs))
+        elif isinstance(request, state_context_pb2.TpEventAddRequest):
+            self.events.append(decode_event(request.event))
+            answer = state_context_pb2.TpEventAddResponse(status="OK")
+        else:
+            self.data.append(request.data)
+            answer = state_context_pb2.TpReceiptAddDataResponse(status="OK")
+        return answer.SerializeToString()
+
+    def _value(self, address: str) -> bytes | None:
+        return self.changes[address] if address in self.changes else self._before.get(address)
+
+    def _get(self, request: state_context_pb2.TpStateGetRequest, inputs: AccessList) -> Message:
+        if any(read_refusal(address, inputs) for address in request.addresses):
+            return state_context_pb2.TpStateGetResponse(status="AUTHORIZATION_ERROR")
+        response = state_context_pb2.TpStateGetResponse(status="OK")
+        for address in dict.fromkeys(request.addresses):
+            value = self._value(address)
+            if value is not None:
+                response.entries.add(address=address, data=value)
+        return response
+
+    def _list(self, request: packed_pb2.StateListRequest, inputs: AccessList) -> Message:
+        if list_refusal(request.prefix, inputs) is not None:
+            return packed_pb2.StateListResponse(status="AUTHORIZATION_ERROR")
+        page = packed_pb2.StateListResponse(status="OK")
+        page_bytes = 0
+        for address in sorted({*self._before, *self.changes}):
+            value = self._value(address)
+            if value is None or not address.startswith(request.prefix) or address <= request.after:
+                continue
+            page_bytes += len(address) + len(value)
+            if page.entries and (
+                len(page.entries) >= self._limits.state_list_entries_max
+                or page_bytes > self._limits.state_list_bytes_max
+            ):
+                page.more = True
+                break
+            page.entries.add(address=address, data=value)
+        return page
+
+    def _set(self, request: state_context_pb2.TpStateSetRequest, outputs: AccessList) -> Message:
+        addresses = [entry.address for entry in request.entries]
+        if any(write_refusal(address, outputs, self._namespaces) for address in addresses):
+            return state_context_pb2.TpStateSetResponse(status="AUTHORIZATION_ERROR")
+        self.changes.update({entry.address: entry.data for entry in request.entries})
+        return state_context_pb2.TpStateSetResponse(addresses=addresses, status="OK")
+
+    def _delete(self, request: state_context_pb2.TpStateDeleteRequest, outputs: AccessList) -> Message:
+        if any(write_refusal(address, outputs, self._namespaces) for address in request.addresses):
+            return state_context_pb2.TpStateDeleteResponse(status="AUTHORIZATION_ERROR")
+        gone = [address for address in dict.fromkeys(request.addresses) if self._value(address) is not None]
+        self.changes.update(dict.fromkeys(gone))
+        return state_context_pb2.TpStateDeleteResponse(addresses=gone, status="OK")
