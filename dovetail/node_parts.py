@@ -1,7 +1,8 @@
 """The processes that make one node, as command lines: what ``up`` supervises and what ``bench`` measures."""
 
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +10,9 @@ from dovetail.supervisor import Part
 
 INTKEY: Final = "families.intkey.handler:IntkeyHandler"
 SETTINGS: Final = "families.settings.handler:SettingsHandler"
+
+_NAME_CHARACTERS_MAX: Final = 24
+"""Of a part that is called by its family: a socket's name has little room."""
 
 
 def node_parts(
@@ -37,6 +41,15 @@ def node_parts(
         part("rest-api", "rest-api", "--bind", rest_bind, "--validator", endpoint, ends=1),
         *(part(name, "processor", handler, "--connect", endpoint, ends=0) for name, handler in processors),
     ]
+
+
+def part_name(family_name: str, taken: Collection[str]) -> str:
+    """What the part that runs a family's processor is called: by the family, but fit for a file, and not as another."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", family_name).lstrip(".-")[:_NAME_CHARACTERS_MAX] or "processor"
+    used = {"validator", "rest-api", *taken}
+    return next(
+        free for free in (name, *(f"{name}-{number}" for number in range(2, len(used) + 3))) if free not in used
+    )
 
 
 def reachable(address: str) -> str:

@@ -6,7 +6,7 @@ import secrets
 import shlex
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -43,16 +43,26 @@ def up(
     no_families: Annotated[
         bool, typer.Option("--no-families", help="Start without the bundled intkey and settings processors.")
     ] = False,
+    family: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--family",
+            metavar="MODULE:HANDLER",
+            callback=not_empty,
+            help="Run a processor of this handler too; may be repeated. The current folder is looked in as well.",
+        ),
+    ] = None,
     key: Key = None,
     logs: Annotated[bool, typer.Option("--logs", help="Show the parts' log lines here too.")] = False,
 ) -> None:
-    """Run a whole node: validator, REST API and the bundled processors.
+    """Run a whole node: validator, REST API, the bundled processors and those of --family.
 
     The first run makes your key, the node's key and the genesis. A part that dies is started again; Ctrl-C ends all in
     order, a second Ctrl-C at once. Log files are in the data folder, under logs.
     """
     from dovetail.config import Flag, load
     from dovetail.node_parts import SETTINGS, reachable
+    from dovetail.notify import watch_lifeline
     from dovetail.taken import refuse_if_taken
 
     flags = {
@@ -60,7 +70,9 @@ def up(
         "validator.bind": Flag("--validator", validator),
         "rest_api.bind": Flag("--rest", rest),
     }
+    watch_lifeline(os.environ)
     settings = load(config_file=config, environ=os.environ, flags=flags)
+    processors = _processors(family or [], bundled=not no_families)
     refuse_if_taken(settings.validator.data_dir, settings.validator.bind, settings.rest_api.bind)
     _prepare(settings, key)
     if no_families:
@@ -68,7 +80,8 @@ def up(
             "no processor is started; a new ledger needs this one to make its genesis block, from another terminal: "
             f"{program()} processor {SETTINGS} --connect {reachable(settings.validator.bind)}"
         )
-    ended_by = asyncio.run(_supervise(settings, config, key, families=not no_families, show_logs=logs))
+    parts = _parts(settings, config, processors)
+    ended_by = asyncio.run(_supervise(settings, parts, key, families=not no_families, show_logs=logs))
     if ended_by is signal.SIGINT:
         raise typer.Exit(_INTERRUPTED)
 
@@ -112,7 +125,11 @@ def keygen(
 def add_to(app: typer.Typer) -> None:
     """Put these commands into the command line."""
     app.command(
-        epilog=examples("dovetail up", "dovetail up --data-dir ./ledger --rest 0.0.0.0:8080", "dovetail up --logs")
+        epilog=examples(
+            "dovetail up",
+            "dovetail up --data-dir ./ledger --rest 0.0.0.0:8080",
+            "dovetail up --logs --family tickets.handler:Handler",
+        )
     )(up)
     app.command(epilog=examples("dovetail genesis", "dovetail genesis --data-dir ./ledger --key alice"))(genesis)
     app.command(epilog=examples("dovetail keygen", "dovetail keygen alice", "dovetail keygen ./keys/node.priv"))(keygen)
@@ -139,21 +156,42 @@ def _tell_prepared(prepared: "Prepared", user_key: Path) -> None:
         note(f"made the genesis {shown(prepared.genesis)}; settings are changed with key {prepared.authorized_key}")
 
 
-def _parts(settings: "Config", config_file: Path | None, families: bool) -> list["Part"]:
-    from dovetail.node_parts import INTKEY, SETTINGS, node_parts
+def _processors(named: Sequence[str], *, bundled: bool) -> list[tuple[str, str]]:
+    """The processors to start: the name of the part, and MODULE:HANDLER. Raises Refused for one that cannot run."""
+    from dovetail.commands.processor import make_handlers
+    from dovetail.node_parts import INTKEY, SETTINGS, part_name
+
+    started = {"intkey": INTKEY, "settings": SETTINGS} if bundled else {}
+    judged_by: dict[tuple[str, str], str] = {}
+    for handler in [*started.values(), *named]:
+        made = make_handlers(handler)
+        for one in made:
+            family = (one.family_name, one.family_version)
+            if family in judged_by:
+                first = judged_by[family]
+                without = "; leave the bundled ones out with --no-families" if first in (INTKEY, SETTINGS) else ""
+                raise Refused(f"{handler} is for {' '.join(family)}, which {first} judges already{without}")
+            judged_by[family] = handler
+        if handler in named:
+            started[part_name(made[0].family_name, started)] = handler
+    return list(started.items())
+
+
+def _parts(settings: "Config", config_file: Path | None, processors: list[tuple[str, str]]) -> list["Part"]:
+    from dovetail.node_parts import node_parts
 
     return node_parts(
         data_dir=settings.validator.data_dir,
         key_file=settings.validator.key_file,
         validator_bind=settings.validator.bind,
         rest_bind=settings.rest_api.bind,
-        processors=[("intkey", INTKEY), ("settings", SETTINGS)] if families else [],
+        processors=processors,
         extra=[] if config_file is None else ["--config", str(config_file)],
     )
 
 
 async def _supervise(
-    settings: "Config", config_file: Path | None, key: str | None, *, families: bool, show_logs: bool
+    settings: "Config", parts: list["Part"], key: str | None, *, families: bool, show_logs: bool
 ) -> signal.Signals:
     from rich.console import Console
 
@@ -197,7 +235,7 @@ async def _supervise(
         spinner.start()
     try:
         ended_by = await supervise(
-            _parts(settings, config_file, families),
+            parts,
             settings.validator.data_dir / "logs",
             Events(waiting, ready, told, output),
         )

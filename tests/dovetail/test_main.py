@@ -177,7 +177,7 @@ class H(TransactionHandler):
         ("nobody", "NameError: name 'nobody' is not defined ({file}, line 1)"),
         ("from os import nothing", "ImportError: cannot import name 'nothing' from 'os'"),
         ("def (", "invalid syntax (mistaken.py, line 1)"),
-        (_HANDLER.format(namespaces=("xyz",), construction="pass"), "TypeError: H.namespaces holds 'xyz'"),
+        (_HANDLER.format(namespaces=("abc",), construction="pass"), "TypeError: H.namespaces holds 'abc'"),
         (_HANDLER.format(namespaces=("aaaaaa",), construction="int('x')"), "ValueError: invalid literal"),
     ],
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dovetail import supervisor
+from dovetail.node_parts import INTKEY, part_name
 
 from .conftest import Run
 
@@ -143,3 +144,73 @@ def test_log_lines_of_the_parts_are_printable_here(run: Run, monkeypatch: pytest
     validator, rest = _free_ports(2)
     done = run("up", "--logs", "--validator", f"tcp://127.0.0.1:{validator}", "--rest", f"127.0.0.1:{rest}")
     assert done.err.splitlines()[-2:] == ["rest-api  | one \\x1b[31m\\x00 \ufffd", "rest-api  | two\\rthree"]
+
+
+_MINE = """from processor_sdk import TransactionHandler
+
+
+class Mine(TransactionHandler[bytes]):
+    family_name, family_version, namespaces = {family!r}, "1.0", ("mine",)
+
+    def apply(self, transaction, context):
+        pass
+"""
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[supervisor.Part]:
+    """The parts that ``up`` would start, in a current folder with a family of its own in ``mine.py``."""
+    parts: list[supervisor.Part] = []
+
+    async def supervise(given: list[supervisor.Part], *_: object) -> signal.Signals:
+        parts.extend(given)
+        return signal.SIGTERM
+
+    monkeypatch.setattr(supervisor, "supervise", supervise)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    (tmp_path / "mine.py").write_text(_MINE.format(family="my family/2"))
+    return parts
+
+
+def _elsewhere() -> tuple[str, ...]:
+    validator, rest = _free_ports(2)
+    return ("--validator", f"tcp://127.0.0.1:{validator}", "--rest", f"127.0.0.1:{rest}")
+
+
+def test_a_family_is_a_part_beside_the_bundled_ones(run: Run, started: list[supervisor.Part]) -> None:
+    assert run("up", *_elsewhere(), "--family", "mine:Mine").code == 0
+    assert [part.name for part in started] == ["validator", "rest-api", "intkey", "settings", "my_family_2"]
+    command = list(started[-1].command)
+    assert command[command.index("processor") + 1] == "mine:Mine"
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("nowhere:Mine",), "cannot import nowhere for nowhere:Mine: No module named 'nowhere'"),
+        (("mine:Yours",), "mine has no handler class Yours; it has Mine"),
+        (("mine",), "'mine' names no handler: MODULE:HANDLER"),
+        (("mine:Mine", "mine:Mine"), "mine:Mine is for my family/2 1.0, which mine:Mine judges already"),
+        ((INTKEY,), f"which {INTKEY} judges already; leave the bundled ones out with --no-families"),
+    ],
+)
+def test_a_mistake_in_a_family_ends_up_before_anything_is_made(
+    run: Run, home: Path, started: list[supervisor.Part], words: tuple[str, ...], reason: str
+) -> None:
+    done = run("up", *_elsewhere(), *(word for name in words for word in ("--family", name)))
+    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+    assert reason in done.err
+    assert started == []
+    assert not home.exists()
+
+
+def test_parts_are_called_by_their_family_and_unlike_each_other() -> None:
+    assert part_name("tickets", ["intkey"]) == "tickets"
+    assert part_name("tickets", ["tickets"]) == "tickets-2"
+    assert part_name("tickets", ["tickets", "tickets-2"]) == "tickets-3"
+    assert part_name("validator", []) == "validator-2"
+    assert part_name("../../etc", []) == "_.._etc"
+    assert part_name("..", []) == "processor"
+    assert len(part_name("x" * 256, [])) <= 24

@@ -13,6 +13,7 @@ from tests.e2e.clients import Author
 from tests.e2e.conftest import Networks, Shared
 from tests.e2e.network import INTKEY, SETTINGS, Network
 from tests.e2e.process import DEADLINE_S, Process
+from tests.e2e.script_family import HANDLER, address, script
 
 
 def _tries(up: Process) -> list[str]:
@@ -102,6 +103,21 @@ class TestAWholeLife:
         up.wait_for_line("^ready ")
         networks.api(network).commit(author.batch(author.intkey("set", "n", 1)))
         assert [network.run_command(line).code for line in _tries(up)] == [0, 0, 0]
+
+
+class TestFamilies:
+    """Issue 4, Scaffold: ``up --family`` runs a family beside the bundled ones, and starts it again when it dies."""
+
+    def test_a_family_is_kept_running(self, networks: Networks, author: Author) -> None:
+        network = networks()
+        up, api = network.up("--family", HANDLER), networks.api(network)
+        up.part(HANDLER).kill()
+        up.wait_for_line(r"^e2e_script was ended by SIGKILL; starting it again")
+        up.wait_for_line(r"^e2e_script serves again")
+        place = address("kept")
+        write = author.transaction("e2e_script", script(("write", place, "01")), outputs=[place])
+        api.commit(author.batch(write), author.batch(author.intkey("set", "kept", 1)))
+        assert api.leaf(place) == b"\x01"
 
 
 class TestLogs:
