@@ -6,11 +6,13 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.clients import Author
 from tests.e2e.conftest import Shared
+from tests.e2e.network import INTKEY, ReservedPort
 from tests.e2e.process import ROOT
 
 FOLDER = ROOT / "deploy" / "prometheus"
@@ -22,14 +24,29 @@ def rules() -> str:
     return re.sub(r"(?m)^\s*#.*$", "", (FOLDER / "alerts.yml").read_text(encoding="utf-8"))
 
 
+def processor_metrics(shared: Shared) -> str:
+    """What a processor serves."""
+    port = ReservedPort()
+    address = f"127.0.0.1:{port.number}"
+    network = shared.network
+    processor = network.start("processor", INTKEY, "--connect", network.validator_url, "--metrics", address)
+    try:
+        processor.wait_logged("ready")
+        return httpx.get(f"http://{address}/metrics", trust_env=False).text
+    finally:
+        processor.close()
+        port.close()
+
+
 def test_every_metric_and_label_of_the_rules_is_served(
     shared: Shared, author: Author, named: Callable[[str], str]
 ) -> None:
     shared.api.commit(author.batch(author.intkey("set", named("n"), 1)))
     served: dict[str, set[str]] = {"up": {"job", "instance"}}
-    for family in text_string_to_metric_families(shared.api.http.get("/metrics").text):
-        for sample in family.samples:
-            served.setdefault(sample.name, set()).update(sample.labels)
+    for text in (shared.api.http.get("/metrics").text, processor_metrics(shared)):
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                served.setdefault(sample.name, set()).update(sample.labels)
     wanted = set(re.findall(r"\b(dovetail_\w+)\b", rules()))
     assert len(wanted) > 5
     assert sorted(wanted - set(served)) == []
