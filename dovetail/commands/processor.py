@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from processor_sdk.handler import TransactionHandler
     from processor_sdk.runtime import Report
 
-_MISTAKES: Final = (ImportError, SyntaxError, NameError, AttributeError, TypeError, ValueError)
+_MISTAKES: Final = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, OSError, RuntimeError,
+    SyntaxError, TypeError, ValueError,
+)  # fmt: skip
 """What a mistake in a handler's module raises when it is imported, or the handler made."""
 
 
@@ -148,9 +151,7 @@ class Teller:
             self._ready = True
             self._notifier.ready()
             self._on_ready()
-        status = f"{report.registered} of {workers} workers registered"
-        if report.registered < workers:
-            status += f"; waiting for the validator at {self._validator}"
+        status = f"{report.registered} of {workers} workers registered at {self._validator}"
         if status != self._status:
             self._status = status
             self._notifier.status(status)

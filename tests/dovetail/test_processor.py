@@ -41,11 +41,11 @@ def test_readiness_is_every_workers(tmp_path: Path) -> None:
     teller(one)
     teller(one._replace(stopping=True))
     listener_said = listener.drain()
-    waiting = {"STATUS": "1 of 2 workers registered; waiting for the validator at tcp://validator:4004"}
+    waiting = {"STATUS": "1 of 2 workers registered at tcp://validator:4004"}
     assert listener_said == [
         waiting,
         {"READY": "1", "STATUS": "ready"},
-        {"STATUS": "2 of 2 workers registered"},
+        {"STATUS": "2 of 2 workers registered at tcp://validator:4004"},
         waiting,
         {"STOPPING": "1"},
     ]
