@@ -50,7 +50,11 @@ class Shared:
 
 @pytest.fixture(scope="session")
 def _session_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    network = Network(tmp_path_factory.mktemp("node"), DOVETAIL_VALIDATOR_VERIFIER_PROCESSES="0")
+    network = Network(
+        tmp_path_factory.mktemp("node"),
+        DOVETAIL_VALIDATOR_VERIFIER_PROCESSES="0",
+        DOVETAIL_LIMITS_INTERNAL_ERROR_BACK_OFF_MS="10",
+    )
     try:
         shared = Shared(network)
         yield shared

@@ -12,8 +12,7 @@ from contextlib import suppress
 from hashlib import sha512
 from typing import Any, ClassVar, Protocol
 
-from ledger.transaction import Transaction
-from processor_sdk import AuthorizationException, Context, InvalidTransaction, TransactionHandler
+from processor_sdk import AuthorizationException, Context, InvalidTransaction, Transaction, TransactionHandler
 from tests.independent.bare_processor import AuthorizationError, Invalid, ProcessRequest, StateAccess
 
 NAMESPACE = sha512(b"e2e_script").hexdigest()[:6]
@@ -62,14 +61,14 @@ class Gate:
         self.open()
 
 
-class ScriptHandler(TransactionHandler):
+class ScriptHandler(TransactionHandler[bytes]):
     """The family in the SDK."""
 
     family_name: ClassVar[str] = "e2e_script"
     family_version: ClassVar[str] = "1.0"
     namespaces: ClassVar[tuple[str, ...]] = (NAMESPACE,)
 
-    def apply(self, transaction: Transaction, context: Context) -> None:
+    def apply(self, transaction: Transaction[bytes], context: Context) -> None:
         _run(json.loads(transaction.payload), _Packed(context))
 
 

@@ -7,6 +7,7 @@ scheduling (max_occupancy is recorded, never enforced), or knowledge of message 
 
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -119,6 +120,8 @@ class BareValidator:
         self.registrations: list[Registered] = []
         self.unregistered: list[bytes] = []
         self.pings: list[Ping] = []
+        self.refusals: deque[bytes | None] = deque()
+        """Contents that answer the next registrations, which then count for nothing; None: no answer at all."""
         self.unknown: list[Message] = []
         self._owner = SocketOwner("bare validator", self._on_message)
         self._changed = threading.Condition()
@@ -126,7 +129,7 @@ class BareValidator:
         self._contexts: dict[str, _Context] = {}
         self._by_correlation: dict[str, _Context] = {}
         self._awaited_pings: dict[str, tuple[bytes, Future[Ping]]] = {}
-        self._handlers: dict[int, Callable[[bytes, Message], bytes]] = {
+        self._handlers: dict[int, Callable[[bytes, Message], bytes | None]] = {
             MessageType.TP_REGISTER_REQUEST: self._register,
             MessageType.TP_UNREGISTER_REQUEST: self._unregister,
             MessageType.TP_STATE_GET_REQUEST: self._get,
@@ -152,8 +155,8 @@ class BareValidator:
         return self._owner.malformed
 
     def start(self) -> str:
-        """Bind to a free port; the address, also kept in url."""
-        self.url = self._owner.bind()
+        """Bind to a free port, or again to the one of the start before; the address, also kept in url."""
+        self.url = self._owner.bind(self.url) if self.url else self._owner.bind()
         return self.url
 
     def stop(self) -> None:
@@ -179,6 +182,13 @@ class BareValidator:
             found = self._find(family, version)
         assert found is not None
         return found
+
+    def wait_for_registrations(self, count: int, timeout: float = DEFAULT_TIMEOUT) -> list[Registered]:
+        """All that were asked for since the start, granted or not, as soon as there are that many."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self.registrations) >= count, timeout):
+                raise TimeoutError(f"{len(self.registrations)} of {count} registrations in {timeout} s")
+            return list(self.registrations)
 
     def wait_for_unregistration(self, count: int = 1, timeout: float = DEFAULT_TIMEOUT) -> None:
         """Wait until that many processors have unregistered since the start."""
@@ -263,7 +273,8 @@ class BareValidator:
         handler = self._handlers.get(message.message_type)
         if handler is not None:
             content = handler(identity, message)
-            self._owner.send(Message(message.message_type + 1, message.correlation_id, content), identity)
+            if content is not None:
+                self._owner.send(Message(message.message_type + 1, message.correlation_id, content), identity)
         elif message.message_type == MessageType.TP_PROCESS_RESPONSE:
             self._conclude(identity, message)
         elif message.message_type == MessageType.PING_RESPONSE:
@@ -271,7 +282,7 @@ class BareValidator:
         else:
             self.unknown.append(message)
 
-    def _register(self, identity: bytes, message: Message) -> bytes:
+    def _register(self, identity: bytes, message: Message) -> bytes | None:
         fields = wire.decode(message.content)
         registered = Registered(
             identity=identity,
@@ -284,6 +295,9 @@ class BareValidator:
         )
         with self._changed:
             self.registrations.append(registered)
+            if self.refusals:
+                self._changed.notify_all()
+                return self.refusals.popleft()
             self._active = [
                 other
                 for other in self._active

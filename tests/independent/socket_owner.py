@@ -20,7 +20,10 @@ _ROUND = 64  # messages taken in before the answers to them go out
 
 
 class SocketOwner:
-    """Owns a DEALER that connects, or a ROUTER that binds to a free loopback port. on_message runs in its thread."""
+    """Owns a DEALER that connects, or a ROUTER that binds, to a free loopback port or a given one.
+
+    on_message runs in its thread.
+    """
 
     def __init__(self, name: str, on_message: Callable[[bytes, Message], None]) -> None:
         self.malformed: list[bytes] = []
@@ -39,10 +42,10 @@ class SocketOwner:
         dealer.connect(url)
         self._run(dealer)
 
-    def bind(self) -> str:
+    def bind(self, url: str = LOOPBACK_ANY_PORT) -> str:
         """Start as a ROUTER and return its address."""
         router = self._open(zmq.ROUTER)
-        router.bind(LOOPBACK_ANY_PORT)
+        router.bind(url)
         url = router.getsockopt_string(zmq.LAST_ENDPOINT)
         self._run(router)
         return url

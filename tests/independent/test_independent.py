@@ -630,20 +630,10 @@ def test_several_workers_apply_at_once(validator: BareValidator) -> None:
         assert all(verdict.result(WAIT).ok for verdict in verdicts), processor.failures
 
 
-class _Refusing(BareValidator):
-    """Answers every registration with the given content."""
-
-    content = b""
-
-    def _register(self, identity: bytes, message: messages.Message) -> bytes:
-        super()._register(identity, message)
-        return self.content
-
-
 @pytest.mark.parametrize(("status", "protocol_version", "unregisters"), [(2, 1, False), (0, 1, False), (1, 2, True)])
 def test_a_registration_without_agreement_fails(status: int, protocol_version: int, unregisters: bool) -> None:
-    with _Refusing() as refusing:
-        refusing.content = wire.encode(wire.present([(1, status), (2, protocol_version)]))
+    with BareValidator() as refusing:
+        refusing.refusals.append(wire.encode(wire.present([(1, status), (2, protocol_version)])))
         processor = serve(refusing)
         with pytest.raises(RegistrationError):
             processor.start()

@@ -232,7 +232,7 @@ class Mute(InvalidTransaction):
         raise SystemExit(1)
 
     @property
-    def extended_data(self) -> bytes:  # type: ignore[override]
+    def extended_data(self) -> bytes:
         raise ZeroDivisionError
 
     @extended_data.setter
