@@ -52,6 +52,11 @@ class Target(NamedTuple):
         lines = (f"{method} {self.path}{path} HTTP/1.1", f"Host: {self.host_header}", *headers)
         return "".join(f"{line}\r\n" for line in lines).encode()
 
+    def post(self, path: str, body: bytes) -> bytes:
+        """A whole request that hands in ``body``."""
+        headers = ("Content-Type: application/octet-stream", f"Content-Length: {len(body)}")
+        return self.head("POST", path, *headers) + b"\r\n" + body
+
 
 class Connection(asyncio.Protocol):
     """One request at a time; whenever it is free it stands at the end of its ``lane``.

@@ -6,6 +6,7 @@ from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from dovetail.bench.baseline import Baseline
 from dovetail.bench.load import Ceiling
 from dovetail.bench.processes import ProcessFigures
 
@@ -74,6 +75,9 @@ class Run:
     latency: Latency
     blocks: Blocks
     refusals: int
+    queued_batches_max: int
+    """The most that were pending at one time, sampled twice a second."""
+
     disk_bytes: int | None
     """By how much the store grew; None for a node that was running already."""
 
@@ -81,10 +85,26 @@ class Run:
     others_cpu_s: float | None
     """What everything else on the machine took meanwhile, the system's own work included; None as above."""
 
+    baseline: Baseline | None
+    """Where one batch at a time was sent to a node of the benchmark's own."""
+
+    p50_by_baseline: float | None
+    """The median latency divided by the baseline's sum; None as above."""
+
     def is_disturbed(self, cores: int) -> bool:
         """Whether something else took so much of the machine that rate and ratio mean little."""
         others = (self.others_cpu_s or 0.0) / (self.seconds * cores)
         return self.ceiling.core_share < _CORE_SHARE_MIN or others > OTHERS_SHARE_MAX
+
+
+@dataclass(frozen=True)
+class Point:
+    """The runs at one offered load: ``pending`` transactions sent and not yet seen to commit."""
+
+    pending: int
+    transactions_per_s: Spread
+    latency: Latency
+    """Of the median run."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +114,12 @@ class Report:
     machine: Machine
     options: dict[str, object]
     runs: tuple[Run, ...]
+    """At the load that was asked for."""
+
     transactions_per_s: Spread
     ratio: Spread
+    curve: tuple[Point, ...]
+    """From the smallest load to the one that was asked for; empty where no plot was."""
 
 
 def latency(samples_s: Sequence[float]) -> Latency:
@@ -113,7 +137,12 @@ def blocks(sizes: Sequence[int]) -> Blocks:
     return Blocks(len(sizes), min(sizes), median(sizes), max(sizes))
 
 
-def report(machine: Machine, options: dict[str, object], runs: Sequence[Run]) -> Report:
+def point(pending: int, runs: Sequence[Run]) -> Point:
+    """Of at least one run."""
+    return Point(pending, spread([run.transactions_per_s for run in runs]), _median_run(runs).latency)
+
+
+def report(machine: Machine, options: dict[str, object], runs: Sequence[Run], curve: Sequence[Point] = ()) -> Report:
     """Median and spread over the runs, at least one."""
     return Report(
         machine,
@@ -121,6 +150,7 @@ def report(machine: Machine, options: dict[str, object], runs: Sequence[Run]) ->
         tuple(runs),
         spread([run.transactions_per_s for run in runs]),
         spread([run.ratio for run in runs]),
+        tuple(curve),
     )
 
 
@@ -152,6 +182,7 @@ def show(result: Report, console: "Console") -> None:
         "P99 MS",
         "BLOCKS",
         "TX A BLOCK",
+        "QUEUED",
         "429",
     ):
         runs.add_column(heading, justify="right")
@@ -165,11 +196,14 @@ def show(result: Report, console: "Console") -> None:
             *(brief(value) for value in (run.latency.p50_ms, run.latency.p95_ms, run.latency.p99_ms)),
             str(made.count),
             f"{made.transactions_min}-{made.transactions_median:.0f}-{made.transactions_max}",
+            f"{run.queued_batches_max:,}",
             str(run.refusals),
         )
     console.print(runs)
 
-    chosen = sorted(result.runs, key=lambda run: run.transactions_per_s)[(len(result.runs) - 1) // 2]
+    if result.curve:
+        _show_curve(result.curve, console)
+    chosen = _median_run(result.runs)
     costs = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in ("PROCESS", "CPU S", "CORE %", "µS A TX", "MEMORY MIB", "OWN MIB", "WRITTEN MIB"):
         costs.add_column(heading, justify="left" if heading == "PROCESS" else "right")
@@ -187,12 +221,39 @@ def show(result: Report, console: "Console") -> None:
         costs.add_row("everything else", f"{chosen.others_cpu_s:.2f}", f"{chosen.others_cpu_s / chosen.seconds:.0%}")
     console.print(costs)
     console.print(_in_words(result, chosen))
+    if chosen.baseline is not None:
+        base = chosen.baseline
+        console.print(
+            f"idle: p50 is {chosen.p50_by_baseline:.1f} times {base.sum_ms:.2f} ms, which one synced commit"
+            f" ({base.commit_ms:.2f} ms) and two ZeroMQ round trips ({base.round_trip_ms:.2f} ms each) take here"
+        )
     disturbed = [str(number) for number, run in enumerate(result.runs, 1) if run.is_disturbed(machine.cores)]
     if disturbed:
         console.print(
             f"run {', '.join(disturbed)}: something else was using this machine; rates and ratios mean little",
             style="yellow",
         )
+
+
+def _median_run(runs: Sequence[Run]) -> Run:
+    return sorted(runs, key=lambda run: run.transactions_per_s)[(len(runs) - 1) // 2]
+
+
+def _show_curve(curve: Sequence[Point], console: "Console") -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in ("PENDING", "TX/S", "LOWEST", "HIGHEST", "P50 MS", "P95 MS", "P99 MS"):
+        table.add_column(heading, justify="right")
+    for at in curve:
+        rate, waits = at.transactions_per_s, at.latency
+        table.add_row(
+            f"{at.pending:,}",
+            *(f"{value:,.0f}" for value in (rate.median, rate.lowest, rate.highest)),
+            *(brief(value) for value in (waits.p50_ms, waits.p95_ms, waits.p99_ms)),
+        )
+    console.print(table)
 
 
 def _in_words(result: Report, chosen: Run) -> str:

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dovetail.bench import figures, http_figures
 from dovetail.bench.asker import Following, ask
+from dovetail.bench.chain import verify_committed
 from dovetail.bench.connection import Target
+from dovetail.bench.families import intkey_processors
 from dovetail.bench.http_figures import HttpReport, RequestFigures
-from dovetail.bench.load import Load, Post, Workers
+from dovetail.bench.load import Load, Post, sign
 from dovetail.bench.node import Node, with_node
 from dovetail.bench.processes import ProcessWatch
-from dovetail.bench.run import asked_for, machine_for, verify_committed
+from dovetail.bench.run import asked_for, machine_for
 from dovetail.bench.sender import Sent, send
 from dovetail.bench.steps import Steps
+from dovetail.bench.workers import Workers
 from families.intkey.client import intkey_address
 
 if TYPE_CHECKING:
@@ -95,7 +98,8 @@ class _HttpBenchmark:
                 started(1)
                 return await self._measure(node.url, of, own_node=True)
 
-            return await with_node(options.folder, processors=options.processors, profiles=options.profiles, use=use)
+            processors = intkey_processors(1, options.processors, legacy=False)
+            return await with_node(options.folder, processors=processors, profiles=options.profiles, use=use)
 
     def _load(self, shape: int) -> Load:
         posts = self._options.requests if shape == 1 else -(-self._options.requests // _LARGE_PART)
@@ -113,7 +117,7 @@ class _HttpBenchmark:
     async def _sign(self, of: str) -> None:
         loads = {shape: self._load(shape) for shape in (1, _BATCH_TRANSACTIONS)}
         async with self._step(f"sign{of}", sum(load.transactions for load in loads.values())) as advance:
-            self._posts = {shape: await self._workers.sign(load, advance) for shape, load in loads.items()}
+            self._posts = {shape: await sign(self._workers, load, advance) for shape, load in loads.items()}
 
     async def _measure(self, url: str, of: str, *, own_node: bool) -> tuple[RequestFigures, ...]:
         async with self._step(f"prepare names{of}", None):
@@ -125,7 +129,7 @@ class _HttpBenchmark:
     async def _prepare(self, url: str) -> None:
         """Give every name a value, a block for every five of them."""
         load = replace(self._load(1), verb="set", transactions=_NAMES, shape=_PREPARED_SHAPE)
-        posts = await self._workers.sign(load, lambda _: None)
+        posts = await sign(self._workers, load, lambda _: None)
         sent = await send(url, posts, in_flight=1, ahead=1, on_committed=lambda _: None)
         await asyncio.to_thread(verify_committed, url, posts, sent)
 
@@ -136,14 +140,7 @@ class _HttpBenchmark:
 
         def posting(shape: int) -> _Scene:
             posts = self._posts[shape]
-            requests = [
-                target.head(
-                    "POST", "/batches", "Content-Type: application/octet-stream", f"Content-Length: {len(post.body)}"
-                )
-                + b"\r\n"
-                + post.body
-                for post in posts
-            ]
+            requests = [target.post("/batches", post.body) for post in posts]
             return _Scene(f"POST /batches of {shape}", requests, "202", posts)
 
         return [

@@ -6,19 +6,14 @@ sockets.
 
 import asyncio
 import hashlib
-import multiprocessing
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from types import TracebackType
 from typing import Final, NamedTuple
 
-from families.intkey.client import intkey_transaction
+from dovetail.bench.families import family_of, load_transaction, names_of
+from dovetail.bench.workers import Workers
 from families.intkey.payload import Verb
 from ledger.batch import decode_batch_list, verify_batch
 from ledger.building import build_batch, encode_batch_list
@@ -42,15 +37,29 @@ class Load:
     """At most 8 characters, part of every name and nonce; another mark makes other names and other ids."""
 
     verb: Verb
-    """``set`` gives each of the names its value, in their order; ``inc`` adds 1 to names drawn uniformly."""
+    """``set`` gives each of the names its value, in their order; ``inc`` adds 1 to names that are drawn."""
 
     names: int
+    """At least one for each family."""
+
     transactions: int
     shape: int
     """Transactions a batch; the last batch holds what is left."""
 
     per_post: int
     """Batches a POST; the last POST holds what is left."""
+
+    families: int = 1
+    """Among which ``names`` are shared out; the batches of ``inc`` are of one family after the other."""
+
+    first_family: int = 0
+    """The number of the first of them."""
+
+    conflict_percent: int = 0
+    """So much of ``inc`` goes to the first name of its family, the rest is drawn uniformly from all of that family."""
+
+    first_name: int = 0
+    """Where ``set`` begins."""
 
     @property
     def batches(self) -> int:
@@ -94,27 +103,36 @@ def sign_post(load: Load, number: int) -> Post:
             build_batch(
                 signer,
                 [
-                    intkey_transaction(
+                    load_transaction(
                         signer,
-                        signer.public_key,
+                        load.first_family + family_of(name, load.names, load.families),
                         load.verb,
-                        f"{load.mark}-{_name(load, position):x}",
-                        1,
+                        name_of(load.mark, name),
                         f"{load.mark}-{load.verb}-{position:x}",
                     )
                     for position in content
+                    for name in (_name(load, position),)
                 ],
             )
         )
     return Post(encode_batch_list(batches), tuple(batch.id for batch in batches), transactions)
 
 
+def name_of(mark: str, number: int) -> str:
+    """What the name with this number is called in transactions and state."""
+    return f"{mark}-{number:x}"
+
+
 def _name(load: Load, position: int) -> int:
     """Which name a transaction is about: a hash, so that it does not hang on who signs what in which order."""
     if load.verb == "set":
-        return position
+        return load.first_name + position
     drawn = hashlib.blake2b(f"{load.seed}/{position}".encode(), digest_size=8).digest()
-    return int.from_bytes(drawn) % load.names
+    names = names_of(position // load.shape % load.families, load.names, load.families)
+    # Bits of its own for each question.
+    if int.from_bytes(drawn[:3]) % 100 < load.conflict_percent:
+        return names[0]
+    return names[int.from_bytes(drawn[3:]) % len(names)]
 
 
 @lru_cache(maxsize=2 * _SIGNERS)
@@ -122,55 +140,38 @@ def _signer(seed: int, number: int) -> Signer:
     return Signer(hashlib.sha256(f"dovetail bench {seed} {number}".encode()).hexdigest())
 
 
-class Workers:
-    """One process for each processor core. They end with this process, however it ends."""
+async def sign(
+    workers: Workers, load: Load, on_signed: Callable[[int], None], *, first: int = 0, count: int | None = None
+) -> list[Post]:
+    """The load's POSTs, in order: all, or ``count`` from ``first``. ``on_signed``: how many more were signed."""
+    posts_a_job = max(1, _JOB_TRANSACTIONS // (load.shape * load.per_post))
+    end = load.posts if count is None else min(load.posts, first + count)
+    jobs = [
+        workers.submit(_sign_posts, load, start, min(start + posts_a_job, end))
+        for start in range(first, end, posts_a_job)
+    ]
+    signed: list[Post] = []
+    for job in jobs:
+        posts = await asyncio.wrap_future(job)
+        signed += posts
+        on_signed(sum(post.transactions for post in posts))
+    return signed
 
-    def __init__(self) -> None:
-        self.count = os.cpu_count() or 1
-        # Fresh interpreters: a fork would take open sockets and the event loop along.
-        self._pool = ProcessPoolExecutor(
-            self.count, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
-        )
 
-    def __enter__(self) -> "Workers":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._pool.shutdown(cancel_futures=True)
-
-    async def sign(
-        self, load: Load, on_signed: Callable[[int], None], *, first: int = 0, count: int | None = None
-    ) -> list[Post]:
-        """The load's POSTs, in order: all, or ``count`` from ``first``. ``on_signed``: how many more were signed."""
-        posts_a_job = max(1, _JOB_TRANSACTIONS // (load.shape * load.per_post))
-        end = load.posts if count is None else min(load.posts, first + count)
-        jobs: list[Future[list[Post]]] = [
-            self._pool.submit(_sign_posts, load, start, min(start + posts_a_job, end))
-            for start in range(first, end, posts_a_job)
-        ]
-        signed: list[Post] = []
-        for job in jobs:
-            posts = await asyncio.wrap_future(job)
-            signed += posts
-            on_signed(sum(post.transactions for post in posts))
-        return signed
-
-    async def measure_ceiling(self, posts: list[Post], seconds: float) -> Ceiling:
-        """Verify the first of ``posts`` again and again in every worker for so many seconds."""
-        bodies, transactions = [], 0
-        for post in posts:
-            bodies.append(post.body)
-            transactions += post.transactions
-            if transactions >= _CEILING_TRANSACTIONS:
-                break
-        jobs = [self._pool.submit(_verify_for, bodies, seconds) for _ in range(self.count)]
-        rates = await asyncio.gather(*map(asyncio.wrap_future, jobs))
-        batches_per_s = sum(rate.batches / rate.seconds for rate in rates)
-        transactions_per_s = sum(rate.transactions / rate.seconds for rate in rates)
-        share = sum(rate.cpu_s for rate in rates) / sum(rate.seconds for rate in rates)
-        return Ceiling(batches_per_s, batches_per_s + transactions_per_s, transactions_per_s, share)
+async def measure_ceiling(workers: Workers, posts: list[Post], seconds: float) -> Ceiling:
+    """Verify the first of ``posts`` again and again in every worker for so many seconds."""
+    bodies, transactions = [], 0
+    for post in posts:
+        bodies.append(post.body)
+        transactions += post.transactions
+        if transactions >= _CEILING_TRANSACTIONS:
+            break
+    jobs = [workers.submit(_verify_for, bodies, seconds) for _ in range(workers.count)]
+    rates = await asyncio.gather(*map(asyncio.wrap_future, jobs))
+    batches_per_s = sum(rate.batches / rate.seconds for rate in rates)
+    transactions_per_s = sum(rate.transactions / rate.seconds for rate in rates)
+    share = sum(rate.cpu_s for rate in rates) / sum(rate.seconds for rate in rates)
+    return Ceiling(batches_per_s, batches_per_s + transactions_per_s, transactions_per_s, share)
 
 
 def _sign_posts(load: Load, start: int, end: int) -> list[Post]:
@@ -195,16 +196,3 @@ def _verify_for(bodies: list[bytes], seconds: float) -> _Verified:
         batches += 1
         now = time.perf_counter()
     return _Verified(batches, transactions, now - start, time.process_time() - cpu_before_s)
-
-
-def _begin_worker() -> None:
-    # A terminal sends Ctrl-C to every process; the parent is the one that acts on it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "a worker was started by someone"
-    parent.join()
-    os._exit(1)

@@ -8,14 +8,15 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from dovetail.errors import Refused
 from dovetail.genesis import STORE_NAME, prepare
 from dovetail.home import node_key_file
-from dovetail.node_parts import INTKEY, SETTINGS, node_parts
+from dovetail.keys import ensure_key
+from dovetail.node_parts import SETTINGS, node_parts
 from dovetail.supervisor import Events, supervise
 
 _LOOPBACK: Final = "127.0.0.1"
@@ -25,10 +26,11 @@ T = TypeVar("T")
 
 
 class Node(NamedTuple):
-    """Where a started node is reached, and where its ledger lies."""
+    """Where a node is reached, and where its ledger and its key lie."""
 
     url: str
     store: Path
+    key_file: Path
 
 
 class Interrupted(Exception):
@@ -40,18 +42,24 @@ class Interrupted(Exception):
 
 
 async def with_node(
-    within: Path | None, *, processors: int, profiles: Mapping[str, Path], use: Callable[[Node], Awaitable[T]]
+    within: Path | None,
+    *,
+    processors: Sequence[tuple[str, str]],
+    profiles: Mapping[str, Path],
+    use: Callable[[Node], Awaitable[T]],
+    fill: Callable[[Node], Awaitable[None]] | None = None,
 ) -> T:
     """Start a node on fresh data, run ``use`` once everything serves, end it and remove its data.
 
-    ``within``: where the data's folder is made; None for the system's temporary folder. ``processors``: how many intkey
-    processes. ``profiles``: where cProfile of a part's main process goes, by the part's name. Raises Refused, also when
-    a part dies, since figures of a node that was started again mean nothing; and Interrupted. What was refused leaves
-    the data, and says where.
+    ``within``: where the data's folder is made; None for the system's temporary folder. ``processors``: name and
+    MODULE:HANDLER of each but that of settings. ``profiles``: where cProfile of a part's main process goes, by the
+    part's name. ``fill``: makes the store of a node that has a key and is not started yet; without one it begins with
+    a genesis. Raises Refused, also when a part dies, since figures of a node that was started again mean nothing; and
+    Interrupted. What was refused leaves the data, and says where.
     """
     folder = Path(tempfile.mkdtemp(prefix="dovetail-bench-", dir=within))
     try:
-        result = await _with_node_in(folder / "node", processors, profiles, use)
+        result = await _with_node_in(folder / "node", processors, profiles, use, fill)
     except Refused as error:
         raise Refused(f"{error}; the node's data and logs are kept in {folder}") from None
     except (Interrupted, asyncio.CancelledError):
@@ -62,7 +70,11 @@ async def with_node(
 
 
 async def _with_node_in(
-    folder: Path, processors: int, profiles: Mapping[str, Path], use: Callable[[Node], Awaitable[T]]
+    folder: Path,
+    processors: Sequence[tuple[str, str]],
+    profiles: Mapping[str, Path],
+    use: Callable[[Node], Awaitable[T]],
+    fill: Callable[[Node], Awaitable[None]] | None,
 ) -> T:
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
@@ -89,14 +101,17 @@ async def _with_node_in(
             broken.set_result(line)
 
     validator_port, rest_port = _free_ports(2)
-    node = Node(f"http://{_LOOPBACK}:{rest_port}", folder / STORE_NAME)
-    prepare(folder, node_key_file(folder), folder / "keys" / "user.priv", make_user_key=True)
+    node = Node(f"http://{_LOOPBACK}:{rest_port}", folder / STORE_NAME, node_key_file(folder))
+    if fill is not None:
+        ensure_key(node.key_file)
+        await fill(node)
+    prepare(folder, node.key_file, folder / "keys" / "user.priv", make_user_key=True)
     parts = node_parts(
         data_dir=folder,
-        key_file=node_key_file(folder),
+        key_file=node.key_file,
         validator_bind=f"tcp://{_LOOPBACK}:{validator_port}",
         rest_bind=f"{_LOOPBACK}:{rest_port}",
-        processors=[("settings", SETTINGS), *((f"intkey-{number}", INTKEY) for number in range(1, processors + 1))],
+        processors=[("settings", SETTINGS), *processors],
         under={name: ("-m", "cProfile", "-o", str(file)) for name, file in profiles.items()},
     )
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 
+from dovetail.bench import families
+
 _MIB = 1024 * 1024
 
 
@@ -37,7 +39,7 @@ class ProcessWatch:
         own = psutil.Process()
         named = [("load generator", own)]
         if whole_node:
-            found = [(_role(process), process) for process in own.children(recursive=True)]
+            found = [found for child in own.children() for found in _roles(child)]
             named += sorted(((role, process) for role, process in found if role), key=lambda pair: pair[0])
         roles = Counter(role for role, _ in named)
         seen: Counter[str] = Counter()
@@ -92,20 +94,25 @@ class _Watched:
         )
 
 
-def _role(process: psutil.Process) -> str:
-    """What a process of the node is; empty for one that is none."""
+def _roles(process: psutil.Process) -> list[tuple[str, psutil.Process]]:
+    """A part of the node and what runs below it, each with what it is; nothing of a process that is no part."""
     try:
         words: list[str] = process.cmdline()
+        below = process.children(recursive=True)
+        # A processor is a supervisor and its workers, beside which multiprocessing has a process of its own.
+        workers = [child for child in below if "--multiprocessing-fork" in child.cmdline()]
     except psutil.NoSuchProcess:
-        return ""
-    if "validator.verifier" in words:
-        return "verifier"
+        return []
     if "dovetail" not in words[:-1]:
-        return ""
+        return []
     command, *arguments = words[words.index("dovetail") + 1 :]
     if command == "processor":
-        return f"processor {arguments[0].split('.')[1]}"
-    return command if command in ("validator", "rest-api") else ""
+        module, _, handler = arguments[0].partition(":")
+        name = handler.partition("_")[2] if module == families.__name__ else module.split(".")[1]
+        return [(f"processor {name}", process), *((f"processor {name} worker", worker) for worker in workers)]
+    if command == "validator":
+        return [(command, process), *(("verifier", child) for child in below)]
+    return [(command, process)] if command == "rest-api" else []
 
 
 def _cpu_s(process: psutil.Process) -> float:

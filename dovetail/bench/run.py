@@ -9,21 +9,26 @@ import os
 import platform
 import secrets
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dovetail.bench import figures
+from dovetail.bench.baseline import Baseline, measure_baseline
+from dovetail.bench.chain import block_sizes, head_number, verify_committed
+from dovetail.bench.families import intkey_processors
 from dovetail.bench.figures import Machine, Report, Run
-from dovetail.bench.load import Ceiling, Load, Post, Workers
-from dovetail.bench.loop import WAIT_S
+from dovetail.bench.load import Ceiling, Load, Post, measure_ceiling, sign
 from dovetail.bench.node import Node, with_node
+from dovetail.bench.parked import park, sign_parked
+from dovetail.bench.plot import draw
+from dovetail.bench.preload import preload
 from dovetail.bench.processes import ProcessFigures, ProcessWatch, bytes_on_disk, filesystem_of
+from dovetail.bench.queue_watch import QueueWatch
 from dovetail.bench.sender import Sent, send
 from dovetail.bench.steps import Steps
-from dovetail.client import DovetailClient
+from dovetail.bench.workers import Workers
 from dovetail.errors import Refused
 from ledger.limits import Limits
 
@@ -36,8 +41,7 @@ _PREPARED_POSTS_AT_ONCE: Final = 50
 """Signed and sent piece by piece: a million names must not all lie in memory."""
 
 _PENDING_PREPARED: Final = 10_000
-_STATUS_IDS: Final = Limits().status_ids_max
-_BLOCKS_A_PAGE: Final = 20
+_LOAD_STEP: Final = 4
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,11 @@ class Options:
     shape: int
     per_post: int
     names: int
+    conflict: int
+    families: int
+    leaves: int
+    parked: int
+    legacy: bool
     pending: int
     in_flight: int
     processors: int
@@ -59,11 +68,24 @@ class Options:
     profiles: dict[str, Path]
     """Where cProfile of a part goes, by the part's name."""
 
+    plot: Path | None
+
+    def loads(self) -> list[int]:
+        """``pending`` of each point of the plot, rising fourfold from one POST, or of the only one."""
+        if self.plot is None:
+            return [self.pending]
+        posts = self.pending // (self.shape * self.per_post)
+        rising = [self.pending]
+        while posts := posts // _LOAD_STEP:
+            rising.append(posts * self.shape * self.per_post)
+        return rising[::-1]
+
 
 class _Measured(NamedTuple):
     seconds: float
     latencies_s: list[float]
     refusals: int
+    queued_batches_max: int
     blocks: figures.Blocks
     disk_bytes: int | None
     processes: tuple[ProcessFigures, ...]
@@ -74,8 +96,17 @@ async def bench(options: Options, progress: "Progress") -> Report:
     """Run it. Raises Refused, and Interrupted when a signal ended the benchmark's own node."""
     with Workers() as workers:
         benchmark = _Benchmark(options, progress, workers)
-        runs = [await benchmark.run(number) for number in range(1, options.repeat + 1)]
-    return figures.report(machine_for(options.url, options.folder), asked_for(asdict(options)), runs)
+        loads = {
+            pending: [await benchmark.run(pending, number) for number in range(1, options.repeat + 1)]
+            for pending in options.loads()
+        }
+    curve = [figures.point(pending, runs) for pending, runs in loads.items()] if options.plot else []
+    report = figures.report(
+        machine_for(options.url, options.folder), asked_for(asdict(options)), loads[options.pending], curve
+    )
+    if options.plot:
+        draw(report, options.plot)
+    return report
 
 
 def asked_for(options: dict[str, object]) -> dict[str, object]:
@@ -114,62 +145,118 @@ class _Benchmark:
             transactions=options.transactions,
             shape=options.shape,
             per_post=options.per_post,
+            families=options.families,
+            conflict_percent=options.conflict,
         )
         self._posts: list[Post] = []
+        self._parked: list[Post] = []
 
-    async def run(self, number: int) -> Run:
+    async def run(self, pending: int, number: int) -> Run:
         of = f" {number}/{self._options.repeat}" if self._options.repeat > 1 else ""
+        if self._options.plot:
+            of += f", {pending} pending"
         if self._options.url:
             # A ledger remembers: the names and the transactions of an earlier run would not be new to it.
             self._load = replace(self._load, mark=secrets.token_hex(4))
             self._posts = []
         if not self._posts:
             async with self._step(f"sign{of}", self._load.transactions) as advance:
-                self._posts = await self._workers.sign(self._load, advance)
+                self._posts = await sign(self._workers, self._load, advance)
             _check_bodies(self._posts)
+            await self._sign_parked(of)
         async with self._step(f"measure the ceiling{of}", None):
-            ceiling = await self._workers.measure_ceiling(self._posts, self._options.ceiling_s)
+            ceiling = await measure_ceiling(self._workers, self._posts, self._options.ceiling_s)
         if self._options.url:
-            measured = await self._measure(self._options.url, None, of)
+            measured, baseline = await self._measure(self._options.url, None, pending, of), None
         else:
-            measured = await self._on_own_node(of)
-        return self._figures(ceiling, measured)
+            baseline = await self._baseline(of)
+            measured = await self._on_own_node(pending, of)
+        return self._figures(ceiling, baseline, measured)
 
-    async def _on_own_node(self, of: str) -> _Measured:
+    async def _sign_parked(self, of: str) -> None:
+        parked = self._options.parked
+        if parked:
+            beside = max(self._options.pending, self._posts[0].transactions)
+            async with self._step(f"sign what is parked{of}", parked) as advance:
+                self._parked = await sign_parked(self._workers, self._load, parked, beside, advance)
+
+    async def _baseline(self, of: str) -> Baseline | None:
+        options = self._options
+        if not options.pending == options.per_post == 1:
+            return None
+        async with self._step(f"measure the idle baseline{of}", None):
+            return await measure_baseline(self._workers, options.folder, options.ceiling_s)
+
+    async def _on_own_node(self, pending: int, of: str) -> _Measured:
+        options = self._options
+
+        async def fill(node: Node) -> None:
+            async with self._step(f"write leaves{of}", options.leaves) as advance:
+                await preload(self._workers, node.store, node.key_file, self._load.mark, options.leaves, advance)
+
         async with self._step(f"start a node{of}", None) as started:
 
             async def use(node: Node) -> _Measured:
                 started(1)
-                return await self._measure(node.url, node.store, of)
+                return await self._measure(node.url, node.store, pending, of)
 
-            options = self._options
-            return await with_node(options.folder, processors=options.processors, profiles=options.profiles, use=use)
+            return await with_node(
+                options.folder,
+                processors=intkey_processors(options.families, options.processors, legacy=options.legacy),
+                profiles=options.profiles,
+                use=use,
+                fill=fill if options.leaves else None,
+            )
 
-    async def _measure(self, url: str, store: Path | None, of: str) -> _Measured:
+    async def _measure(self, url: str, store: Path | None, pending: int, of: str) -> _Measured:
         await self._prepare(url, of)
-        head = await asyncio.to_thread(_head_number, url)
+        if self._parked:
+            async with self._step(f"park{of}", self._options.parked) as advance:
+                await park(url, self._parked, advance)
+        head = await asyncio.to_thread(head_number, url)
         disk_before = bytes_on_disk(store) if store else 0
-        watch = ProcessWatch(whole_node=store is not None)
-        async with self._step(f"send{of}", self._load.transactions, watch.sample) as advance:
-            sent = await self._send(url, self._posts, self._options.pending, advance)
-        processes, machine_cpu_s = watch.figures(), watch.machine_cpu_s()
+
+        def sample() -> None:
+            watch.sample()
+            queue.sample()
+
+        async with QueueWatch.over(url) as queue:
+            watch = ProcessWatch(whole_node=store is not None)
+            async with self._step(f"send{of}", self._load.transactions, sample) as advance:
+                sent = await self._send(url, self._posts, pending, advance)
+            processes, machine_cpu_s = watch.figures(), watch.machine_cpu_s()
         # Of a node that was running already, "others" would be the node itself.
         others_cpu_s = max(0.0, machine_cpu_s - sum(process.cpu_s for process in processes)) if store else None
         async with self._step(f"verify{of}", None):
             seconds = await asyncio.to_thread(verify_committed, url, self._posts, sent)
-            sizes = await asyncio.to_thread(_block_sizes, url, head)
+            sizes = await asyncio.to_thread(block_sizes, url, head)
         grown = bytes_on_disk(store) - disk_before if store else None
         return _Measured(
-            seconds, sent.latencies_s, sent.refusals, figures.blocks(sizes), grown, processes, others_cpu_s
+            seconds=seconds,
+            latencies_s=sent.latencies_s,
+            refusals=sent.refusals,
+            queued_batches_max=queue.batches_max,
+            blocks=figures.blocks(sizes),
+            disk_bytes=grown,
+            processes=processes,
+            others_cpu_s=others_cpu_s,
         )
 
     async def _prepare(self, url: str, of: str) -> None:
-        """Give every name a value."""
-        names = self._options.names
-        load = replace(self._load, verb="set", transactions=names, shape=_PREPARED_SHAPE, per_post=_PREPARED_PER_POST)
+        """Give every name a value that has none."""
+        written = self._options.leaves
+        names = max(0, self._load.names - written)
+        load = replace(
+            self._load,
+            verb="set",
+            first_name=written,
+            transactions=names,
+            shape=_PREPARED_SHAPE,
+            per_post=_PREPARED_PER_POST,
+        )
         async with self._step(f"prepare names{of}", names) as advance:
             for first in range(0, load.posts, _PREPARED_POSTS_AT_ONCE):
-                posts = await self._workers.sign(load, lambda _: None, first=first, count=_PREPARED_POSTS_AT_ONCE)
+                posts = await sign(self._workers, load, lambda _: None, first=first, count=_PREPARED_POSTS_AT_ONCE)
                 sent = await self._send(url, posts, _PENDING_PREPARED, advance)
                 await asyncio.to_thread(verify_committed, url, posts, sent)
 
@@ -184,20 +271,24 @@ class _Benchmark:
             on_committed=lambda committed: advance(committed * a_post),
         )
 
-    def _figures(self, ceiling: Ceiling, measured: _Measured) -> Run:
+    def _figures(self, ceiling: Ceiling, baseline: Baseline | None, measured: _Measured) -> Run:
         rate = self._load.transactions / measured.seconds
+        latency = figures.latency(measured.latencies_s)
         return Run(
             transactions=self._load.transactions,
             seconds=measured.seconds,
             transactions_per_s=rate,
             ceiling=ceiling,
             ratio=rate / ceiling.transactions_per_s,
-            latency=figures.latency(measured.latencies_s),
+            latency=latency,
             blocks=measured.blocks,
             refusals=measured.refusals,
+            queued_batches_max=measured.queued_batches_max,
             disk_bytes=measured.disk_bytes,
             processes=measured.processes,
             others_cpu_s=measured.others_cpu_s,
+            baseline=baseline,
+            p50_by_baseline=latency.p50_ms / baseline.sum_ms if baseline else None,
         )
 
 
@@ -206,39 +297,3 @@ def _check_bodies(posts: Sequence[Post]) -> None:
     most = Limits().body_bytes_max
     if largest > most:
         raise Refused(f"a POST would have {largest} bytes, more than the {most} that are allowed; lower --per-post")
-
-
-def verify_committed(url: str, posts: Sequence[Post], sent: Sent) -> float:
-    """Ask for every batch; the seconds of ``sent``, or more where one was found to commit later. Raises Refused."""
-    ids = [batch_id for post in posts for batch_id in post.batch_ids]
-    seconds = sent.seconds
-    with DovetailClient(url) as client:
-        for start in range(0, len(ids), _STATUS_IDS):
-            asked = ids[start : start + _STATUS_IDS]
-            statuses = client.batch_status(asked)
-            late = [batch_id for batch_id in asked if statuses[batch_id].status == "PENDING"]
-            if late:
-                statuses |= client.batch_status(late, wait_s=WAIT_S)
-                seconds = time.perf_counter() - sent.started
-            failed = [statuses[batch_id] for batch_id in asked if statuses[batch_id].status != "COMMITTED"]
-            if failed:
-                raise Refused(
-                    f"{len(failed)} batches did not commit; {failed[0].id} is {failed[0].status}: {failed[0].why}"
-                )
-    return seconds
-
-
-def _head_number(url: str) -> int:
-    with DovetailClient(url) as client:
-        return int(next(client.items("blocks", count=1))["header"]["block_num"])
-
-
-def _block_sizes(url: str, head: int) -> list[int]:
-    """Transactions in each block above ``head``."""
-    sizes = []
-    with DovetailClient(url) as client:
-        for block in client.items("blocks", count=_BLOCKS_A_PAGE):
-            if int(block["header"]["block_num"]) <= head:
-                break
-            sizes.append(sum(len(batch["transactions"]) for batch in block["batches"]))
-    return sizes

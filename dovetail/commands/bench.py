@@ -24,7 +24,11 @@ _UNIFORM_NAMES: Final = 10_000
 _PER_POST_BATCHES_MAX: Final = 100
 _PER_POST_TRANSACTIONS: Final = 1_000
 _OF_HTTP: Final = ("requests", "connections")
-_OF_LOADS: Final = ("transactions", "shape", "per_post", "keys", "in_flight", "ceiling")
+_OF_LOADS: Final = (
+    "transactions", "shape", "per_post", "keys", "conflict", "families", "leaves", "parked", "legacy",
+    "in_flight", "ceiling", "plot",
+)  # fmt: skip
+_PROCESSORS_MAX: Final = 64
 
 
 def bench(
@@ -57,9 +61,50 @@ def bench(
     keys: Annotated[
         str,
         typer.Option(
-            "--keys", metavar="hot|uniform|N", help="Names that they share: one, 10000, or N; drawn uniformly."
+            "--keys",
+            metavar="hot|uniform|N",
+            help="Names that they share: one (of each family), 10000, or N; drawn uniformly.",
         ),
     ] = "uniform",
+    conflict: Annotated[
+        int,
+        typer.Option(
+            "--conflict", min=0, max=100, metavar="PERCENT", help="Part of them that goes to one name (of each family)."
+        ),
+    ] = 0,
+    families: Annotated[
+        int,
+        typer.Option(
+            "--families",
+            min=1,
+            max=16,
+            metavar="N",
+            help="Families side by side, each with processors and names of its own.",
+        ),
+    ] = 1,
+    leaves: Annotated[
+        int,
+        typer.Option(
+            "--leaves",
+            min=0,
+            max=10_000_000,
+            metavar="N",
+            help="Names that are in state before the node starts, those of --keys first.",
+        ),
+    ] = 0,
+    parked: Annotated[
+        int,
+        typer.Option(
+            "--parked",
+            min=0,
+            max=2_000_000,
+            metavar="N",
+            help="Transactions that fill the node's queue meanwhile: no processor serves them.",
+        ),
+    ] = 0,
+    legacy: Annotated[
+        bool, typer.Option("--legacy", help="Processors that speak the 1.x conversation, without packed execution.")
+    ] = False,
     pending: Annotated[
         int,
         typer.Option(
@@ -73,7 +118,10 @@ def bench(
         int, typer.Option("--in-flight", min=1, max=1_000, metavar="N", help="POSTs without an answer at one time.")
     ] = 16,
     processors: Annotated[
-        int | None, typer.Option("--processors", min=1, max=64, metavar="N", help="Intkey processes. Default: 1.")
+        int | None,
+        typer.Option(
+            "--processors", min=1, max=_PROCESSORS_MAX, metavar="N", help="Processors of each family. Default: 1."
+        ),
     ] = None,
     repeat: Annotated[
         int,
@@ -102,6 +150,14 @@ def bench(
         Path | None,
         typer.Option("--profile-rest-api", metavar="FILE", help="The same of the REST API."),
     ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot",
+            metavar="FILE.png",
+            help="Draw throughput and latency against load: runs from one POST at a time up to --pending.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure committed transactions a second, latency, and what each process costs.
@@ -118,9 +174,12 @@ def bench(
     profiles = {
         part: file.absolute() for part, file in (("validator", profile), ("rest-api", profile_rest)) if file is not None
     }
-    if url and (processors or folder or profiles):
-        raise typer.BadParameter("--processors, --dir and --profile-… are for a node that bench starts itself")
-    for path in (folder, *(file.parent for file in profiles.values())):
+    if url and (processors or folder or profiles or families > 1 or leaves or parked or legacy):
+        raise typer.BadParameter(
+            "--processors, --families, --leaves, --parked, --legacy, --dir and --profile-… are for a node that bench"
+            " starts itself"
+        )
+    for path in (folder, *(file.parent for file in (*profiles.values(), *([plot] if plot else ())))):
         if path is not None and not path.is_dir():
             raise Refused(f"{path} is no folder")
     if http:
@@ -134,11 +193,27 @@ def bench(
     from dovetail.bench.run import Options
     from dovetail.bench.run import bench as run_bench
 
+    names = _names(keys, families)
+    if conflict and names == families:
+        raise typer.BadParameter("--conflict means nothing where each family has one name: raise --keys")
+    if families * (processors or 1) > _PROCESSORS_MAX:
+        raise typer.BadParameter(
+            f"--families {families} with --processors {processors} are {families * (processors or 1)} processors,"
+            f" over {_PROCESSORS_MAX}"
+        )
+    per_post = per_post or max(1, min(_PER_POST_BATCHES_MAX, _PER_POST_TRANSACTIONS // shape))
+    if plot:
+        _check_plot(plot, pending, shape * per_post)
     options = Options(
         transactions=transactions,
         shape=shape,
-        per_post=per_post or max(1, min(_PER_POST_BATCHES_MAX, _PER_POST_TRANSACTIONS // shape)),
-        names=_names(keys),
+        per_post=per_post,
+        names=names,
+        conflict=conflict,
+        families=families,
+        leaves=leaves,
+        parked=parked,
+        legacy=legacy,
         pending=pending,
         in_flight=in_flight,
         processors=processors or 1,
@@ -148,6 +223,7 @@ def bench(
         url=url,
         folder=folder,
         profiles=profiles,
+        plot=plot,
     )
     _tell(lambda progress: run_bench(options, progress), show, as_json)
 
@@ -188,17 +264,34 @@ def add_to(app: typer.Typer) -> None:
             "dovetail bench",
             "dovetail bench --shape 100 --keys hot --repeat 5",
             "dovetail bench --transactions 200 --per-post 1 --pending 1",
+            "dovetail bench --leaves 1000000 --conflict 20 --families 2",
+            "dovetail bench --legacy --transactions 10000",
+            "dovetail bench --repeat 3 --plot load.png",
             "dovetail bench --http --requests 2000",
             "dovetail bench --url http://127.0.0.1:8080 --json",
         )
     )(bench)
 
 
-def _names(keys: str) -> int:
+def _names(keys: str, families: int) -> int:
     from dovetail.bench.load import NAMES_MAX
 
     if keys in ("hot", "uniform"):
-        return 1 if keys == "hot" else _UNIFORM_NAMES
-    if keys.isascii() and keys.isdigit() and 1 <= int(keys) <= NAMES_MAX:
+        return families if keys == "hot" else _UNIFORM_NAMES
+    if keys.isascii() and keys.isdigit() and families <= int(keys) <= NAMES_MAX:
         return int(keys)
-    raise typer.BadParameter(f"--keys is {keys!r}, not hot, uniform or a number from 1 to {NAMES_MAX}")
+    least = f"{families} (--families)" if families > 1 else "1"
+    raise typer.BadParameter(f"--keys is {keys!r}, not hot, uniform or a number from {least} to {NAMES_MAX}")
+
+
+def _check_plot(file: Path, pending: int, a_post: int) -> None:
+    """Before anything runs: whether there will be a curve, and what can draw it."""
+    from dovetail.bench.plot import ENDINGS, load_matplotlib
+
+    if file.suffix not in ENDINGS:
+        raise typer.BadParameter(f"--plot is {str(file)!r}; it must end in {', '.join(ENDINGS)}")
+    if pending <= a_post:
+        raise typer.BadParameter(
+            f"--plot rises from one POST ({a_post} transactions) to --pending, which is {pending}: raise it"
+        )
+    load_matplotlib()

@@ -202,6 +202,9 @@ def test_a_run_beside_something_else_is_told(core_share: float, others_cpu_s: fl
         disk_bytes=None,
         processes=(),
         others_cpu_s=others_cpu_s,
+        queued_batches_max=0,
+        baseline=None,
+        p50_by_baseline=None,
     )
     assert run.is_disturbed(cores=2) is disturbed
 
@@ -235,6 +238,8 @@ def test_a_tiny_run(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         assert 1 <= made["blocks"]["count"] <= 5
         names = {process["name"] for process in made["processes"]}
         assert {"load generator", "validator", "rest-api", "processor intkey 1", "processor intkey 2"} <= names
+        assert {"processor intkey worker 1", "processor intkey worker 2"} <= names
+        assert (made["baseline"], made["p50_by_baseline"]) == (None, None)
         assert made["others_cpu_s"] >= 0
         assert any(name.startswith("verifier") for name in names)
     rates = report["transactions_per_s"]
@@ -251,4 +256,5 @@ def test_it_reads_as_tables(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert (outcome.code, outcome.err) == (0, "")
     assert "of the ceiling" in outcome.out
     assert "processor intkey" in outcome.out
+    assert "idle: p50 is " in outcome.out
     assert profile.stat().st_size

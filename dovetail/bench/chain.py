@@ -1,0 +1,52 @@
+"""What a benchmark asks the ledger before and after a load: its head, whether all was committed, the blocks made."""
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from dovetail.bench.load import Post
+from dovetail.bench.loop import WAIT_S
+from dovetail.bench.sender import Sent
+from dovetail.client import DovetailClient
+from dovetail.errors import Refused
+from ledger.limits import Limits
+
+_STATUS_IDS: Final = Limits().status_ids_max
+_BLOCKS_A_PAGE: Final = 20
+
+
+def verify_committed(url: str, posts: Sequence[Post], sent: Sent) -> float:
+    """Ask for every batch; the seconds of ``sent``, or more where one was found to commit later. Raises Refused."""
+    ids = [batch_id for post in posts for batch_id in post.batch_ids]
+    seconds = sent.seconds
+    with DovetailClient(url) as client:
+        for start in range(0, len(ids), _STATUS_IDS):
+            asked = ids[start : start + _STATUS_IDS]
+            statuses = client.batch_status(asked)
+            late = [batch_id for batch_id in asked if statuses[batch_id].status == "PENDING"]
+            if late:
+                statuses |= client.batch_status(late, wait_s=WAIT_S)
+                seconds = time.perf_counter() - sent.started
+            failed = [statuses[batch_id] for batch_id in asked if statuses[batch_id].status != "COMMITTED"]
+            if failed:
+                raise Refused(
+                    f"{len(failed)} batches did not commit; {failed[0].id} is {failed[0].status}: {failed[0].why}"
+                )
+    return seconds
+
+
+def head_number(url: str) -> int:
+    """The number of the newest block."""
+    with DovetailClient(url) as client:
+        return int(next(client.items("blocks", count=1))["header"]["block_num"])
+
+
+def block_sizes(url: str, head: int) -> list[int]:
+    """Transactions in each block above number ``head``, newest first."""
+    sizes = []
+    with DovetailClient(url) as client:
+        for block in client.items("blocks", count=_BLOCKS_A_PAGE):
+            if int(block["header"]["block_num"]) <= head:
+                break
+            sizes.append(sum(len(batch["transactions"]) for batch in block["batches"]))
+    return sizes

@@ -1,0 +1,55 @@
+"""Batches that stay in a node's queue during a run: accepted, and of a family that no processor serves."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from dovetail.bench.asker import ask
+from dovetail.bench.connection import Target
+from dovetail.bench.load import Load, Post, sign
+from dovetail.bench.workers import Workers
+from dovetail.config import load as load_config
+from dovetail.errors import Refused
+
+_CONNECTIONS: Final = 16
+
+
+async def sign_parked(
+    workers: Workers, load: Load, transactions: int, beside: int, on_signed: Callable[[int], None]
+) -> list[Post]:
+    """So many transactions in the load's own shape, of the family after its last.
+
+    ``beside``: for how many more transactions the queue must have room. Raises Refused where the node's limits, as this
+    process's environment has them, leave too little.
+    """
+    parked = replace(load, first_family=load.families, families=1, transactions=transactions)
+    posts = await sign(workers, parked, on_signed)
+    limits = load_config(config_file=None, environ=os.environ, flags={}).validator.limits
+    a_transaction = sum(len(post.body) for post in posts) / transactions
+    for name, needed in (
+        ("transactions", transactions + beside),
+        ("batches", parked.batches + -(-beside // load.shape)),
+        ("bytes", round((transactions + beside) * a_transaction)),
+    ):
+        most = getattr(limits, f"pending_{name}_max")
+        if needed > most:
+            raise Refused(
+                f"--parked {transactions} and the load beside it are {needed} {name}, the node's queue holds {most}:"
+                f" set DOVETAIL_LIMITS_PENDING_{name.upper()}_MAX"
+            )
+    return posts
+
+
+async def park(url: str, posts: list[Post], on_accepted: Callable[[int], None]) -> None:
+    """Hand them in; they stay. Raises Refused."""
+    target = Target.of(url)
+    requests = [target.post("/batches", post.body) for post in posts]
+    a_post = posts[0].transactions
+    await ask(
+        url,
+        requests,
+        status="202",
+        connections=_CONNECTIONS,
+        on_answered=lambda answered: on_accepted(answered * a_post),
+    )

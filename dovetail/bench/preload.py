@@ -1,0 +1,132 @@
+"""A ledger with many leaves, written before its node starts: the blocks, and the rule that their transactions follow.
+
+The blocks go through the store's own commit path: signed transactions, receipts, one trie pass and one sync a block, a
+sealed header. Their family, which ``PreloadHandler`` can judge again, writes many leaves with one transaction, so that
+a million take seconds and not a million signatures. No sockets.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final
+
+from dovetail.bench.load import name_of
+from dovetail.bench.workers import Workers
+from dovetail.keys import load_signer
+from families.intkey.client import LEAF, NAMESPACE, intkey_address
+from ledger.batch import verify_batch
+from ledger.block import BlockHeader, seal
+from ledger.building import build_batch, build_transaction
+from ledger.ids import NULL_BLOCK_ID, StateRoot
+from ledger.limits import Limits
+from ledger.receipt import Receipt, encode_receipt
+from ledger.signing import Signer
+from processor_sdk import Context, Transaction, TransactionHandler
+from processor_sdk.codecs import CborCodec
+from validator.journal.builder import CONSENSUS
+from validator.journal.model import BlockCommit, CommittedBatch
+from validator.state import merkle
+from validator.state.nodes import EMPTY
+from validator.store import Store
+
+_FAMILY: Final = "dovetail_bench_preload"
+_VERSION: Final = "1.0"
+_ENCODING: Final = "application/cbor"
+_BLOCK_LEAVES: Final = 10_000
+"""So that a block's receipt stays well within the limit on receipts."""
+
+_JOB_BLOCKS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Preload:
+    """The payload: ``count`` names from number ``first`` get the value 1."""
+
+    mark: str
+    first: int
+    count: int
+
+    def leaves(self) -> Iterator[tuple[str, bytes]]:
+        """Address and bytes of each name, as intkey keeps them."""
+        for number in range(self.first, self.first + self.count):
+            name = name_of(self.mark, number)
+            yield intkey_address(name), LEAF.encode({name: 1})
+
+
+_CODEC: Final = CborCodec(Preload)
+
+
+class PreloadHandler(TransactionHandler[Preload]):
+    """Writes the leaves, over whatever is there."""
+
+    family_name = _FAMILY
+    family_version = _VERSION
+    namespaces = (NAMESPACE,)
+    encodings: ClassVar = {_ENCODING: _CODEC}
+
+    def apply(self, transaction: Transaction[Preload], context: Context) -> None:
+        for address, value in transaction.payload.leaves():
+            context.set(address, value)
+
+
+async def preload(
+    workers: Workers, store: Path, key_file: Path, mark: str, leaves: int, on_written: Callable[[int], None]
+) -> None:
+    """Make the chain of a node whose key is in ``key_file``: the first ``leaves`` names of ``mark`` have a value.
+
+    ``store``: its folder, without a chain. ``on_written``: how many more leaves are. One process writes, piece by
+    piece, so that whoever ends the benchmark waits for one piece.
+    """
+    step = _BLOCK_LEAVES * _JOB_BLOCKS
+    for first in range(0, leaves, step):
+        end = min(first + step, leaves)
+        await asyncio.wrap_future(workers.submit(_write, store, key_file, mark, first, end))
+        on_written(end - first)
+
+
+def _write(folder: Path, key_file: Path, mark: str, first: int, end: int) -> None:
+    signer = load_signer(key_file)
+    store = Store(folder, Limits())
+    try:
+        for start in range(first, end, _BLOCK_LEAVES):
+            store.commit_block(_block(store, signer, Preload(mark, start, min(_BLOCK_LEAVES, end - start))))
+    finally:
+        store.close()
+
+
+def _block(store: Store, signer: Signer, content: Preload) -> BlockCommit:
+    """The block after the store's head, with one batch of one transaction."""
+    transaction = build_transaction(
+        signer,
+        batcher_pubkey=signer.public_key,
+        family_name=_FAMILY,
+        family_version=_VERSION,
+        inputs=(),
+        outputs=(NAMESPACE,),
+        payload=_CODEC.encode(content),
+        payload_encoding=_ENCODING,
+        nonce=name_of(content.mark, content.first),
+    )
+    batch = verify_batch(build_batch(signer, [transaction]).raw)
+    changes: dict[str, bytes | None] = dict(content.leaves())
+    head = store.head
+    state = merkle.update(store.node, head.root if head else EMPTY, changes, store.next_node_number)
+    header = BlockHeader(
+        block_num=head.num + 1 if head else 0,
+        previous_block_id=head.id if head else NULL_BLOCK_ID,
+        signer_pubkey=signer.public_key,
+        batch_ids=(batch.id,),
+        consensus=CONSENSUS,
+        state_root_hash=StateRoot(state.root.hash.hex()),
+    )
+    receipt = encode_receipt(Receipt(transaction.id, changes, (), ()))
+    return BlockCommit(
+        block=seal(signer, header, [batch.raw]),
+        batches=[CommittedBatch(batch.id, batch.raw, ((transaction.id, receipt),))],
+        root=state.root,
+        nodes=state.nodes,
+        superseded=state.superseded,
+        invalid=[],
+        settled=[],
+    )
