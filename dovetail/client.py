@@ -60,7 +60,7 @@ class BatchStatus(NamedTuple):
             parts.append(str(self.details["dependency"]))
         if "message" in self.details:
             parts.append(str(self.details["message"]))
-        if "transaction_id" in self.details:
+        if self.details.get("transaction_id"):
             parts.append(f"(transaction {self.details['transaction_id']})")
         return " ".join(part.strip() for part in parts if part.strip())
 

@@ -99,6 +99,10 @@ def _is_endpoint(text: str) -> bool:
     return text.startswith("tcp://") and _is_address(text.removeprefix("tcp://").replace("*", "0.0.0.0"))
 
 
+def _is_peer(text: str) -> bool:
+    return _is_endpoint(text) and _has_peer_host(text) is not None
+
+
 def _are_networks(entries: tuple[str, ...]) -> bool:
     try:
         return len(networks(entries)) == len(entries)
@@ -107,6 +111,7 @@ def _are_networks(entries: tuple[str, ...]) -> bool:
 
 
 _ENDPOINT: Final = _Rule(_is_endpoint, "tcp://HOST:PORT, PORT from 1 to 65535, an IPv6 host in brackets")
+_PEER: Final = _Rule(_is_peer, "tcp://HOST:PORT, HOST no *, PORT from 1 to 65535, an IPv6 host in brackets")
 _ADDRESS: Final = _Rule(_is_address, "HOST:PORT, PORT from 1 to 65535, an IPv6 host in brackets")
 _SECONDS: Final = _Rule(lambda seconds: 1 <= seconds <= 86_400, "a whole number of seconds from 1 to 86400")
 _POSITIVE: Final = _Rule(lambda number: 1 <= number < 2**63, "a whole number from 1")
@@ -115,14 +120,14 @@ _RULES: Final[dict[str, _Rule]] = {
     "validator.bind": _ENDPOINT,
     "validator.verifier_processes": _Rule(lambda number: 0 <= number <= 256, "a whole number from 0 to 256"),
     "rest_api.bind": _ADDRESS,
-    "rest_api.validator": _ENDPOINT,
+    "rest_api.validator": _PEER,
     "rest_api.timeout_s": _SECONDS,
     "rest_api.request_s_max": _SECONDS,
     "rest_api.answer_s_max": _SECONDS,
     "rest_api.trusted_proxies": _Rule(
         _are_networks, "a list of addresses or networks (10.0.0.0/8), in the environment separated by commas"
     ),
-    "processor.connect": _ENDPOINT,
+    "processor.connect": _PEER,
     "processor.max_occupancy": _Rule(
         lambda number: 1 <= number <= _OCCUPANCY_MAX, f"a whole number from 1 to {_OCCUPANCY_MAX}"
     ),
@@ -150,6 +155,8 @@ _KINDS: Final[dict[object, str]] = {
 _is_service_link = re.compile(
     r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?)"
 ).fullmatch
+
+_has_peer_host = re.compile(r"tcp://(\[[0-9A-Za-z:.%_-]+\]|[0-9A-Za-z][0-9A-Za-z._-]*):[0-9]+").fullmatch
 
 T = TypeVar("T")
 

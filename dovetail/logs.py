@@ -49,6 +49,7 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
     import structlog
 
     number = logging.getLevelNamesMapping()[level.upper()]
+    stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 (as long as the process); None where it is closed
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -61,16 +62,16 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
         renderers = [structlog.processors.JSONRenderer()]
     else:
         console = structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            colors=stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
         )
         renderers = [_shorten, _escape, console]
     structlog.configure(
         processors=[*shared, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(stderr),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             # First what a record was given beside its message (``extra``), so that nothing of it passes for ours.

@@ -21,11 +21,18 @@ LIFELINE_FD: Final = "DOVETAIL_LIFELINE_FD"
 
 _DATAGRAM_BYTES_MAX: Final = 4096
 _STATUS_CHARACTERS_MAX: Final = 400
-_ORPHAN_GRACE_S: Final = 10.0
+AGAIN_S: Final = 5.0
+"""How often what could not be said is said again."""
+
+ORPHAN_GRACE_S: Final = 20.0
+"""Longer than any part takes to end in order; a processor takes 15 s at most."""
 
 
 class Notifier:
-    """Says READY=1, STATUS=… and WATCHDOG=1 to a notify socket; says nothing when there is none."""
+    """Says READY=1, STATUS=… and WATCHDOG=1 to a notify socket; says nothing when there is none.
+
+    Never waits for the listener: what it has no room for now goes with what is said next.
+    """
 
     def __init__(
         self, address: str | None, watchdog_s: float | None = None, clock: Callable[[], float] = time.monotonic
@@ -35,10 +42,12 @@ class Notifier:
         ``watchdog_s``: how long the listener puts up with silence, None for ever. ``clock``: seconds of a steady clock.
         """
         self._address = "\0" + address[1:] if address and address.startswith("@") else address
-        self.alive_s = watchdog_s / 2 if watchdog_s and address else None
-        """How often ``alive`` must be called at least; None where nobody waits for it."""
+        self._watchdog_s = watchdog_s
+        self.alive_s = min(AGAIN_S, watchdog_s / 2 if watchdog_s else AGAIN_S) if address else None
+        """How often ``alive`` must be called at least; None where nobody listens."""
         self._clock = clock
         self._alive_at = 0.0
+        self._unsaid: dict[str, str] = {}
 
     @classmethod
     def from_environment(cls, environ: MutableMapping[str, str]) -> "Notifier":
@@ -49,34 +58,38 @@ class Notifier:
 
     def ready(self) -> None:
         """This process serves."""
-        self._send("READY=1\nSTATUS=ready")
+        self._say(READY="1", STATUS="ready")
 
     def status(self, text: str) -> None:
         """What this process is doing or waiting for, in one line."""
-        self._send(f"STATUS={' '.join(text.split())[:_STATUS_CHARACTERS_MAX]}")
+        self._say(STATUS=" ".join(text.split())[:_STATUS_CHARACTERS_MAX])
 
     def alive(self) -> None:
         """This process does its work. May be called as often as one likes: it is said no more often than it must be."""
-        if self.alive_s is None or (now := self._clock()) < self._alive_at:
-            return
-        # A margin, so that calls at just this distance do not come out as every other one.
-        self._alive_at = now + 0.9 * self.alive_s
-        self._send("WATCHDOG=1")
+        if self._watchdog_s and (now := self._clock()) >= self._alive_at:
+            # A margin, so that calls at just this distance do not come out as every other one.
+            self._alive_at = now + 0.9 * self._watchdog_s / 2
+            self._say(WATCHDOG="1")
+        elif self._unsaid:
+            self._say()
 
     def stopping(self) -> None:
         """This process is ending in order."""
-        self._send("STOPPING=1")
+        self._say(STOPPING="1")
 
-    def _send(self, words: str) -> None:
+    def _say(self, **words: str) -> None:
         if not self._address:
             return
+        self._unsaid |= words
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
             try:
                 sender.connect(self._address)
-                sender.send(words.encode())
+                sender.send("\n".join(f"{name}={value}" for name, value in self._unsaid.items()).encode())
             except OSError:
                 # The listener may be gone; that is the lifeline's business, and no reason to stop serving.
                 return
+        self._unsaid.clear()
 
 
 class NotifyListener:
@@ -111,7 +124,7 @@ class NotifyListener:
 
 
 def watch_lifeline(environ: MutableMapping[str, str], on_lost: Callable[[], None] | None = None) -> None:
-    """End this process in order when its supervisor is gone; at once if it has not ended 10 s later.
+    """End this process in order when its supervisor is gone; at once if it has not ended 20 s later.
 
     Does nothing when no supervisor gave a lifeline. ``on_lost`` replaces the ending.
     """
@@ -133,7 +146,7 @@ def _wait_for_end(descriptor: int, on_lost: Callable[[], None]) -> None:
 
 def _end_self() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
-    threading.Event().wait(_ORPHAN_GRACE_S)
+    threading.Event().wait(ORPHAN_GRACE_S)
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -20,6 +20,7 @@ from dovetail.files import make_private_dir
 from dovetail.keys import create_key, load_signer
 from dovetail.notify import LIFELINE_FD, NOTIFY_SOCKET, NotifyListener
 from processor_sdk.handler import TransactionHandler
+from processor_sdk.testing.path import python_path
 
 __all__ = ["NotRunning", "RunningValidator"]
 
@@ -67,7 +68,9 @@ class RunningValidator:
                 "DOVETAIL_HOME": str(folder / "home"),
                 # Enough for tests, and quicker to start than one for each core.
                 "DOVETAIL_VALIDATOR_VERIFIER_PROCESSES": "1",
-                "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
+                "PYTHONPATH": python_path(),
+                # The current folder, before all else, is for nobody: neither for it nor for what it starts.
+                "PYTHONSAFEPATH": "1",
             }
             places = ("--data-dir", str(folder / "data"), "--validator", self.validator, "--rest", rest_bind)
             undo.enter_context(self._started("up", ["up", *places, "--key", str(key_file)]))
@@ -126,6 +129,7 @@ class RunningValidator:
                 if gone in readable or not readable:
                     what = "ended before it served" if readable else f"does not serve after {START_S:g} s"
                     raise NotRunning(f"dovetail {' '.join(words)} {what}:\n{self.transcript()}")
+            listener.close()  # Nobody would read what is said from now on.
             yield
 
 

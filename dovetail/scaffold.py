@@ -23,7 +23,14 @@ from ledger.addresses import namespace_of
 NAME_CHARACTERS_MAX: Final = 30
 
 _OURS: Final = {"protos", "ledger", "processor_sdk", "families", "validator", "rest_api", "dovetail"}
-_TAKEN: Final = {"intkey": "a bundled family is called so", "tests": "the project has a folder that is called so"}
+_TAKEN: Final = {
+    **dict.fromkeys(("intkey", "settings", "sawtooth_settings"), "a bundled family is called so"),
+    **dict.fromkeys(("tests", "deploy"), "the project has a folder that is called so"),
+    **dict.fromkeys(
+        ("build", "conftest", "dist", "docs", "env", "node_modules", "setup", "src", "venv"),
+        "tools take what is called so for something else than a package",
+    ),
+}
 _SUFFIX: Final = ".in"
 _is_name = re.compile(rf"[a-z][a-z0-9_]{{0,{NAME_CHARACTERS_MAX - 1}}}").fullmatch
 _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
@@ -65,11 +72,20 @@ def check_name(name: str) -> None:
         reason = "a package of Dovetail is called so, and imports would find one for the other"
     elif name in _TAKEN:
         reason = _TAKEN[name]
-    elif (installed := find_spec(name)) is not None and installed.origin is not None:
-        reason = f"imports would find {installed.origin}"
+    elif (found := _importable(name)) is not None:
+        reason = f"imports would find {found}"
     else:
         return
     raise Refused(f"{name!r} cannot be the name of a family's package: {reason}; choose another, as in my_family")
+
+
+def _importable(name: str) -> str | None:
+    """What an import of ``name`` finds, other than a folder that stands here for the project itself."""
+    spec = find_spec(name)
+    if spec is None:
+        return None
+    places = [place for place in spec.submodule_search_locations or () if Path(place).parent != Path.cwd()]
+    return spec.origin or next(iter(places), None)
 
 
 def render(name: str, encoding: Encoding) -> dict[str, str]:

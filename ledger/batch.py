@@ -7,20 +7,16 @@
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from ledger import signing
-from ledger.addresses import is_prefix
 from ledger.errors import InvalidKey, NotDecodable, RefusedBatch
 from ledger.ids import BatchId, TransactionId, is_id
 from ledger.settings import FamilyVersion
-from ledger.transaction import FAMILY_CHARACTERS_MAX, decode_header
+from ledger.transaction import check_declarations, check_declared, decode_header
 from protos import batch_pb2, client_block_pb2, raw_pb2, transaction_pb2
-
-DECLARED_ADDRESSES_MAX: Final = 20_000
-"""Most inputs and outputs that the transactions of one batch may declare together."""
 
 
 class VerifiedTransaction(NamedTuple):
@@ -76,11 +72,7 @@ def verify_batch(raw: bytes) -> VerifiedBatch:
     )
     _check_nesting(batch_id, raw)
     declared = sum(len(transaction.inputs) + len(transaction.outputs) for transaction in transactions)
-    if declared > DECLARED_ADDRESSES_MAX:
-        raise RefusedBatch(
-            "too_many_addresses",
-            f"batch {batch_id} declares {declared} inputs and outputs, at most {DECLARED_ADDRESSES_MAX} are allowed",
-        )
+    check_declared(batch_id, declared)
     _check_transaction_ids(batch_id, list(header.transaction_ids), [transaction.id for transaction in transactions])
     return VerifiedBatch(BatchId(batch_id), transactions, declared, raw)
 
@@ -121,24 +113,7 @@ def _verify_transaction(raw: bytes, batch_id: str, batch_signer: str | None) -> 
             "payload_hash_mismatch",
             f"{where}: the payload's SHA-512 is {payload_sha512}, its header says {header.payload_sha512[:140]}",
         )
-    for name, value in (("family_name", header.family_name), ("family_version", header.family_version)):
-        if not 0 < len(value) <= FAMILY_CHARACTERS_MAX:
-            raise RefusedBatch(
-                "family_malformed",
-                f"{where}: its {name} has {len(value)} characters, allowed are 1 to {FAMILY_CHARACTERS_MAX}",
-            )
-    for dependency in header.dependencies:
-        if not is_id(dependency):
-            raise RefusedBatch(
-                "dependency_malformed",
-                f"{where}: its dependency {dependency[:140]!r} is not an id of 128 lower-case hex characters",
-            )
-    for entry in (*header.inputs, *header.outputs):
-        if not is_prefix(entry):
-            raise RefusedBatch(
-                "address_malformed",
-                f"{where}: declared address {entry[:80]!r} is not an even number of lower-case hex characters, 0 to 70",
-            )
+    check_declarations(where, header)
     return VerifiedTransaction(
         id=TransactionId(transaction_id),
         family=_family(header.family_name, header.family_version),

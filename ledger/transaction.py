@@ -1,19 +1,23 @@
-"""Transactions: decoding a header once.
+"""Transactions: decoding a header once, and the rules on what it may declare.
 
-Verification of a transaction happens with the batch it travels in (``ledger.batch``), signing in ``ledger.building``:
-who only processes transactions needs no curve library.
+Signatures and hashes are verified with the batch that a transaction travels in (``ledger.batch``), signing is in
+``ledger.building``: who only processes transactions needs no curve library.
 """
 
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from ledger.errors import NotDecodable
-from ledger.ids import TransactionId
+from ledger.addresses import is_prefix
+from ledger.errors import NotDecodable, RefusedBatch
+from ledger.ids import TransactionId, is_id
 from protos import transaction_pb2
 
 FAMILY_CHARACTERS_MAX: Final = 256
 """Most characters of a family's name, and of its version. None is no family."""
+
+DECLARED_ADDRESSES_MAX: Final = 20_000
+"""Most inputs and outputs that the transactions of one batch may declare together."""
 
 
 class TransactionHeader(NamedTuple):
@@ -70,3 +74,34 @@ def decode_transaction(raw: bytes) -> Transaction:
     return Transaction(
         TransactionId(message.header_signature), decode_header(header_bytes), header_bytes, message.payload
     )
+
+
+def check_declarations(where: str, header: TransactionHeader) -> None:
+    """That family, dependencies, inputs and outputs have their form. Raises RefusedBatch, which names ``where``."""
+    for name, value in (("family_name", header.family_name), ("family_version", header.family_version)):
+        if not 0 < len(value) <= FAMILY_CHARACTERS_MAX:
+            raise RefusedBatch(
+                "family_malformed",
+                f"{where}: its {name} has {len(value)} characters, allowed are 1 to {FAMILY_CHARACTERS_MAX}",
+            )
+    for dependency in header.dependencies:
+        if not is_id(dependency):
+            raise RefusedBatch(
+                "dependency_malformed",
+                f"{where}: its dependency {dependency[:140]!r} is not an id of 128 lower-case hex characters",
+            )
+    for entry in (*header.inputs, *header.outputs):
+        if not is_prefix(entry):
+            raise RefusedBatch(
+                "address_malformed",
+                f"{where}: declared address {entry[:80]!r} is not an even number of lower-case hex characters, 0 to 70",
+            )
+
+
+def check_declared(batch_id: str, declared: int) -> None:
+    """That the transactions of a batch do not declare too many inputs and outputs together. Raises RefusedBatch."""
+    if declared > DECLARED_ADDRESSES_MAX:
+        raise RefusedBatch(
+            "too_many_addresses",
+            f"batch {batch_id} declares {declared} inputs and outputs, at most {DECLARED_ADDRESSES_MAX} are allowed",
+        )

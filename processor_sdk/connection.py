@@ -2,7 +2,7 @@
 
 One DEALER for each life of the connection: when it is lost, the socket goes and a fresh one with its own identity
 comes, so that nothing meant for the old connection can leave by the new one. No handlers and no state calls here: they
-are the apply thread's (``processor_sdk.runtime``), which is met on an inproc PAIR.
+are the apply thread's (``processor_sdk.serving``), which is met on an inproc PAIR.
 
 Frames on the PAIR. To the apply thread: (kind, generation, body). From it: (kind, generation, Message bytes). The
 generation counts the connections; what comes back for an older one than the current is dropped.

@@ -1,7 +1,7 @@
 """A transaction's view of state: reads, buffered writes, events and receipt data; the same in both protocols.
 
-Writes stay here until the apply has ended; who carries them to the validator is ``processor_sdk.dispatch``. No
-messages of the wire except the events, no sockets.
+Writes stay here until the apply has ended; who carries them to the validator is ``processor_sdk.dispatch``, or
+``StateCalls.flush`` in the 1.x conversation. No messages of the wire except the events, no sockets.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ class Context:
     def get_many(self, addresses: Iterable[str], codec: Codec[T]) -> dict[str, T]: ...
     def get_many(self, addresses: Iterable[str], codec: Codec[T] | None = None) -> dict[str, bytes] | dict[str, T]:
         """The entries of those ``addresses`` that hold one, asked for at once; see ``get``."""
-        wanted = dict.fromkeys(addresses)
+        wanted = _each(addresses)
         for address in wanted:
             self._check_readable(address)
         changes = self.changes
@@ -87,7 +87,10 @@ class Context:
     @overload
     def set(self, address: str, value: T, codec: Codec[T]) -> None: ...
     def set(self, address: str, value: bytes | T, codec: Codec[T] | None = None) -> None:
-        """Write ``value`` to ``address``: bytes as they are, or what ``codec`` makes of it (its ValueError passes)."""
+        """Write ``value`` to ``address``: bytes as they are, or what ``codec`` makes of it.
+
+        A value that the codec refuses (ValueError) makes the transaction invalid.
+        """
         self._check_writable(address)
         self.changes[address] = _encoded(address, value, codec)
 
@@ -130,7 +133,7 @@ class Context:
 
     def delete_many(self, addresses: Iterable[str]) -> Sequence[str]:
         """Remove what all of ``addresses`` hold, or nothing; those that held data (see ``delete``), in their order."""
-        wanted = dict.fromkeys(addresses)
+        wanted = _each(addresses)
         for address in wanted:
             self._check_writable(address)
         changes = self.changes
@@ -149,9 +152,20 @@ class Context:
                 changes.pop(address, None)
         return held
 
-    def add_event(self, event_type: str, attributes: Iterable[tuple[str, str]] = (), data: bytes = b"") -> None:
-        """Tell the world, if the transaction is committed: a type, (key, value) attributes, bytes of the family."""
-        self.events.append(encode_event(Event(event_type, tuple(attributes), data)))
+    def add_event(
+        self, event_type: str, attributes: Mapping[str, str] | Iterable[tuple[str, str]] = (), data: bytes = b""
+    ) -> None:
+        """Tell the world, if the transaction is committed: a type, attributes in their order, bytes of the family.
+
+        Attributes are (key, value) pairs, of which a key may stand in several, or a mapping.
+        """
+        if not isinstance(event_type, str):
+            raise TypeError(f"the type of the event is {event_type!r}, not text")
+        if not isinstance(data, bytes):
+            raise TypeError(f"the data of the event {event_type!r} is {type(data).__name__}, not bytes")
+        pairs = attributes.items() if isinstance(attributes, Mapping) else attributes
+        checked = tuple(_attribute(event_type, pair) for pair in pairs)
+        self.events.append(encode_event(Event(event_type, checked, data)))
 
     def add_receipt_data(self, data: bytes) -> None:
         """Add bytes of the family to the transaction's receipt."""
@@ -178,15 +192,36 @@ class Context:
         raise refusal
 
 
+def _attribute(event_type: str, pair: object) -> tuple[str, str]:
+    # A text of two characters would pass for a pair.
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise TypeError(f'an attribute of the event {event_type!r} is {pair!r}, not a pair as in ("key", "value")')
+    key, value = pair
+    if not isinstance(key, str):
+        raise TypeError(f"the event {event_type!r} has the attribute {key!r}, whose key is not text")
+    if not isinstance(value, str):
+        raise TypeError(f"the attribute {key!r} of the event {event_type!r} is {value!r}, not text")
+    return key, value
+
+
+def _each(addresses: Iterable[str]) -> dict[str, None]:
+    if isinstance(addresses, str):
+        raise TypeError(f"the addresses are one text, {addresses[:140]!r}; give a list of addresses")
+    return dict.fromkeys(addresses)
+
+
 def _decoded(address: str, data: bytes, codec: Codec[T]) -> T:
     try:
         return codec.decode(data)
     except (NotDecodable, ValueError) as error:
-        raise InvalidTransaction(f"the entry at {address} is damaged: {error}") from None
+        raise InvalidTransaction(f"the entry at {address} does not fit its codec: {error}") from None
 
 
 def _encoded(address: str, value: object, codec: Codec[T] | None) -> bytes:
-    data = value if codec is None else codec.encode(value)  # type: ignore[arg-type]
+    try:
+        data = value if codec is None else codec.encode(value)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise InvalidTransaction(f"the entry for {address} does not fit: {error}") from None
     if not isinstance(data, bytes):
         codec_hint = "" if codec else "; give set a codec to write typed values"
         raise TypeError(f"the entry for {address} is {type(data).__name__}, not bytes{codec_hint}")

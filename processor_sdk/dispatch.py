@@ -18,7 +18,7 @@ from ledger.transaction import Transaction, decode_header, decode_transaction
 from processor_sdk.context import Context, StateBefore
 from processor_sdk.errors import InternalError, InvalidTransaction, StateUnavailable
 from processor_sdk.handler import TransactionHandler
-from processor_sdk.progress import Progress
+from processor_sdk.progress import Family, Progress
 from processor_sdk.state import Link, Overlay, StateCalls
 from processor_sdk.transaction import with_payload
 from protos import packed_pb2, processor_pb2, transaction_receipt_pb2
@@ -50,12 +50,14 @@ class Dispatcher:
     ) -> None:
         """``progress`` is told of each apply; ``interrupt`` is what ends one without an answer.
 
-        Raises ValueError for two handlers of the same family and version.
+        Raises TypeError for a handler whose declaration does not fit (``TransactionHandler.check_declaration``), and
+        ValueError for two handlers of the same family and version.
         """
         self._progress = progress or Progress()
         self._interrupt = interrupt
-        self._handlers: dict[tuple[str, str], TransactionHandler[Any]] = {}
+        self._handlers: dict[Family, TransactionHandler[Any]] = {}
         for handler in handlers:
+            handler.check_declaration()
             family = (handler.family_name, handler.family_version)
             if family in self._handlers:
                 raise ValueError(f"two handlers for the family {family[0]} {family[1]}")
@@ -76,6 +78,8 @@ class Dispatcher:
         overlay = Overlay(request, link)
         progress = self._progress
         alone = len(request.units) == 1 and len(request.units[0].transactions) == 1
+        # One reading of the clock for each apply: where one ends, the next of the message begins.
+        at = progress.now()
         for unit in request.units:
             results = response.units.add().results
             batch_id = unit.batch_id
@@ -84,20 +88,21 @@ class Dispatcher:
                 try:
                     transaction = decode_transaction(raw)
                     header = transaction.header
-                    progress.begin(transaction.id, batch_id, header.family_name, header.family_version, alone)
+                    family = (header.family_name, header.family_version)
+                    progress.begin(transaction.id, batch_id, family, alone, at)
                     readable = AccessList(header.inputs)
                     overlay.begin(position, readable)
-                    context = self._apply(transaction, readable, overlay)
+                    context = self._apply(transaction, family, readable, overlay)
                     _report(result, context)
                 except self._interrupt:
                     raise
                 except BaseException as error:
                     result.Clear()
                     _refuse(result, error)
-                    progress.end(result.status)
+                    at = progress.end(result.status)
                     overlay.drop_unit()
                     break
-                progress.end(_OK)
+                at = progress.end(_OK)
                 overlay.unit.update(context.changes)
             overlay.end_unit(len(unit.transactions))
         return response.SerializeToString()
@@ -110,11 +115,12 @@ class Dispatcher:
                 request = processor_pb2.TpProcessRequest.FromString(content)
             except DecodeError:
                 raise InternalError(f"{len(content)} bytes from the validator are no TpProcessRequest") from None
-            calls = StateCalls(request.context_id, lists=bool(request.batch_id), link=link)
+            calls = StateCalls(request.context_id, request.batch_id, link)
             transaction = _transaction_of(request)
             header = transaction.header
-            self._progress.begin(transaction.id, request.batch_id, header.family_name, header.family_version, True)
-            calls.flush(self._apply(transaction, AccessList(transaction.header.inputs), calls))
+            family = (header.family_name, header.family_version)
+            self._progress.begin(transaction.id, request.batch_id, family, True, self._progress.now())
+            calls.flush(self._apply(transaction, family, AccessList(header.inputs), calls))
             response.status = _OK
         except self._interrupt:
             raise
@@ -123,16 +129,26 @@ class Dispatcher:
         self._progress.end(response.status)
         return response.SerializeToString()
 
-    def _apply(self, transaction: Transaction, readable: AccessList, before: StateBefore) -> Context:
+    def _apply(self, transaction: Transaction, family: Family, readable: AccessList, before: StateBefore) -> Context:
         header = transaction.header
-        handler = self._handlers.get((header.family_name, header.family_version))
+        handler = self._handlers.get(family)
         if handler is None:
             raise InternalError(f"no handler here for the family {header.family_name} {header.family_version}")
+        try:
+            judged = with_payload(transaction, handler.encodings)
+        except InvalidTransaction:
+            raise
+        except Exception as error:
+            encoding = header.payload_encoding or next(iter(handler.encodings))
+            raise InternalError(
+                f"the codec of {encoding} raised {_name(error)}: {_text(error)}; a codec refuses with NotDecodable or"
+                " ValueError"
+            ) from error
         writable = readable if header.outputs == header.inputs else AccessList(header.outputs)
         context = Context(readable, writable, handler.namespaces, before)
         # What apply returns is checked because "async def" and "return a refusal" would otherwise pass for success.
         try:
-            result: object = handler.apply(with_payload(transaction, handler.encodings), context)
+            result: object = handler.apply(judged, context)
             if result is not None:
                 raise TypeError(f"apply of {header.family_name} returned {type(result).__name__}, not None")
         except (InvalidTransaction, StateUnavailable, self._interrupt):
@@ -155,9 +171,14 @@ def _transaction_of(request: processor_pb2.TpProcessRequest) -> Transaction:
 
 def _check_size(context: Context) -> None:
     # The validator closes a connection on which more comes, and that is no answer: it would try for ever.
-    size = _FRAMING_BYTES * (len(context.changes) + len(context.receipt_data) + len(context.events))
-    size += sum(len(address) + len(data or b"") for address, data in context.changes.items())
-    size += sum(map(len, context.receipt_data)) + sum(event.ByteSize() for event in context.events)
+    # Plain loops: a generator for each sum costs more than an apply's few changes.
+    size = 0
+    for address, data in context.changes.items():
+        size += _FRAMING_BYTES + len(address) + len(data or b"")
+    for data in context.receipt_data:
+        size += _FRAMING_BYTES + len(data)
+    for event in context.events:
+        size += _FRAMING_BYTES + event.ByteSize()
     if size > WRITTEN_BYTES_MAX:
         raise InvalidTransaction(
             f"it writes {size} bytes of state, receipt data and events; one transaction may write {WRITTEN_BYTES_MAX}"
@@ -190,6 +211,12 @@ def _refuse(
     _log.error("an apply ended without a verdict", exc_info=error)
     result.status = processor_pb2.TpProcessResponse.INTERNAL_ERROR
     result.message = f"{type(error).__name__}: {_text(error)}"
+
+
+def _name(error: BaseException) -> str:
+    """What its class is called, with its module where that says more."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _text(error: BaseException) -> str:

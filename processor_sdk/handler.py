@@ -1,11 +1,14 @@
 """The base class of a transaction family's rules. No sockets, no messages, no state of its own."""
 
+import difflib
 import inspect
 import re
+import typing
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from ledger.addresses import NAMESPACE_CHARACTERS, namespace_of
 from ledger.transaction import FAMILY_CHARACTERS_MAX
@@ -18,19 +21,26 @@ P = TypeVar("P")
 _is_namespace = re.compile(rf"[0-9a-f]{{{NAMESPACE_CHARACTERS}}}").fullmatch
 _is_hex = re.compile(r"[0-9a-fA-F]+").fullmatch
 
+_NAMES: Final = ("family_name", "family_version", "namespaces", "encodings")
+_MISTAKEN: Final = {
+    "family": "family_name", "name": "family_name", "version": "family_version", "payload_encodings": "encodings",
+}  # fmt: skip
+_CLOSE: Final = 0.85
+"""How alike two names are, from 0 to 1, for one to be taken for a slip of the pen."""
+
 
 class TransactionHandler(ABC, Generic[P]):
     """The rules of one family in one version; ``P`` is the type of its payloads.
 
     A subclass that implements ``apply`` names its family in class attributes, checked when the class is made
-    (TypeError that says which one, why, and what to write).
+    (TypeError that says which one, why, and what to write), and for each instance when it begins to serve.
     """
 
     family_name: ClassVar[str]
-    """As transactions name it; 1 to 256 characters."""
+    """As transactions name it; 1 to 256 characters, no control characters, no blanks at its ends."""
 
     family_version: ClassVar[str]
-    """As transactions name it, to the letter: text, 1 to 256 characters."""
+    """As transactions name it, to the letter: text, 1 to 256 characters, as for ``family_name``."""
 
     namespaces: ClassVar[tuple[str, ...]]
     """Where it may write: each 6 lower-case hex characters, or a name that is hashed to such.
@@ -58,11 +68,27 @@ class TransactionHandler(ABC, Generic[P]):
             return
         where = cls.__qualname__
         _check_style(where, cls)
-        check_apply(where, cls.apply)
+        _check_spelling(where, vars(cls))
+        check_apply(where, inspect.getattr_static(cls, "apply"))
         for attribute in ("family_name", "family_version"):
             check_name(where, attribute, getattr(cls, attribute, None))
         cls.namespaces = _namespaces(where, getattr(cls, "namespaces", None))
         cls.encodings = _encodings(where, cls.encodings)
+        _check_payload_type(where, cls)
+
+    def check_declaration(self) -> None:
+        """That this instance can serve: what it, or its class since it was made, has set is checked as in a class.
+
+        Called by the runtime, once, before the instance gets its first transaction. Namespaces that are names are
+        hashed. Raises TypeError as the making of a class does.
+        """
+        where = type(self).__qualname__
+        for attribute in ("family_name", "family_version"):
+            check_name(where, attribute, getattr(self, attribute, None))
+        namespaces = _namespaces(where, self.namespaces)
+        if namespaces != self.namespaces:
+            vars(self)["namespaces"] = namespaces
+        _encodings(where, self.encodings)
 
 
 def _check_style(where: str, handler: type) -> None:
@@ -80,8 +106,23 @@ def _check_style(where: str, handler: type) -> None:
     )
 
 
+def _check_spelling(where: str, declared: Mapping[str, object]) -> None:
+    """That a class which declares one name does not mean another, which it leaves out."""
+    for name, value in declared.items():
+        if name.startswith("_") or name in _NAMES or callable(value) or hasattr(value, "__get__"):
+            continue
+        meant = difflib.get_close_matches(name, _NAMES, 1, _CLOSE) or [_MISTAKEN.get(name, name)]
+        if meant[0] in _NAMES and meant[0] not in declared:
+            raise TypeError(
+                f"{where} has {name}, which means nothing here; write {meant[0]}, or, if it is something of your own,"
+                f" _{name}"
+            )
+
+
 def check_apply(where: str, apply: Any) -> None:
     """That ``apply``, as its class has it, can be called with a transaction and a context. Raises TypeError."""
+    if not inspect.isfunction(apply):
+        raise TypeError(f"{where}.apply is {apply!r}; it must be a method: def apply(self, transaction, context)")
     if inspect.iscoroutinefunction(apply) or inspect.isgeneratorfunction(apply) or inspect.isasyncgenfunction(apply):
         raise TypeError(f"{where}.apply is a coroutine or generator function; it must be a plain function")
     try:
@@ -98,6 +139,14 @@ def check_name(where: str, attribute: str, value: object) -> None:
         raise TypeError(f"{where}.{attribute} is {value!r}; it must be a string that is not empty")
     if len(value) > FAMILY_CHARACTERS_MAX:
         raise TypeError(f"{where}.{attribute} has {len(value)} characters; at most {FAMILY_CHARACTERS_MAX} are allowed")
+    _check_plain(f"{where}.{attribute} is {value!r}", value)
+
+
+def _check_plain(found: str, value: str) -> None:
+    if value != value.strip():
+        raise TypeError(f"{found}; it must not begin or end with a blank")
+    if {unicodedata.category(character) for character in value} & {"Cc", "Cs"}:
+        raise TypeError(f"{found}; it must not hold control characters or halves of characters (lone surrogates)")
 
 
 def _namespaces(where: str, declared: object) -> tuple[str, ...]:
@@ -117,6 +166,9 @@ def _namespace(where: str, declared: object) -> str:
         )
     if _is_namespace(declared):
         return declared
+    _check_plain(f"{where}.namespaces holds {declared!r}", declared)
+    if declared[:2].lower() == "0x" and _is_hex(declared[2:]):
+        raise TypeError(f"{where}.namespaces holds {declared!r}; hex is written without 0x: {declared[2:].lower()!r}")
     if _is_hex(declared):
         # A slip of the pen in a prefix must not silently become the hash of a name.
         raise TypeError(
@@ -141,3 +193,25 @@ def _encodings(where: str, declared: object) -> Mapping[str, Codec[Any]]:
         if not (callable(getattr(codec, "decode", None)) and callable(getattr(codec, "encode", None))):
             raise TypeError(f"{where}.encodings[{encoding!r}] is {codec!r}; a codec has the methods decode and encode")
     return MappingProxyType(dict(declared))
+
+
+def _check_payload_type(where: str, handler: type[TransactionHandler[Any]]) -> None:
+    """That the payloads which the class says it handles are what its codecs make, as far as these say it (``kind``)."""
+    for base in getattr(handler, "__orig_bases__", ()):
+        if typing.get_origin(base) is not TransactionHandler:
+            continue
+        (payload,) = typing.get_args(base)
+        if not isinstance(payload, type) or payload in (Any, object):
+            continue
+        if not handler.encodings and payload is not bytes:
+            raise TypeError(
+                f"{where} handles payloads of the type {payload.__name__} and declares no encodings, so that it would"
+                f' get bytes; write encodings = {{"application/json": JsonCodec({payload.__name__})}} or the like'
+            )
+        for encoding, codec in handler.encodings.items():
+            kind = getattr(codec, "kind", payload)
+            if isinstance(kind, type) and not issubclass(kind, payload):
+                raise TypeError(
+                    f"{where} handles payloads of the type {payload.__name__}, but encodings[{encoding!r}] makes"
+                    f" {kind.__name__}"
+                )

@@ -7,6 +7,7 @@ processes, ``processor_sdk.serving`` is one process's worth of serving.
 import contextlib
 import logging
 import multiprocessing
+import os
 import pickle
 import re
 import signal
@@ -20,8 +21,10 @@ from processor_sdk.dispatch import Dispatcher
 from processor_sdk.handler import TransactionHandler
 from processor_sdk.progress import Progress
 from processor_sdk.serving import Service, serve, signals_to, tell
+from processor_sdk.slot import STOPS
 from processor_sdk.supervisor import UNGUARDED_EXIT, CannotStart, Report, Supervisor, WorkerReport
-from processor_sdk.worker import MEMORY_MIB_MIN, Orders
+from processor_sdk.watch import BEAT_S
+from processor_sdk.worker import MEMORY_MIB_MIN, Orders, Parcel
 
 __all__ = ["CannotStart", "Report", "TransactionProcessor", "WorkerReport"]
 
@@ -32,7 +35,8 @@ APPLY_TIMEOUT_MS_DEFAULT: Final = 10_000
 STOP_S_MAX_DEFAULT: Final = 15.0
 WORKERS_MAX: Final = 256
 
-_is_url: Final = re.compile(r"tcp://\S+:\d{1,5}|ipc://\S+").fullmatch
+_PORT_MAX: Final = 65_535
+_url: Final = re.compile(r"tcp://(?:\[[0-9A-Za-z:.%_-]+\]|[0-9A-Za-z][0-9A-Za-z._-]*):([0-9]{1,5})|ipc://\S+").fullmatch
 
 
 class TransactionProcessor:
@@ -58,8 +62,9 @@ class TransactionProcessor:
         ``memory_mib_max``: how much address space each worker may have, in MiB; None for no limit. An apply that wants
         more gets MemoryError.
         """
-        if not _is_url(url):
-            raise ValueError(f"url is {url!r}; it must be tcp://HOST:PORT or ipc://PATH")
+        matched = _url(url)
+        if matched is None or not 1 <= int(matched[1] or 1) <= _PORT_MAX:
+            raise ValueError(f"url is {url!r}; it must be tcp://HOST:PORT, PORT from 1 to {_PORT_MAX}, or ipc://PATH")
         _check("workers", workers, 1, WORKERS_MAX)
         _check("max_occupancy", max_occupancy, 1, 2**32 - 1)
         _check("apply_timeout_ms", apply_timeout_ms, 1, 86_400_000)
@@ -99,16 +104,18 @@ class TransactionProcessor:
         self,
         *,
         on_report: Callable[[Report], None] | None = None,
+        report_s_max: float = BEAT_S,
         configure_logging: Callable[[], None] | None = None,
     ) -> signal.Signals | None:
         """Serve with worker processes until stopped; gives the signal that did it, if one did. Reconnects for ever.
 
         A worker is a fresh interpreter that imports what the handlers come from, so a script calls this under
-        ``if __name__ == "__main__":``. One that ends is replaced. In the main thread SIGTERM and SIGINT stop: each
-        worker unregisters and finishes what it has within ``stop_s_max``; a second one kills the workers. Where this
-        process is killed, they end by themselves.
+        ``if __name__ == "__main__":``. One that ends is replaced. In the main thread SIGTERM, SIGINT and SIGHUP stop
+        (the last where it is not ignored, as under nohup): each worker unregisters and finishes what it has within
+        ``stop_s_max``; another one, half a second later or more, kills the workers. Where this process is killed, they
+        end by themselves.
 
-        ``on_report`` is called in this thread with every change, and at least once a second.
+        ``on_report`` is called in this thread with every change, and at least once a second and every ``report_s_max``.
         ``configure_logging`` is called in each worker before anything else there; without it a worker logs to stderr
         what is at least as important as this process logs.
 
@@ -118,18 +125,23 @@ class TransactionProcessor:
         # An interpreter that is still importing its script for a worker; nothing else tells.
         if getattr(multiprocessing.current_process(), "_inheriting", False):
             sys.exit(UNGUARDED_EXIT)
+        _check("report_s_max", report_s_max, 0.01, 60)
         self._check_handlers()
-        orders = Orders(
-            _pickled(Service(self._url, tuple(self._handlers), self._max_occupancy)),
-            self._apply_timeout_ms,
-            self._stop_s_max,
-            self._memory_mib_max,
-            logging.getLogger().getEffectiveLevel(),
-            configure_logging,
-        )
-        with self._woken() as (waker, wake):
-            supervisor = Supervisor(orders, self._workers, wake, on_report)
-            with signals_to(waker, None):
+        pickled = _pickled(Service(self._url, tuple(self._handlers), self._max_occupancy))
+        _open_standard_files()
+        with contextlib.closing(Parcel.holding(pickled)) as service, self._woken() as (waker, wake):
+            orders = Orders(
+                service,
+                self._apply_timeout_ms,
+                self._stop_s_max,
+                self._memory_mib_max,
+                logging.getLogger().getEffectiveLevel(),
+                configure_logging,
+            )
+            supervisor = Supervisor(orders, self._workers, wake, on_report, report_s_max)
+            with signals_to(
+                waker, None, STOPS if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else STOPS - {signal.SIGHUP}
+            ):
                 return supervisor.run()
 
     def run_in_process(self, *, on_ready: Callable[[], None] | None = None) -> None:
@@ -162,7 +174,19 @@ class TransactionProcessor:
             yield waker, wake
 
 
-def _check(name: str, value: float, least: int, most: int) -> None:
+def _open_standard_files() -> None:
+    """Where stdin, stdout or stderr is closed, a worker's pipe would take its place, and get what is written there."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        try:
+            os.set_inheritable(standard, True)
+        except OSError:
+            os.dup2(nowhere, standard)
+    if nowhere > 2:
+        os.close(nowhere)
+
+
+def _check(name: str, value: float, least: float, most: int) -> None:
     if not least <= value <= most:
         raise ValueError(f"{name} is {value}; it must be from {least} to {most}")
 
@@ -172,8 +196,10 @@ def _pickled(service: Service) -> bytes:
         try:
             pickle.dumps(handler)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
+            # Of a handler of the 1.x line, the author's own.
+            author = type(getattr(handler, "wrapped", handler))
             raise TypeError(
-                f"the handler {type(handler).__qualname__} cannot be given to a worker process: {error}; its class must"
+                f"the handler {author.__qualname__} cannot be given to a worker process: {error}; its class must"
                 " be at the top of a module, and what it holds must be picklable (open files, sockets, locks and"
                 " functions without a name are not)"
             ) from None

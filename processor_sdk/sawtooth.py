@@ -174,11 +174,11 @@ class Context:
     def add_event(
         self,
         event_type: str,
-        attributes: Iterable[tuple[str, str]] | None = None,
+        attributes: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
         data: bytes | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Tell the world, if the transaction is committed: a type, (key, value) attributes, bytes of the family."""
+        """Tell the world, if the transaction is committed: a type, (key, value) pairs or a mapping, bytes."""
         self._context.add_event(event_type, attributes or (), data or b"")
 
     def _refusal(self, refusal: processor_sdk.AuthorizationException) -> AuthorizationException:
@@ -257,12 +257,15 @@ class _CheckedByInstance(processor_sdk.TransactionHandler[bytes]):
     def __init_subclass__(cls) -> None:
         pass
 
+    def check_declaration(self) -> None:
+        """Nothing: ``adapted`` has looked at what it serves, whose namespaces are prefixes of any length."""
+
 
 class _Version(_CheckedByInstance):
     """A 1.x handler, in one of its versions."""
 
     def __init__(self, handler: Any, name: str, version: str, namespaces: tuple[str, ...]) -> None:
-        self._handler = handler
+        self.wrapped = handler
         # Class variables elsewhere, which an instance may not set by name.
         vars(self).update(family_name=name, family_version=version, namespaces=namespaces)
 
@@ -270,7 +273,7 @@ class _Version(_CheckedByInstance):
         header = TransactionHeader._make(transaction.header)
         request = TpProcessRequest(header, transaction.payload_bytes, transaction.id, transaction.header_bytes)
         try:
-            self._handler.apply(request, Context(context))
+            self.wrapped.apply(request, Context(context))
         except AuthorizationException as refusal:
             raise processor_sdk.AuthorizationException(str(refusal)) from refusal
 

@@ -5,11 +5,13 @@ owns the socket. No verdicts here (``processor_sdk.dispatch`` finds them), and n
 """
 
 import contextlib
+import os
 import signal
 import socket
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from types import FrameType
 from typing import Any, Final, NamedTuple
@@ -24,6 +26,10 @@ from processor_sdk.handler import TransactionHandler
 from processor_sdk.progress import Progress, Task
 from processor_sdk.watch import Watch
 from protos import validator_pb2
+
+ONE_SIGNAL_S: Final = 0.5
+"""Signals within this time of the first say the same once: a terminal, a service manager and ``timeout`` all signal
+the whole group, each for itself."""
 
 _PAIR_URL: Final = "inproc://apply"
 _TASKS: Final = {
@@ -93,26 +99,32 @@ def tell(waker: socket.socket, what: bytes) -> None:
 
 
 @contextlib.contextmanager
-def signals_to(waker: socket.socket, second: type[KeyboardInterrupt] | None) -> Iterator[None]:
-    """In the main thread: SIGTERM and SIGINT go to ``waker``, as their numbers; later ones also raise ``second``."""
+def signals_to(
+    waker: socket.socket,
+    second: type[KeyboardInterrupt] | None,
+    numbers: Collection[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
+) -> Iterator[None]:
+    """In the main thread: ``numbers`` go to ``waker``; one later than ONE_SIGNAL_S also raises ``second``."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    asked = False
+    asked_at: float | None = None
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked and second is not None:
+        nonlocal asked_at
+        now = time.monotonic()
+        if asked_at is None:
+            asked_at = now
+        elif second is not None and now - asked_at >= ONE_SIGNAL_S:
             raise second
-        asked = True
 
     # The interpreter writes to the wake-up descriptor at once, while it may run on_signal only when an apply comes back
     # from a long call of C code.
     previous_fd = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    previous = {number: signal.signal(number, on_signal) for number in numbers}
     try:
         # A worker is started with them blocked, so that none comes before it can be heeded.
-        unblocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
+        unblocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
         yield
     finally:
         for number, handler in previous.items():
@@ -131,6 +143,7 @@ class _Applier:
         progress: Progress,
         on_ready: Callable[[], None] | None,
     ) -> None:
+        self._process = os.getpid()
         self._pair = pair
         self._dispatcher = dispatcher
         self._progress = progress
@@ -160,7 +173,7 @@ class _Applier:
             content = self._dispatcher.single(message.content, self._call)
         # Of a connection that is lost by now it is dropped, here or by the connection's thread.
         answer = validator_pb2.Message(message_type=answer_type, correlation_id=message.correlation_id, content=content)
-        self._pair.send_multipart([connection.ANSWER, generation, answer.SerializeToString()])
+        self._send(connection.ANSWER, generation, answer)
 
     def _call(self, message_type: validator_pb2.Message.MessageType, content: bytes) -> bytes:
         """A ``processor_sdk.state.Link``; tasks that come meanwhile wait their turn."""
@@ -170,8 +183,8 @@ class _Applier:
         self._calls += 1
         correlation_id = f"call-{self._calls}"
         request = validator_pb2.Message(message_type=message_type, correlation_id=correlation_id, content=content)
-        self._pair.send_multipart([connection.CALL, generation, request.SerializeToString()])
-        began = self._progress.wait_begins()
+        self._send(connection.CALL, generation, request)
+        own_s = self._progress.wait_begins()
         try:
             reply = self._receive()
             while reply is None or reply.correlation_id != correlation_id:
@@ -179,10 +192,15 @@ class _Applier:
                     raise StateUnavailable("the connection to the validator was lost")
                 reply = self._receive()
         finally:
-            self._progress.wait_ended(began)
+            self._progress.wait_ended(own_s)
         if reply.message_type != message_type + 1:  # Every request has the number before its answer's.
             raise StateUnavailable(f"the validator answered a message {message_type} by {reply.message_type}")
         return reply.content
+
+    def _send(self, kind: bytes, generation: bytes, message: validator_pb2.Message) -> None:
+        if os.getpid() != self._process:
+            os._exit(0)  # A child that a handler has forked and let go on: the transaction is its parent's.
+        self._pair.send_multipart([kind, generation, message.SerializeToString()])
 
     def _receive(self) -> validator_pb2.Message | None:
         """Wait for one thing from the connection and take note of it; the message where it is no task."""

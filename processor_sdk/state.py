@@ -24,6 +24,7 @@ class Overlay:
     """The state that the transactions of one packed request see: the entries, what earlier units left, their own."""
 
     def __init__(self, request: packed_pb2.PackedProcessRequest, link: Link) -> None:
+        self._request = request
         self._context_id = request.context_id
         self._link = link
         self._values: dict[str, bytes | None] = {entry.address: entry.data for entry in request.entries}
@@ -72,7 +73,8 @@ class Overlay:
         return found
 
     def under(self, prefix: str) -> Iterator[Entry]:
-        """See ``StateBefore``."""
+        """See ``StateBefore``. Raises InternalError where the validator cannot list."""
+        _require_lists(prefix, self._request.units[0].batch_id)
         pages = _list_state(self._link, self._own_context_id, prefix)
         # What was only read is laid over as well, and changes nothing: it is of the same state.
         known = overlaid(pages, changes_under(self._values, prefix))
@@ -86,10 +88,9 @@ class Overlay:
 class StateCalls:
     """The 1.x conversation of one transaction."""
 
-    def __init__(self, context_id: str, *, lists: bool, link: Link) -> None:
-        """``lists``: the validator answers STATE_LIST_REQUEST; one of the 1.x line never answers unknown types."""
+    def __init__(self, context_id: str, batch_id: str, link: Link) -> None:
         self._context_id = context_id
-        self._lists = lists
+        self._batch_id = batch_id
         self._link = link
         self._values: dict[str, bytes | None] = {}
 
@@ -105,11 +106,7 @@ class StateCalls:
 
     def under(self, prefix: str) -> Iterator[Entry]:
         """See ``StateBefore``. Raises InternalError where the validator cannot list."""
-        if not self._lists:
-            raise InternalError(
-                f"cannot list {prefix!r}: list needs Dovetail's validator, and this one is of the Sawtooth 1.x line,"
-                f" whose protocol has no message for it; run the processor beside Dovetail's, or get single addresses"
-            )
+        _require_lists(prefix, self._batch_id)
         # Nothing is told to the validator before the apply has ended: it lists the state before the transaction.
         return _list_state(self._link, self._context_id, prefix)
 
@@ -161,6 +158,16 @@ def _get_state(link: Link, context_id: str, addresses: list[str]) -> dict[str, b
     _require_authorized(reply.status, reply, "read", addresses)
     asked = set(addresses)
     return {entry.address: entry.data for entry in reply.entries if entry.address in asked}
+
+
+def _require_lists(prefix: str, batch_id: str) -> None:
+    """A validator that tells the batch answers STATE_LIST_REQUEST; others never answer what they do not know."""
+    if not batch_id:
+        raise InternalError(
+            f"cannot list {prefix!r}: list needs Dovetail's validator in a release that has it; this validator is an"
+            f" older one, or of the Sawtooth 1.x line, whose protocol has no message for it. Run the processor beside a"
+            f" newer Dovetail, or get single addresses"
+        )
 
 
 def _list_state(link: Link, context_id: str, prefix: str) -> Iterator[Entry]:

@@ -53,6 +53,8 @@ class Watch:
         self._stop_s_max = stop_s_max
         self._beat_at = 0.0
         self._stop_at: float | None = None
+        self._late: Applying | None = None
+        """The apply that took longer than its limit; only the apply thread ends applies, so beats count this one."""
         self._gone = False
 
     def fileno(self) -> int:
@@ -82,7 +84,7 @@ class Watch:
         if self._stop_at is not None:
             times.append(self._stop_at)
         applying = self._progress.current
-        if applying is not None and not self._progress.waits:
+        if applying is not None:
             times.append(applying.since + self._limit_s)
         return min(times)
 
@@ -94,7 +96,7 @@ class Watch:
         if self._gone or not room.poll(0):
             return
         try:
-            self._pipe.send(Beat(registered, in_flight, self._progress.counts()))
+            self._pipe.send(Beat(registered, in_flight, self._progress.counts(self._late)))
         except OSError:
             return  # It is gone; the pipe's end of file says so to whoever reads it.
 
@@ -103,14 +105,14 @@ class Watch:
         return self._beat_at <= now
 
     def overtime(self, now: float) -> Applying | None:
-        """The apply that has taken longer than its limit; now logged, with where it is, and counted."""
+        """The apply that has taken longer than its limit; now logged, with where it is, and counted in later beats."""
         late = self._progress.overtime(now, self._limit_s)
         if late is not None:
             stack = self._stack()
             where = f"; it is at {stack[-1].filename}, line {stack[-1].lineno}" if stack else ""
             extra = {**late.fields(), "stack": "".join(traceback.format_list(stack)).rstrip()}
             _log.error("%s; this worker ends%s", self._overtime_text(late), where, extra=extra)
-            self._progress.end(_INTERNAL_ERROR)
+            self._late = late
         return late
 
     def refusal(self, late: Applying, generation: bytes) -> tuple[validator_pb2.Message.MessageType, str, bytes] | None:
@@ -119,7 +121,7 @@ class Watch:
         None for a task of several, or of another connection: without an answer the validator runs each batch alone and
         finds the one that takes so long.
         """
-        task = self._progress.task
+        task = late.task
         if task is None or not late.alone or task.generation != generation:
             return None
         return _refusal(task, self._overtime_text(late))

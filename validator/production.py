@@ -86,7 +86,7 @@ class Production:
             if candidate is not None:
                 for index in candidate.execution.abandon(event.task):
                     entry = candidate.entries[index]
-                    entry.losses += entry.alone
+                    entry.losses += event.task.alone
                     entry.alone = True
 
     def advance(self) -> list[BatchId]:

@@ -7,6 +7,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeGuard
 
 import typer
@@ -78,7 +79,7 @@ def processor(
     """Run a transaction processor with one or more handlers.
 
     Modules are looked for in the current folder too. It ends in order on SIGTERM or Ctrl-C: no new work, what is in
-    flight is finished; a second one ends it at once. Values come from --config, then the environment
+    flight is finished; another one later ends it at once. Values come from --config, then the environment
     (DOVETAIL_PROCESSOR_WORKERS, …), then flags; the later wins.
     """
     from dovetail.config import Flag
@@ -121,7 +122,9 @@ def processor(
         for handler in made:
             runtime.add(handler)
         ended_by = runtime.run(
-            on_report=on_report, configure_logging=functools.partial(configure, log_format, log_level)
+            on_report=on_report,
+            report_s_max=min(1.0, notifier.alive_s or 1.0),
+            configure_logging=functools.partial(configure, log_format, log_level),
         )
     except (ValueError, TypeError, CannotStart) as error:
         raise Refused(str(error)) from None
@@ -152,7 +155,7 @@ class Teller:
             self._notifier.ready()
             self._on_ready()
         status = f"{report.registered} of {workers} workers registered at {self._validator}"
-        if status != self._status:
+        if status != self._status and not report.stopping:
             self._status = status
             self._notifier.status(status)
 
@@ -178,11 +181,16 @@ def make_handlers(named: str) -> "Sequence[TransactionHandler[Any]]":
     module_name, colon, attribute = named.partition(":")
     if not (module_name and colon and attribute):
         raise Refused(f"{named!r} names no handler: MODULE:HANDLER, as in families.intkey.handler:IntkeyHandler")
+    if module_name.endswith(".py") or "/" in module_name:
+        dotted = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
+        raise Refused(f"{module_name} is a file; name its module, as python -m does: {dotted}:{attribute}")
     # As `python -m` has it: a family under development lies where its author stands.
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
         module = importlib.import_module(module_name)
+    except SystemExit as error:
+        raise Refused(f"cannot import {module_name} for {named}: it calls sys.exit({error.code!r})") from None
     except _MISTAKES as error:
         raise Refused(f"cannot import {module_name} for {named}: {_mistake(error)}") from None
     kind = getattr(module, attribute, None)
@@ -194,6 +202,8 @@ def make_handlers(named: str) -> "Sequence[TransactionHandler[Any]]":
     try:
         made = kind()
         return (made,) if isinstance(made, TransactionHandler) else adapted(made)
+    except SystemExit as error:
+        raise Refused(f"{named} cannot be made: it calls sys.exit({error.code!r})") from None
     except _MISTAKES as error:
         raise Refused(f"{named} cannot be made: {_mistake(error)}") from None
 
@@ -209,12 +219,16 @@ def _is_handler(kind: object) -> TypeGuard[type]:
 
 def _mistake(error: Exception) -> str:
     """What an author did wrong, in one line, with the place where it came up."""
+    import processor_sdk
+
     message = " ".join(str(error).split())
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("sawtooth"):
+        return f"{message}; how a family of the Sawtooth 1.x SDK is run: docs/migrating.md"
     if isinstance(error, (ModuleNotFoundError, SyntaxError)):
         # A SyntaxError names its place itself, and a module that is not there has none.
         return message
-    # The author's own line: not the one here that asked, nor the check that the base class made of it.
-    checks = (__file__, *(sys.modules[f"processor_sdk.{name}"].__file__ for name in ("handler", "sawtooth")))
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename not in checks]
+    # The author's own line: not the one here that asked, nor a check of the SDK, nor the interpreter's machinery.
+    ours = ("<", __file__, str(Path(processor_sdk.__file__).parent))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {message}{place}"

@@ -1,4 +1,4 @@
-"""CBOR (RFC 8949): the bytes. How values become typed ones is in ``processor_sdk.codecs.shapes``.
+"""CBOR (RFC 8949): the bytes. How values become typed ones is in ``shapes`` and ``trees``, beside this module.
 
 Encoding is cbor2's, in its deterministic form. Decoding is written out here, because a verdict must be the same on
 every node whatever release of a library it runs, and because no input may recurse or allocate beyond its own length.
@@ -10,7 +10,16 @@ from typing import Any, Final, Generic, TypeVar
 import cbor2
 
 from ledger.errors import NotDecodable
-from processor_sdk.codecs.shapes import DEPTH_MAX, Misfit, shape_of, shown
+from processor_sdk.codecs.shapes import shape_of
+from processor_sdk.codecs.trees import (
+    DEPTH_MAX,
+    ITEMS_MAX,
+    Misfit,
+    check_items,
+    shown,
+    too_deep,
+    too_many_items,
+)
 
 T = TypeVar("T")
 
@@ -39,6 +48,7 @@ class CborCodec(Generic[T]):
 
         Raises TypeError, naming the field, where that cannot be carried.
         """
+        self.kind = kind
         self._shape = shape_of(kind, bytes_as_text=False)
 
     def decode(self, data: bytes) -> T:
@@ -55,7 +65,9 @@ class CborCodec(Generic[T]):
 
     def encode(self, value: T) -> bytes:
         """Deterministic: shortest forms, keys in order. Raises ValueError that names the field."""
-        encoded: bytes = cbor2.dumps(self._shape.write(value), canonical=True)
+        tree = self._shape.write(value)
+        encoded: bytes = cbor2.dumps(tree, canonical=True)
+        check_items(tree, encoded)
         return encoded
 
 
@@ -64,6 +76,7 @@ class _Reader:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
+        self._items = 1
         self.position = 0
 
     def item(self, depth: int) -> Any:
@@ -75,15 +88,13 @@ class _Reader:
             if end <= len(data):
                 self.position = end
                 return self._text(data[start + 1 : end], start)
-        if depth > DEPTH_MAX:
-            raise Misfit(f"it nests deeper than {DEPTH_MAX} levels")
         major, argument = self._head()
         if major == _UNSIGNED and argument is not None:
             return argument
-        if major == _MAP:
-            return self._map(argument, depth)
-        if major == _ARRAY:
-            return self._array(argument, depth)
+        if major in (_MAP, _ARRAY):
+            if depth > DEPTH_MAX:
+                raise too_deep()
+            return self._map(argument, depth) if major == _MAP else self._array(argument, depth)
         if major == _SIMPLE:
             return self._simple(start)
         if argument is None:
@@ -98,7 +109,7 @@ class _Reader:
 
     def _map(self, pairs: int | None, depth: int) -> dict[str, Any]:
         entries: dict[str, Any] = {}
-        while self._more(pairs, len(entries)):
+        while self._more(pairs, len(entries), 2):
             key = self.item(depth + 1)
             if not isinstance(key, str):
                 raise Misfit(f"it has the key {shown(key)}, not a text string")
@@ -109,17 +120,23 @@ class _Reader:
 
     def _array(self, length: int | None, depth: int) -> list[Any]:
         items: list[Any] = []
-        while self._more(length, len(items)):
+        while self._more(length, len(items), 1):
             items.append(self.item(depth + 1))
         return items
 
-    def _more(self, announced: int | None, read: int) -> bool:
+    def _more(self, announced: int | None, read: int, items: int) -> bool:
+        """Whether another ``items`` follow, which are counted then."""
         if announced is not None:
-            return read < announced
-        if self._take(1)[0] != _BREAK:
+            if read == announced:
+                return False
+        elif self._take(1)[0] == _BREAK:
+            return False
+        else:
             self.position -= 1
-            return True
-        return False
+        self._items += items
+        if self._items > ITEMS_MAX:
+            raise too_many_items()
+        return True
 
     def _simple(self, start: int) -> float | bool | None:
         initial = self._data[start]

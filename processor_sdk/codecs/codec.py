@@ -12,7 +12,10 @@ class Codec(Protocol[T]):
     """
 
     def decode(self, data: bytes) -> T:
-        """The value of ``data``. Raises NotDecodable (or ValueError) that names the field and what is wrong with it."""
+        """The value of ``data``. Raises NotDecodable (or ValueError) that names the field and what is wrong with it.
+
+        Any other exception, of ``encode`` too, is a bug and no verdict: the transaction is tried again.
+        """
 
     def encode(self, value: T) -> bytes:
         """The bytes of ``value``, the same for equal values. Raises ValueError where it does not fit."""

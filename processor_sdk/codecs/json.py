@@ -1,4 +1,4 @@
-"""JSON (RFC 8259): the bytes. How values become typed ones is in ``processor_sdk.codecs.shapes``."""
+"""JSON (RFC 8259): the bytes. How values become typed ones is in ``shapes`` and ``trees``, beside this module."""
 
 import json
 import re
@@ -6,13 +6,24 @@ from collections.abc import Iterable
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from ledger.errors import NotDecodable
-from processor_sdk.codecs.shapes import DEPTH_MAX, Misfit, shape_of, shown
+from processor_sdk.codecs.shapes import shape_of
+from processor_sdk.codecs.trees import (
+    DEPTH_MAX,
+    ITEMS_MAX,
+    Misfit,
+    check_items,
+    shown,
+    too_deep,
+    too_many_items,
+)
 
 T = TypeVar("T")
 
-_TEXT_OR_BRACKET: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
-_INTEGER_DIGITS_MAX: Final = 21
-"""Characters of the longest integer that can fit: a sign and the 20 digits of 2^64-1."""
+_TEXT: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"?'
+_TEXT_OR_BRACKET: Final = re.compile(rf"{_TEXT}|[\[\]{{}}]", re.DOTALL)
+_ITEM_OR_END: Final = re.compile(rf"{_TEXT}|[\[\]{{}}]|[^\s,:\[\]{{}}\"]+", re.DOTALL)
+_INTEGER_CHARACTERS_MAX: Final = 22
+"""A sign and 21 digits: JavaScript writes floats below 1e21 so, and integers that fit are shorter."""
 
 
 class JsonCodec(Generic[T]):
@@ -23,13 +34,14 @@ class JsonCodec(Generic[T]):
 
         Raises TypeError, naming the field, where that cannot be carried.
         """
+        self.kind = kind
         self._shape = shape_of(kind, bytes_as_text=True)
 
     def decode(self, data: bytes) -> T:
         """The value in ``data``. Raises NotDecodable that names the field."""
         try:
             text = data.decode()
-            _check_depth(text)
+            _check_extent(text)
             tree = json.loads(text, object_pairs_hook=_object, parse_int=_integer, parse_constant=_refuse_constant)
             value: T = self._shape.read(tree)
         except UnicodeDecodeError as error:
@@ -43,7 +55,9 @@ class JsonCodec(Generic[T]):
     def encode(self, value: T) -> bytes:
         """Without spaces, keys in order. Raises ValueError that names the field."""
         tree = self._shape.write(value)
-        return json.dumps(tree, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode()
+        encoded = json.dumps(tree, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+        check_items(tree, encoded)
+        return encoded
 
 
 def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
@@ -57,8 +71,8 @@ def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 def _integer(digits: str) -> int:
     # The interpreter's own bound on digits can be set from outside, and no verdict may depend on that.
-    if len(digits) > _INTEGER_DIGITS_MAX:
-        raise Misfit(f"it holds an integer of {len(digits)} characters, at most {_INTEGER_DIGITS_MAX} can fit")
+    if len(digits) > _INTEGER_CHARACTERS_MAX:
+        raise Misfit(f"it holds an integer of {len(digits)} characters, at most {_INTEGER_CHARACTERS_MAX} can fit")
     return int(digits)
 
 
@@ -66,16 +80,27 @@ def _refuse_constant(name: str) -> NoReturn:
     raise Misfit(f"it holds {name}, which is no JSON")
 
 
-def _check_depth(text: str) -> None:
+def _check_extent(text: str) -> None:
     # Before parsing: how deep the interpreter itself would follow depends on its settings, up to an overflow of its
-    # stack. A text is skipped as a whole, and what is behind one that does not end is refused by the parser.
-    if text.count("{") + text.count("[") <= DEPTH_MAX:
+    # stack, and its objects take many times the memory of the text. A string is skipped as a whole. What is no JSON
+    # may be counted wrongly here: the parser refuses it.
+    brackets = text.count("[") + text.count("{")
+    # One item stands outermost, and at most one behind each of these characters.
+    many = brackets + text.count(",") + text.count(":") >= ITEMS_MAX
+    if brackets <= DEPTH_MAX and not many:
         return
-    depth = 0
-    for token in _TEXT_OR_BRACKET.finditer(text):
-        if text[token.start()] in "{[":
+    depth = items = 0
+    for token in (_ITEM_OR_END if many else _TEXT_OR_BRACKET).finditer(text):
+        first = text[token.start()]
+        if first in "]}":
+            depth -= 1
+            if depth < 0:
+                return
+            continue
+        items += 1
+        if items > ITEMS_MAX:
+            raise too_many_items()
+        if first in "[{":
             depth += 1
             if depth > DEPTH_MAX:
-                raise Misfit(f"it nests deeper than {DEPTH_MAX} levels")
-        elif text[token.start()] in "]}":
-            depth -= 1
+                raise too_deep()

@@ -2,6 +2,7 @@
 
 from typing import Generic, TypeVar
 
+from google.protobuf.internal import api_implementation
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from ledger.errors import NotDecodable
@@ -10,28 +11,47 @@ M = TypeVar("M", bound=Message)
 
 
 class ProtobufCodec(Generic[M]):
-    """Messages of one generated class, as in ``ProtobufCodec(my_family_pb2.Payload)``.
+    """Messages of one generated class, as in ``ProtobufCodec(my_family_pb2.Payload)``. Strict: no unknown fields.
 
     Protobuf gives a field that is missing its default and an enum any number: what a family needs, it has to check.
     """
 
     def __init__(self, message_class: type[M]) -> None:
+        """Raises TypeError for what is no such class, RuntimeError where protobuf lacks its compiled core (upb)."""
         if not (isinstance(message_class, type) and issubclass(message_class, Message)):
             raise TypeError(f"{message_class!r} is no generated message class")
-        self._message_class = message_class
+        # Its implementations differ in what they take and in what they write.
+        if (implementation := api_implementation.Type()) != "upb":
+            raise RuntimeError(
+                f"protobuf runs on its implementation {implementation!r} here, whose verdicts are not those of other"
+                " nodes; install a wheel of it with the compiled one (pip install --force-reinstall --only-binary"
+                " protobuf protobuf), and do not set PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
+            )
+        self.kind = message_class
 
     def decode(self, data: bytes) -> M:
-        """The message in ``data``. Raises NotDecodable."""
+        """The message in ``data``. Raises NotDecodable, also for fields that the class does not know, at any depth."""
+        name = self.kind.DESCRIPTOR.name
         try:
-            return self._message_class.FromString(data)
+            message = self.kind.FromString(data)
+            size = message.ByteSize()
         except DecodeError:
-            name = self._message_class.DESCRIPTOR.name
             raise NotDecodable(f"{len(data)} bytes are no serialized {name}") from None
+        except EncodeError as error:
+            raise NotDecodable(str(error)) from None
+        # What is unknown would be written again, though it counts in no comparison.
+        message.DiscardUnknownFields()
+        if unknown := size - message.ByteSize():
+            raise NotDecodable(f"it holds {unknown} bytes of fields that {name} does not have")
+        return message
 
     def encode(self, value: M) -> bytes:
-        """Its bytes, map entries in the order of their keys. Raises ValueError for another kind of message."""
-        if not isinstance(value, self._message_class):
-            raise ValueError(f"the value is {type(value).__name__}, not {self._message_class.DESCRIPTOR.name}")
+        """Its bytes, map entries in the order of their keys.
+
+        Raises ValueError for another kind of message, and for one without a field that it requires.
+        """
+        if not isinstance(value, self.kind):
+            raise ValueError(f"the value is {type(value).__name__}, not {self.kind.DESCRIPTOR.name}")
         try:
             return value.SerializeToString(deterministic=True)
         except EncodeError as error:

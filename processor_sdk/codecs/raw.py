@@ -4,6 +4,8 @@
 class RawCodec:
     """Bytes as they are, for a family that reads its payload itself."""
 
+    kind = bytes
+
     def decode(self, data: bytes) -> bytes:
         """``data`` itself."""
         return data

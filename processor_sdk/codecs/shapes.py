@@ -1,296 +1,138 @@
-"""Between typed values and the plain trees that JSON and CBOR carry, for the types that both can carry.
+"""From a type to the shape of its values in JSON and CBOR, for the types that both can carry.
 
 Those are: str, int (-2^64 to 2^64-1), float (finite), bool, bytes, ``T | None``, ``list[T]``, ``tuple[T, ...]``,
 ``dict[str, T]``, Literal, Enum (by value) and dataclasses of them. A dataclass is a map from its fields' names, or from
 ``field(metadata={"key": …})``, to their values; a field with a default may be missing. What a value must be beyond its
-type, a dataclass checks in ``__post_init__`` by raising ValueError. No bytes here: those are the codecs'.
+type, a dataclass checks in ``__post_init__`` by raising ValueError. What could not hold ``decode(encode(value)) ==
+value`` is refused here, when the codec is made. No values here: reading and writing is ``processor_sdk.codecs.trees``.
 """
 
-import base64
-import binascii
 import dataclasses
 import enum
-import math
+import inspect
 import types
 import typing
-from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple, Union
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Union
 
-DEPTH_MAX: Final = 32
-"""Levels of maps and lists within each other."""
+from processor_sdk.codecs import trees
+from processor_sdk.codecs.trees import DEPTH_MAX, Member, Misfit, Shape
 
-INTEGER_MIN: Final = -(2**64)
-INTEGER_MAX: Final = 2**64 - 1
-
-_KEYS_SHOWN_MAX: Final = 8
-
-
-class Misfit(ValueError):
-    """A value that does not fit; ``str()`` of it names the field, outermost first, and what is wrong."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.path = ""
-
-    def within(self, step: str) -> "Misfit":
-        """The same, seen from one level further out; ``step``: a key, or ``[n]``."""
-        dot = "." if self.path and not self.path.startswith("[") else ""
-        self.path = f"{step}{dot}{self.path}"
-        return self
-
-    def __str__(self) -> str:
-        return f"{self.path} {self.reason}" if self.path else self.reason
-
-
-class Shape(NamedTuple):
-    """How one type is read from a tree and written to one. Both raise Misfit."""
-
-    read: Callable[[Any], Any]
-    write: Callable[[Any], Any]
+_SCALARS: Final = {str: trees.TEXT, int: trees.INTEGER, float: trees.NUMBER, bool: trees.TRUTH}
 
 
 def shape_of(kind: Any, *, bytes_as_text: bool) -> Shape:
-    """How ``kind`` is carried. Raises TypeError, naming the field, where it cannot be."""
-    return _Maker(bytes_as_text).shape(kind, getattr(kind, "__name__", str(kind)))
-
-
-def shown(value: object) -> str:
-    """A value for a message: short, whatever it is."""
-    if isinstance(value, int) and value.bit_length() > 64:
-        return f"an integer of {value.bit_length()} bits"
-    if isinstance(value, dict | list):
-        return f"a {'map' if isinstance(value, dict) else 'list'} of {len(value)}"
-    if isinstance(value, str | bytes) and len(value) > 40:
-        return f"{value[:40]!r}… ({len(value)} {'characters' if isinstance(value, str) else 'bytes'})"
-    return repr(value)[:80]
+    """How ``kind`` is carried. Raises TypeError where it cannot be, with the field (or the class, of which no field's
+    type can be read).
+    """
+    return _Maker(bytes_as_text).shape(kind, getattr(kind, "__name__", str(kind)), 1)
 
 
 class _Maker:
     def __init__(self, bytes_as_text: bool) -> None:
-        self._bytes = _BASE64 if bytes_as_text else _BYTES
+        self._bytes = trees.BASE64 if bytes_as_text else trees.BYTES
         self._inside: list[type] = []
 
-    def shape(self, kind: Any, where: str) -> Shape:
+    def shape(self, kind: Any, where: str, level: int) -> Shape:
+        """``level``: how many maps and lists there are from the outermost to one that stands here."""
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if kind is bytes:
             return self._bytes
         if isinstance(kind, type) and kind in _SCALARS:
             return _SCALARS[kind]
         if origin is Literal:
-            return _chosen(arguments, dict(zip(arguments, arguments, strict=True)))
+            return _choice(where, kind, [(argument, argument) for argument in arguments])
         if isinstance(kind, type) and issubclass(kind, enum.Enum):
-            return _chosen(tuple(member.value for member in kind), {member.value: member for member in kind})
+            return _choice(where, kind, [(member.value, member) for member in kind])
         if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:
             (other,) = (argument for argument in arguments if argument is not type(None))
-            return _optional(self.shape(other, where))
-        if origin is list:
-            return _sequence(self.shape(arguments[0], f"{where}[]"), list)
+            return trees.optional(self.shape(other, where, level))
+        if origin is list and len(arguments) == 1:
+            return trees.sequence(self._inner(arguments[0], f"{where}[]", level), list)
         if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
-            return _sequence(self.shape(arguments[0], f"{where}[]"), tuple)
-        if origin is dict and arguments[0] is str:
-            return _mapping(self.shape(arguments[1], f"{where}[]"))
+            return trees.sequence(self._inner(arguments[0], f"{where}[]", level), tuple)
+        if origin is dict and len(arguments) == 2 and arguments[0] is str:
+            return trees.mapping(self._inner(arguments[1], f"{where}[]", level))
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-            return self._dataclass(kind, where)
+            return self._dataclass(kind, where, level)
         raise TypeError(
             f"{where} is {kind!r}, which cannot be carried: str, int, float, bool, bytes, T | None, list[T],"
             f" tuple[T, ...], dict[str, T], Literal, Enum and dataclasses can"
         )
 
-    def _dataclass(self, kind: type, where: str) -> Shape:
+    def _inner(self, kind: Any, where: str, level: int) -> Shape:
+        _check_level(where, level)
+        return self.shape(kind, where, level + 1)
+
+    def _dataclass(self, kind: type, where: str, level: int) -> Shape:
         if kind in self._inside:
             raise TypeError(f"{where} is {kind.__name__} inside of itself, which cannot be carried")
-        try:
-            hints = typing.get_type_hints(kind)
-        except NameError as error:
-            raise TypeError(f"the types of {kind.__name__}'s fields are not known: {error}") from None
+        _check_level(where, level)
+        hints = _hints(kind, where)
         self._inside.append(kind)
-        members = []
+        members: dict[str, Member] = {}
         for field in dataclasses.fields(kind):
-            if field.init:
-                key = field.metadata.get("key", field.name)
-                required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-                shape = self.shape(hints[field.name], f"{where}.{field.name}")
-                members.append(_Member(field.name, key, required, shape.read, shape.write))
+            at = f"{where}.{field.name}"
+            member = _member(field, at, self._inner(hints[field.name], at, level))
+            if member.key in members:
+                raise TypeError(f"{at} has the key {member.key!r}, as {members[member.key].name} has")
+            members[member.key] = member
         self._inside.pop()
-        if len({member.key for member in members}) != len(members):
-            raise TypeError(f"two fields of {kind.__name__} have the same key")
-        return _record(kind, members)
+        _check_arguments(kind, where, {member.name for member in members.values()})
+        return trees.record(kind, list(members.values()))
 
 
-class _Member(NamedTuple):
-    name: str
-    key: str
-    required: bool
-    read: Callable[[Any], Any]
-    write: Callable[[Any], Any]
+def _check_level(where: str, level: int) -> None:
+    if level > DEPTH_MAX:
+        raise TypeError(f"{where} needs {level} maps and lists within each other; at most {DEPTH_MAX} can be carried")
 
 
-def _record(kind: type, members: list[_Member]) -> Shape:
-    keys = frozenset(member.key for member in members)
-
-    def read(tree: Any) -> Any:
-        if type(tree) is not dict:
-            raise Misfit(f"is {shown(tree)}, not a map with the keys {_listed(keys)}")
-        if not tree.keys() <= keys:
-            raise Misfit(f"has the unknown keys {_listed(tree.keys() - keys)}; known are {_listed(keys)}")
-        values = {}
-        for name, key, required, read_member, _ in members:
-            if key in tree:
-                try:
-                    values[name] = read_member(tree[key])
-                except Misfit as misfit:
-                    raise misfit.within(key) from None
-            elif required:
-                raise Misfit("is missing").within(key)
-        try:
-            return kind(**values)
-        except Misfit:
-            raise
-        except ValueError as error:
-            raise Misfit(str(error)) from None
-
-    def write(value: Any) -> Any:
-        if type(value) is not kind:
-            raise Misfit(f"is {shown(value)}, not {kind.__name__}")
-        tree = {}
-        for name, key, _, _, write_member in members:
-            try:
-                tree[key] = write_member(getattr(value, name))
-            except Misfit as misfit:
-                raise misfit.within(key) from None
-        return tree
-
-    return Shape(read, write)
-
-
-def _sequence(item: Shape, made: type[list[Any]] | type[tuple[Any, ...]]) -> Shape:
-    def each(values: Any, convert: Callable[[Any], Any]) -> list[Any]:
-        converted: list[Any] = []
-        try:
-            converted.extend(convert(value) for value in values)
-        except Misfit as misfit:
-            raise misfit.within(f"[{len(converted)}]") from None
-        return converted
-
-    def read(tree: Any) -> Any:
-        if type(tree) is not list:
-            raise Misfit(f"is {shown(tree)}, not a list")
-        return made(each(tree, item.read))
-
-    def write(value: Any) -> Any:
-        if type(value) is not made:
-            raise Misfit(f"is {shown(value)}, not a {made.__name__}")
-        return each(value, item.write)
-
-    return Shape(read, write)
-
-
-def _mapping(item: Shape) -> Shape:
-    def convert(values: Any, how: Callable[[Any], Any]) -> dict[str, Any]:
-        if type(values) is not dict:
-            raise Misfit(f"is {shown(values)}, not a map")
-        converted = {}
-        for key, value in values.items():
-            try:
-                converted[_text(key)] = how(value)
-            except Misfit as misfit:
-                raise misfit.within(f"[{shown(key)}]") from None
-        return converted
-
-    return Shape(lambda tree: convert(tree, item.read), lambda value: convert(value, item.write))
-
-
-def _optional(item: Shape) -> Shape:
-    read, write = item
-    return Shape(
-        lambda tree: None if tree is None else read(tree), lambda value: None if value is None else write(value)
-    )
-
-
-def _chosen(trees: tuple[Any, ...], values: dict[Any, Any]) -> Shape:
-    """One of a few: ``trees`` as they are carried, ``values`` what each of them means."""
-    listed = ", ".join(map(repr, trees))
-    if not all(type(tree) in (str, int) for tree in trees):
-        raise TypeError(f"one of {listed} is neither text nor an integer, which cannot be carried")
-    kinds = {type(tree) for tree in trees}
-    written = {value: tree for tree, value in values.items()}
-
-    def read(tree: Any) -> Any:
-        if type(tree) not in kinds or tree not in values:
-            raise Misfit(f"is {shown(tree)}, not one of {listed}")
-        return values[tree]
-
-    def write(value: Any) -> Any:
-        try:
-            return written[value]
-        except (KeyError, TypeError):  # TypeError: it cannot even be looked for.
-            raise Misfit(f"is {shown(value)}, not one of {listed}") from None
-
-    return Shape(read, write)
-
-
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise Misfit(f"is {shown(value)}, not text")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise Misfit(f"is {shown(value)}, which holds half a character (a lone surrogate)") from None
-    return value
-
-
-def _integer(value: Any) -> int:
-    if type(value) is not int:
-        raise Misfit(f"is {shown(value)}, not an integer")
-    if not INTEGER_MIN <= value <= INTEGER_MAX:
-        raise Misfit(f"is {shown(value)}, not from -2^64 to 2^64-1")
-    return value
-
-
-def _number(value: Any) -> float:
-    # An integer, too: other languages write 1.0 as 1.
-    if type(value) not in (float, int):
-        raise Misfit(f"is {shown(value)}, not a number")
-    number = float(_integer(value)) if type(value) is int else value
-    if not math.isfinite(number):
-        raise Misfit(f"is {number!r}, not a finite number")
-    return number + 0.0  # Minus zero equals zero, and equal values must make equal bytes.
-
-
-def _truth(value: Any) -> bool:
-    if type(value) is not bool:
-        raise Misfit(f"is {shown(value)}, not true or false")
-    return value
-
-
-def _bytes(value: Any) -> bytes:
-    if type(value) is not bytes:
-        raise Misfit(f"is {shown(value)}, not bytes")
-    return value
-
-
-def _from_base64(value: Any) -> bytes:
+def _hints(kind: type, where: str) -> Mapping[str, Any]:
     try:
-        return base64.b64decode(_text(value), validate=True)
-    except (binascii.Error, ValueError) as error:
-        if isinstance(error, Misfit):
-            raise
-        raise Misfit(f"is {shown(value)}, not base64 text") from None
+        return typing.get_type_hints(kind)
+    except (NameError, SyntaxError, AttributeError, TypeError) as error:
+        raise TypeError(f"{where}: the types of {kind.__name__}'s fields are not known: {error}") from None
 
 
-_SCALARS: Final = {
-    str: Shape(_text, _text),
-    int: Shape(_integer, _integer),
-    float: Shape(_number, _number),
-    bool: Shape(_truth, _truth),
-}
-_BYTES: Final = Shape(_bytes, _bytes)
-_BASE64: Final = Shape(_from_base64, lambda value: base64.b64encode(_bytes(value)).decode())
+def _member(field: "dataclasses.Field[Any]", where: str, shape: Shape) -> Member:
+    if not field.init:
+        raise TypeError(f"{where} is a field(init=False), whose value would be lost; a property can stand in its place")
+    if not field.compare:
+        raise TypeError(f"{where} is a field(compare=False): equal values would make different bytes")
+    key = field.metadata.get("key", field.name)
+    try:
+        trees.TEXT.write(key)
+    except Misfit as misfit:
+        raise TypeError(f"the key of {misfit.within(where)}") from None
+    required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    if not required:
+        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        try:
+            shape.write(default)
+        except Misfit as misfit:
+            raise TypeError(f"the default of {misfit.within(where)}") from None
+    return Member(field.name, key, required, shape.read, shape.write)
 
 
-def _listed(keys: typing.Iterable[str]) -> str:
-    ordered = sorted(map(shown, keys))
-    more = len(ordered) - _KEYS_SHOWN_MAX
-    return ", ".join(ordered[:_KEYS_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+def _check_arguments(kind: type, where: str, names: set[str]) -> None:
+    _, *arguments = inspect.signature(inspect.getattr_static(kind, "__init__")).parameters.values()
+    by_name = {argument.name for argument in arguments if argument.kind is not argument.POSITIONAL_ONLY}
+    for name in sorted(by_name - names):
+        raise TypeError(
+            f"{where}.{name} is an argument of {kind.__name__} and no field (an InitVar?): nothing carries it"
+        )
+    for name in sorted(names - by_name):
+        raise TypeError(f"{where}.{name} is a field that {kind.__name__}.__init__ does not take by its name")
+
+
+def _choice(where: str, kind: Any, values: list[tuple[Any, Any]]) -> Shape:
+    if not values:
+        raise TypeError(f"{where} is {kind!r}, which has no members")
+    for tree, _ in values:
+        if type(tree) not in (str, int):
+            raise TypeError(f"{where} can be {tree!r}, neither text nor an integer, which cannot be carried")
+        try:
+            _SCALARS[type(tree)].write(tree)
+        except Misfit as misfit:
+            raise TypeError(f"one of the values of {misfit.within(where)}") from None
+    return trees.chosen(dict(values))

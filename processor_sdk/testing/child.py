@@ -2,6 +2,7 @@
 
 Makes handlers as they are told and never applies with them itself: every apply runs in a fork of this process, so that
 whatever an earlier one left in a handler, a class or a module is not there. Talks to ``interpreters`` alone, in pickle.
+Nothing here outlives its bound, and no fork the process on the other side.
 """
 
 import gc
@@ -9,6 +10,8 @@ import importlib
 import importlib.util
 import os
 import pickle
+import select
+import signal
 import sys
 import traceback
 from multiprocessing.connection import Connection
@@ -23,12 +26,17 @@ ANSWERED: Final = 86
 
 
 class Make(NamedTuple):
-    """Make handlers out of ``pickled``, with modules (name, file) from the folders of ``path``; answered by Made."""
+    """Make handlers out of ``pickled``, with modules (name, file) from the folders of ``path``; answered by Made.
+
+    ``pickled``: a list of handlers, and of classes that make one when they are called. ``seconds_max``: SIGALRM ends
+    this process then.
+    """
 
     key: str
     pickled: bytes
     modules: tuple[tuple[str, str | None], ...]
     path: tuple[str, ...]
+    seconds_max: float
 
 
 class Made(NamedTuple):
@@ -36,10 +44,14 @@ class Made(NamedTuple):
 
 
 class Apply(NamedTuple):
-    """Apply a serialized TpProcessRequest with the handlers ``key``: any number of Call, then Applied or Died."""
+    """Apply a serialized TpProcessRequest with the handlers ``key``: any number of Call, then Applied or Died.
+
+    ``seconds_max``: SIGALRM ends it then.
+    """
 
     key: str
     request: bytes
+    seconds_max: float
 
 
 class Call(NamedTuple):
@@ -69,6 +81,7 @@ class Died(NamedTuple):
 def main(descriptor: int, seconds: int) -> None:
     """Serve until the other side closes. A handler that cannot be made ends the process with its traceback."""
     surroundings.shift_clock(seconds)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     watch = surroundings.Watch()
     connection: Connection[Any, Any] = Connection(descriptor)
     dispatchers: dict[str, Dispatcher] = {}
@@ -78,19 +91,53 @@ def main(descriptor: int, seconds: int) -> None:
         except EOFError:
             return
         if isinstance(message, Make):
-            sys.path[:] = message.path
-            for name, file in message.modules:
-                _load(name, file)
-            dispatchers[message.key] = Dispatcher(pickle.loads(message.pickled))
+            signal.setitimer(signal.ITIMER_REAL, message.seconds_max)
+            dispatchers[message.key] = _make(message)
+            signal.setitimer(signal.ITIMER_REAL, 0)
             gc.freeze()  # What forks share, a collection in one of them would copy.
             connection.send(Made())
             continue
+        # Its end of file says that the fork has ended: nothing else holds the other end.
+        ended, ended_end = os.pipe()
         fork = os.fork()
         if not fork:
+            signal.setitimer(signal.ITIMER_REAL, message.seconds_max)
             _answer(connection, watch, dispatchers[message.key], message.request)
+        os.close(ended_end)
+        lost = _is_lost_before(connection, ended)
+        os.close(ended)
+        if lost:
+            os.kill(fork, signal.SIGKILL)
         _, status = os.waitpid(fork, 0)
-        if not os.WIFEXITED(status) or os.WEXITSTATUS(status) != ANSWERED:
+        if not lost and (not os.WIFEXITED(status) or os.WEXITSTATUS(status) != ANSWERED):
             connection.send(Died(status))
+
+
+def _is_lost_before(connection: "Connection[Any, Any]", ended: int) -> bool:
+    """Wait until ``connection``, on which a fork talks, or ``ended`` hangs up: whether it is the connection."""
+    waiting = select.poll()
+    waiting.register(connection.fileno(), 0)
+    waiting.register(ended, 0)
+    return connection.fileno() in dict(waiting.poll())
+
+
+def _make(message: Make) -> Dispatcher:
+    sys.path[:] = message.path
+    for name, file in message.modules:
+        _load(name, file)
+    made = pickle.loads(message.pickled)
+    environment = dict(os.environ)
+    _empty_environment()
+    dispatcher = Dispatcher([handler() if isinstance(handler, type) else handler for handler in made])
+    os.environ.update(environment)
+    return dispatcher
+
+
+def _empty_environment() -> None:
+    """All but the time zone, which parts of the C library read again at every call."""
+    zone = os.environ["TZ"]
+    os.environ.clear()
+    os.environ["TZ"] = zone
 
 
 def _answer(
@@ -103,7 +150,7 @@ def _answer(
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (1, 2):
             os.dup2(nowhere, stream)
-        os.environ.clear()
+        _empty_environment()
         os.chdir("/")
 
         def link(message_type: int, content: bytes) -> bytes:

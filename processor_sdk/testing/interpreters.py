@@ -6,8 +6,10 @@ Each has a hash seed, a clock and a time zone of its own. Knows handlers and req
 import atexit
 import contextlib
 import hashlib
+import inspect
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,8 +19,10 @@ from typing import Any, Final, NamedTuple
 
 from processor_sdk.handler import TransactionHandler
 from processor_sdk.state import Link
+from processor_sdk.testing import child
 from processor_sdk.testing.child import Applied, Apply, Call, Died, Make
 from processor_sdk.testing.model import CannotRunTwice
+from processor_sdk.testing.path import absolute_path, python_path
 
 _DAY_S: Final = 86_400
 
@@ -37,29 +41,33 @@ _KINDS: Final = (
 )
 _TRACE_BYTES_MAX: Final = 8_192
 
+APPLY_S_MAX: Final = 60.0
+"""How long one apply may take when it runs again, and making the handlers before; far longer than any takes."""
+
 
 class Recipe(NamedTuple):
-    """How to make handlers again, as they are now."""
+    """How to make handlers again: those whose class takes no arguments as a node makes them, others as they are now."""
 
     make: Make
 
     @classmethod
     def of(cls, handlers: Sequence[TransactionHandler[Any]]) -> "Recipe":
         """Raises CannotRunTwice where a handler can only be made in this interpreter."""
-        for handler in handlers:
+        makers = [type(handler) if not inspect.signature(type(handler)).parameters else handler for handler in handlers]
+        for handler, maker in zip(handlers, makers, strict=True):
             try:
-                pickle.dumps(handler)
+                pickle.dumps(maker)
             except (pickle.PicklingError, TypeError, AttributeError) as error:
                 raise CannotRunTwice(
                     f"{type(handler).__qualname__} cannot be made again in a second interpreter ({error}): define it at"
                     " the top of a module and keep on self only what can be pickled, or give up the check for"
                     " non-determinism with Ledger(…, twice=False)"
                 ) from None
-        pickled = pickle.dumps(list(handlers))
+        pickled = pickle.dumps(makers)
         names = dict.fromkeys(type(handler).__module__ for handler in handlers)
         modules = tuple((name, getattr(sys.modules.get(name), "__file__", None)) for name in names)
         key = hashlib.sha256(repr((pickled, modules)).encode()).hexdigest()
-        return cls(Make(key, pickled, modules, tuple(sys.path)))
+        return cls(Make(key, pickled, modules, absolute_path(), APPLY_S_MAX))
 
 
 class _Interpreter:
@@ -69,14 +77,15 @@ class _Interpreter:
         self._made: set[str] = set()
         with other:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "processor_sdk.testing.child", str(other.fileno()), str(kind.clock_ahead_s)],
+                [sys.executable, "-P", "-m", child.__name__, str(other.fileno()), str(kind.clock_ahead_s)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
                 pass_fds=(other.fileno(),),
+                start_new_session=True,
                 env={
                     **os.environ,
-                    "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
+                    "PYTHONPATH": python_path(),
                     "PYTHONHASHSEED": str(kind.hash_seed),
                     "PYTHONBREAKPOINT": "0",
                     "TZ": kind.time_zone,
@@ -90,7 +99,7 @@ class _Interpreter:
                 self._connection.send(recipe.make)
                 self._connection.recv()
             self._made.add(recipe.make.key)
-        self._connection.send(Apply(recipe.make.key, request))
+        self._connection.send(Apply(recipe.make.key, request, APPLY_S_MAX))
 
     def finish(self, link: Link) -> Applied | Died:
         """Serve what was started to its end."""
@@ -105,14 +114,22 @@ class _Interpreter:
         try:
             yield
         except (EOFError, OSError):
-            self._process.wait()
+            if self._process.wait() == -signal.SIGALRM:
+                raise CannotRunTwice(
+                    f"the handlers were not made in a second interpreter within {APPLY_S_MAX:g} s"
+                ) from None
             self._errors.seek(0)
             said = self._errors.read()[-_TRACE_BYTES_MAX:].decode(errors="replace")
-            raise CannotRunTwice(f"the handlers cannot be made in a second interpreter, which said:\n{said}") from None
+            raise CannotRunTwice(
+                f"the handlers cannot be made in a second interpreter, with an empty environment; it said:\n{said}"
+            ) from None
 
     def close(self) -> None:
+        """End it with what it runs, whatever that does."""
         self._connection.close()
-        self._process.wait()
+        if self._process.returncode is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
         self._errors.close()
 
 
@@ -151,7 +168,8 @@ def apply_again(recipe: Recipe, request: bytes, links: Sequence[Link]) -> list[A
         for interpreter in interpreters:
             interpreter.start(recipe, request)
         ended = [interpreter.finish(link) for interpreter, link in zip(interpreters, links, strict=True)]
-        undo.pop_all()
+        if all(isinstance(end, Applied) for end in ended):
+            undo.pop_all()
     return ended
 
 

@@ -5,8 +5,7 @@ and receipts; permitted families; every transaction once; dependencies. Order is
 """
 
 import re
-from collections import ChainMap
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping
 from itertools import count, groupby
 from operator import attrgetter
 from typing import Any
@@ -23,7 +22,7 @@ from processor_sdk.handler import TransactionHandler
 from processor_sdk.testing.interpreters import Recipe
 from processor_sdk.testing.model import Outcome, Result, Verdict
 from processor_sdk.testing.runs import INVALID, Runs, effective
-from processor_sdk.testing.state import State
+from processor_sdk.testing.state import State, View
 from processor_sdk.testing.transactions import SIGNER, Applicable, Batch, UnsignedTransaction, batch_of, unsigned
 
 
@@ -31,15 +30,19 @@ class Ledger:
     """A ledger in memory over ``handlers``.
 
     Every apply runs in this interpreter, with the handlers as given, and again in two others that differ in hash seed,
-    clock, time zone, chance and environment, each time with handlers freshly made as they were when the ledger was.
-    Any difference in verdict, message, writes, events or receipt data raises NonDeterministic. That finds: clocks,
-    random numbers, the order of sets, ids of objects, environment variables, what an earlier transaction left on the
-    handler, its class or its module; and, by refusing the call: network, files, processes, threads.
+    clock, time zone, chance, environment and current folder, each time with handlers freshly made: by its class where
+    that takes no arguments, as nodes make it, or else as it was when the ledger was made. Any difference in verdict,
+    message, extended_data, writes, events or receipt data raises NonDeterministic. That finds: clocks, random numbers,
+    the order of sets, ids of objects, environment variables, what an earlier transaction left on the handler, its class
+    or its module; and, by refusing the call: network, files, processes, threads. So does a run that does not end the
+    second time; a bound for the first is the test runner's business.
 
     It does not find: what this machine and this Python do alike every time (floating point that another processor
-    rounds otherwise, a library of another version, what a module read when it was imported), what the second run
-    changes outside Python, an order of reads that leaves no trace in the result, and how long an apply takes. A handler
-    whose module a test has patched differs from one freshly made.
+    rounds otherwise, a library of another version, what a module read from files or the environment when it was
+    imported); what the system tells without opening anything, as os.stat, os.path.exists, os.readlink, os.uname,
+    os.cpu_count and os.getuid do; clocks that are read outside Python; what a handler whose class takes arguments read
+    when it was made; what the second run changes outside Python, and an order of reads that leaves no trace in the
+    result. What a test has patched, in a module or on a handler, is not there in the second run.
     """
 
     def __init__(
@@ -55,7 +58,11 @@ class Ledger:
         """
         for handler in handlers:
             if not isinstance(handler, TransactionHandler):
-                raise TypeError(f"{handler!r} is no handler: give instances, as in Ledger(MyHandler())")
+                style = "; one of the Sawtooth 1.x SDK as in Ledger(*processor_sdk.sawtooth.adapted(MyHandler()))"
+                old = hasattr(handler, "family_versions")
+                raise TypeError(
+                    f"{handler!r} is no handler: give instances, as in Ledger(MyHandler()){style if old else ''}"
+                )
         self.state = State(state or {})
         """What each address holds now. Tests may change it."""
         self.receipts: dict[TransactionId, Receipt] = {}
@@ -90,6 +97,7 @@ class Ledger:
         ``payload``: bytes, or a value that the handler's codec for ``encoding`` (or its first) encodes. ``family`` and
         ``version`` may be left out where the handlers leave one choice. ``inputs`` and ``outputs``: by default the
         handler's namespaces. ``signer``: a public key. ``nonce``: by default a new one, so that no two are the same.
+        Raises RefusedBatch for a form that the validator would not take in.
         """
         name = self._family(family, version)
         handler = self._handlers.get(name)
@@ -117,10 +125,10 @@ class Ledger:
     def apply(self, what: Applicable) -> Result:
         """Apply one transaction (a batch of its own), a list of them (one batch), or a signed batch.
 
-        Raises ApplyFailed where a handler raises something else than InvalidTransaction, NonDeterministic, and
-        RefusedBatch for a signed one that the validator would not take in.
+        Raises ApplyFailed where a handler or its codec raises something else than a refusal, NonDeterministic, and
+        RefusedBatch for what the validator would not take in.
         """
-        batch = batch_of(what)
+        batch = batch_of(what, self._limits.body_bytes_max)
         refusal = self._refusal(batch)
         result = self._execute(batch) if refusal is None else refusal
         if result.verdict is Verdict.OK:
@@ -161,6 +169,17 @@ class Ledger:
         return found[0]
 
     def _refusal(self, batch: Batch) -> Result | None:
+        """Why nothing of ``batch`` runs now: a wait for a processor is told before one for a dependency."""
+        refusal = self._rules(batch)
+        if refusal is not None and refusal.verdict is Verdict.INVALID:
+            return refusal
+        for transaction in batch.transactions:
+            if transaction.family not in self._handlers:
+                message = f"this ledger has no handler for the family {transaction.family}"
+                return Result(Verdict.PENDING, "waiting_for_processor", message, transaction.id)
+        return refusal
+
+    def _rules(self, batch: Batch) -> Result | None:
         """The rules of the validator's journal, in its words."""
         permitted = permitted_families(self.state.get)
         own: set[TransactionId] = set()
@@ -188,12 +207,9 @@ class Ledger:
         receipts: list[Receipt] = []
         for family, group in groupby(batch.transactions, attrgetter("family")):
             transactions = tuple(group)
-            handler = self._handlers.get(family)
-            if handler is None:
-                message = f"this ledger has no handler for the family {family}"
-                return Result(Verdict.PENDING, "waiting_for_processor", message, transactions[0].id)
+            handler = self._handlers[family]
             runs = Runs(self._dispatcher, self._recipe, handler.namespaces, self._limits)
-            before = self._before(changes)
+            before = View(self.state, changes)
             for transaction, packed in zip(transactions, runs.packed(batch.id, transactions, before), strict=False):
                 outcome = packed._replace(changes=effective(packed, before))
                 # Before the rules: what a handler does wrong at all is more than what they say of one time.
@@ -204,11 +220,6 @@ class Ledger:
                 receipts.append(refused)
                 changes.update(outcome.changes)
         return Result(Verdict.OK, receipts=tuple(receipts))
-
-    def _before(self, changes: dict[str, bytes | None]) -> Mapping[str, bytes | None]:
-        """The state with ``changes``, which may grow, laid over it."""
-        layers: tuple[MutableMapping[str, bytes | None], ...] = (changes, {**self.state})
-        return ChainMap(*layers)
 
     def _judge(
         self, transaction: UnsignedTransaction, packed: Outcome, outcome: Outcome, namespaces: tuple[str, ...]

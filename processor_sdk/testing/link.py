@@ -12,6 +12,7 @@ from ledger.access import list_refusal, read_refusal, write_refusal
 from ledger.addresses import AccessList
 from ledger.limits import Limits
 from ledger.receipt import Event, decode_event
+from processor_sdk.testing.state import View
 from processor_sdk.testing.transactions import UnsignedTransaction
 from protos import packed_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope
@@ -29,7 +30,7 @@ _REQUESTS: Final[Mapping[int, type[Message]]] = {
 
 
 class StateLink:
-    """A ``processor_sdk.state.Link`` for ``transactions`` over ``before``, which None in it hides.
+    """A ``processor_sdk.state.Link`` for ``transactions`` over ``before``.
 
     Transaction n asks under the context id "test:n".
     """
@@ -37,15 +38,15 @@ class StateLink:
     def __init__(
         self,
         transactions: Sequence[UnsignedTransaction],
-        before: Mapping[str, bytes | None],
+        before: View,
         namespaces: tuple[str, ...],
         limits: Limits,
     ) -> None:
         self._transactions = transactions
-        self._before = before
         self._namespaces = namespaces
         self._limits = limits
         self.changes: dict[str, bytes | None] = {}
+        self._state = View(before, self.changes)
         self.events: list[Event] = []
         self.data: list[bytes] = []
 
@@ -69,15 +70,12 @@ class StateLink:
             answer = state_context_pb2.TpReceiptAddDataResponse(status="OK")
         return answer.SerializeToString()
 
-    def _value(self, address: str) -> bytes | None:
-        return self.changes[address] if address in self.changes else self._before.get(address)
-
     def _get(self, request: state_context_pb2.TpStateGetRequest, inputs: AccessList) -> Message:
         if any(read_refusal(address, inputs) for address in request.addresses):
             return state_context_pb2.TpStateGetResponse(status="AUTHORIZATION_ERROR")
         response = state_context_pb2.TpStateGetResponse(status="OK")
         for address in dict.fromkeys(request.addresses):
-            value = self._value(address)
+            value = self._state.get(address)
             if value is not None:
                 response.entries.add(address=address, data=value)
         return response
@@ -87,10 +85,7 @@ class StateLink:
             return packed_pb2.StateListResponse(status="AUTHORIZATION_ERROR")
         page = packed_pb2.StateListResponse(status="OK")
         page_bytes = 0
-        for address in sorted({*self._before, *self.changes}):
-            value = self._value(address)
-            if value is None or not address.startswith(request.prefix) or address <= request.after:
-                continue
+        for address, value in self._state.entries(request.prefix, request.after):
             page_bytes += len(address) + len(value)
             if page.entries and (
                 len(page.entries) >= self._limits.state_list_entries_max
@@ -111,6 +106,6 @@ class StateLink:
     def _delete(self, request: state_context_pb2.TpStateDeleteRequest, outputs: AccessList) -> Message:
         if any(write_refusal(address, outputs, self._namespaces) for address in request.addresses):
             return state_context_pb2.TpStateDeleteResponse(status="AUTHORIZATION_ERROR")
-        gone = [address for address in dict.fromkeys(request.addresses) if self._value(address) is not None]
+        gone = [address for address in dict.fromkeys(request.addresses) if self._state.get(address) is not None]
         self.changes.update(dict.fromkeys(gone))
         return state_context_pb2.TpStateDeleteResponse(addresses=gone, status="OK")

@@ -4,6 +4,7 @@ What comes back is put into one form, so that runs can be compared. Which run co
 """
 
 import os
+import signal
 from collections.abc import Mapping, Sequence
 
 from ledger.addresses import ADDRESS_CHARACTERS
@@ -16,6 +17,7 @@ from processor_sdk.testing.child import Died
 from processor_sdk.testing.interpreters import Recipe
 from processor_sdk.testing.link import CONTEXT_ID, StateLink
 from processor_sdk.testing.model import ApplyFailed, NonDeterministic, Outcome
+from processor_sdk.testing.state import View
 from processor_sdk.testing.transactions import UnsignedTransaction
 from protos import packed_pb2, processor_pb2, transaction_pb2
 from protos.transaction_receipt_pb2 import StateChange
@@ -35,9 +37,7 @@ class Runs:
         self._namespaces = namespaces
         self._limits = limits
 
-    def packed(
-        self, batch_id: BatchId, transactions: Sequence[UnsignedTransaction], before: Mapping[str, bytes | None]
-    ) -> list[Outcome]:
+    def packed(self, batch_id: BatchId, transactions: Sequence[UnsignedTransaction], before: View) -> list[Outcome]:
         """Apply all in one message: outcomes up to the first that is not OK. Raises ApplyFailed."""
         request = packed_pb2.PackedProcessRequest(context_id=CONTEXT_ID)
         request.units.add(transactions=[transaction.raw for transaction in transactions], batch_id=batch_id)
@@ -53,16 +53,15 @@ class Runs:
         outcomes = [_packed_outcome(result) for result in unit.results]
         if outcomes[-1].verdict not in (OK, INVALID):
             failed = transactions[len(outcomes) - 1]
-            raise ApplyFailed(f"the apply of {_named(failed)} gave no verdict: {outcomes[-1].message}") from (
-                failures[0] if failures else None
-            )
+            cause = failures[0] if failures else None
+            raise ApplyFailed(f"the apply of {_named(failed)} gave no verdict: {outcomes[-1].message}") from cause
         return outcomes
 
     def check(
         self,
         batch_id: BatchId,
         transaction: UnsignedTransaction,
-        before: Mapping[str, bytes | None],
+        before: View,
         outcome: Outcome,
     ) -> None:
         """Apply ``transaction`` again in other interpreters. Raises NonDeterministic unless it ends as ``outcome``."""
@@ -81,6 +80,11 @@ class Runs:
         ]
         ended = interpreters.apply_again(self._recipe, request.SerializeToString(), links)
         for link, again in zip(links, ended, strict=True):
+            if isinstance(again, Died) and os.WIFSIGNALED(again.status) and os.WTERMSIG(again.status) == signal.SIGALRM:
+                raise NonDeterministic(
+                    f"the apply of {_named(transaction)} did not end when it ran again, within"
+                    f" {interpreters.APPLY_S_MAX:g} s"
+                )
             if isinstance(again, Died):
                 raise NonDeterministic(
                     f"the apply of {_named(transaction)} ended its interpreter ({_how(again.status)}) when it ran again"
@@ -102,7 +106,7 @@ class Runs:
                 )
 
 
-def effective(outcome: Outcome, before: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
+def effective(outcome: Outcome, before: View) -> dict[str, bytes | None]:
     """The changes without removals of what was not there."""
     return {
         address: value

@@ -4,13 +4,14 @@ A shifted clock, and an audit hook that refuses network, files, processes and th
 environment are set by whoever starts the process.
 """
 
+import ctypes
 import datetime
+import gc
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable
-from datetime import date as true_date
-from datetime import datetime as true_datetime
 from types import FrameType
 from typing import Any, Final
 
@@ -90,22 +91,29 @@ def _place(frame: FrameType | None) -> str:
 
 
 def shift_clock(seconds: int) -> None:
-    """From now on every clock of ``time`` and ``datetime`` is so many seconds ahead.
+    """From now on every clock of ``time``, ``datetime`` and ``os.times`` is so many seconds ahead.
 
-    Whoever took a function or class out of these modules before keeps the true one: call it before handlers are loaded.
+    Whoever took a function out of ``time`` or ``os`` before keeps the true one: call it before handlers are loaded.
     """
-    for name in ("time", "monotonic", "perf_counter", "process_time", "thread_time"):
+    for name in ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime"):
         setattr(time, name, _ahead(getattr(time, name), seconds))
         setattr(time, f"{name}_ns", _ahead(getattr(time, f"{name}_ns"), seconds * 1_000_000_000))
     for name in ("localtime", "gmtime", "ctime"):
         setattr(time, name, _of_now(getattr(time, name)))
-    true_strftime, now = time.strftime, time.localtime
+    true_strftime, now, true_times = time.strftime, time.localtime, os.times
     setattr(time, "strftime", lambda form, *at: true_strftime(form, *(at or (now(),))))  # noqa: B010
-    _shift_datetime(datetime.timedelta(seconds=seconds))
+    setattr(os, "times", lambda: os.times_result(value + seconds for value in true_times()))  # noqa: B010
+    _set_methods(datetime.date, today=lambda cls: cls.fromtimestamp(time.time()))
+    _set_methods(
+        datetime.datetime,
+        now=lambda cls, tz=None: cls.fromtimestamp(time.time(), tz),
+        today=lambda cls: cls.fromtimestamp(time.time()),
+        utcnow=lambda cls: cls.fromtimestamp(time.time(), datetime.UTC).replace(tzinfo=None),
+    )
 
 
-def _ahead(clock: Callable[[], Any], more: int) -> Callable[[], Any]:
-    return lambda: clock() + more
+def _ahead(clock: Callable[..., Any], more: int) -> Callable[..., Any]:
+    return lambda *which: clock(*which) + more
 
 
 def _of_now(convert: Callable[[float], Any]) -> Callable[..., Any]:
@@ -113,40 +121,11 @@ def _of_now(convert: Callable[[float], Any]) -> Callable[..., Any]:
     return lambda at=None: convert(time.time() if at is None else at)
 
 
-def _shift_datetime(more: datetime.timedelta) -> None:
-    class SameKind(type):
-        """Every true datetime or date is an instance of its shifted class: nothing else may look different."""
+def _set_methods(kind: type, **methods: Callable[..., Any]) -> None:
+    """Give ``kind``, a class written in C, other class methods.
 
-        def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, cls.__mro__[1])
-
-        def __subclasscheck__(cls, subclass: type) -> bool:
-            return issubclass(subclass, cls.__mro__[1])
-
-    class ShiftedDatetime(true_datetime, metaclass=SameKind):
-        def __new__(cls, *arguments: Any, **named: Any) -> Any:
-            return true_datetime(*arguments, **named)
-
-        @classmethod
-        def now(cls, tz: datetime.tzinfo | None = None) -> Any:
-            return true_datetime.now(tz) + more
-
-        @classmethod
-        def today(cls) -> Any:
-            return true_datetime.now() + more
-
-        @classmethod
-        def utcnow(cls) -> Any:
-            return true_datetime.now(datetime.UTC).replace(tzinfo=None) + more
-
-    class ShiftedDate(true_date, metaclass=SameKind):
-        def __new__(cls, *arguments: Any, **named: Any) -> Any:
-            return true_date(*arguments, **named)
-
-        @classmethod
-        def today(cls) -> Any:
-            # Versions of Python that ask time.time for it are ahead already; twice is no less different.
-            return true_date.today() + more
-
-    setattr(datetime, "datetime", ShiftedDatetime)  # noqa: B010
-    setattr(datetime, "date", ShiftedDate)  # noqa: B010
+    A class that only stood in for it would be seen: by subclasses, pickle and whoever compares types.
+    """
+    [attributes] = gc.get_referents(kind.__dict__)
+    attributes.update({name: classmethod(method) for name, method in methods.items()})
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))

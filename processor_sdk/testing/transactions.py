@@ -8,11 +8,11 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from ledger.addresses import is_prefix
-from ledger.ids import BatchId, PublicKey, TransactionId, is_id
+from ledger.errors import RefusedBatch
+from ledger.ids import BatchId, PublicKey, TransactionId, is_public_key
 from ledger.settings import FamilyVersion
-from ledger.transaction import FAMILY_CHARACTERS_MAX
-from protos import transaction_pb2
+from ledger.transaction import TransactionHeader, check_declarations, check_declared
+from protos import batch_pb2, raw_pb2, transaction_pb2
 
 if TYPE_CHECKING:
     from ledger.building import SignedBatch, SignedTransaction
@@ -56,47 +56,50 @@ def unsigned(
     dependencies: Iterable[TransactionId],
     nonce: str,
 ) -> UnsignedTransaction:
-    """A transaction by its fields. Raises ValueError for what the validator would not take in."""
-    declared_in, declared_out, needed = tuple(inputs), tuple(outputs), tuple(dependencies)
-    for entry in (*declared_in, *declared_out):
-        if not is_prefix(entry):
-            raise ValueError(f"{entry!r} is no address: an even number of lower-case hex characters, 0 to 70")
-    for dependency in needed:
-        if not is_id(dependency):
-            raise ValueError(f"{dependency!r} is no transaction id of 128 lower-case hex characters")
-    for name, value in (("family", family.name), ("version", family.version)):
-        if not 0 < len(value) <= FAMILY_CHARACTERS_MAX:
-            raise ValueError(f"the {name} has {len(value)} characters, allowed are 1 to {FAMILY_CHARACTERS_MAX}")
-    header = transaction_pb2.TransactionHeader(
+    """A transaction by its fields. Raises RefusedBatch for what the validator would not take in."""
+    for name, values in (("inputs", inputs), ("outputs", outputs), ("dependencies", dependencies)):
+        if isinstance(values, str):
+            raise TypeError(f"{name} is the text {values!r}; write a list: [{values!r}]")
+    if not is_public_key(signer):
+        raise RefusedBatch(
+            "public_key_malformed", f"signer {signer!r} is not a compressed public key of 66 lower-case hex characters"
+        )
+    header = TransactionHeader(
         batcher_pubkey=signer,
-        dependencies=needed,
+        dependencies=tuple(dependencies),
         family_name=family.name,
         family_version=family.version,
-        inputs=declared_in,
+        inputs=tuple(inputs),
         nonce=nonce,
-        outputs=declared_out,
+        outputs=tuple(outputs),
         payload_encoding=encoding,
         payload_sha512=hashlib.sha512(payload).hexdigest(),
         signer_pubkey=signer,
-    ).SerializeToString()
-    id_ = TransactionId(hashlib.sha512(header).hexdigest())
-    raw = transaction_pb2.Transaction(header=header, header_signature=id_, payload=payload).SerializeToString()
-    return UnsignedTransaction(id_, family, declared_in, declared_out, needed, raw)
+    )
+    check_declarations("the transaction", header)
+    header_bytes = transaction_pb2.TransactionHeader(**header._asdict()).SerializeToString()
+    id_ = TransactionId(hashlib.sha512(header_bytes).hexdigest())
+    raw = transaction_pb2.Transaction(header=header_bytes, header_signature=id_, payload=payload).SerializeToString()
+    return UnsignedTransaction(id_, family, header.inputs, header.outputs, header.dependencies, raw)
 
 
-def batch_of(what: Applicable) -> Batch:
-    """The batch that ``what`` means. Raises RefusedBatch for a signed one that the validator would not take in."""
+def batch_of(what: Applicable, body_bytes_max: int) -> Batch:
+    """The batch that ``what`` means. Raises RefusedBatch for one that the validator would not take in.
+
+    ``body_bytes_max``: of the BatchList that would hold it alone.
+    """
     if isinstance(what, UnsignedTransaction):
-        return _batch((what,))
+        return _batch((what,), body_bytes_max)
     if type(what) in (list, tuple):
-        return _batch(tuple(_transaction_of(item) for item in what))
+        return _batch(tuple(_transaction_of(item) for item in what), body_bytes_max)
     from ledger.batch import verify_batch
     from ledger.building import SignedBatch
 
     if isinstance(what, SignedBatch):
+        _check_body(what.raw, body_bytes_max)
         batch = verify_batch(what.raw)
         return Batch(batch.id, tuple(UnsignedTransaction(*transaction) for transaction in batch.transactions))
-    return _batch((_transaction_of(what),))
+    return _batch((_transaction_of(what),), body_bytes_max)
 
 
 def _transaction_of(what: object) -> UnsignedTransaction:
@@ -113,11 +116,25 @@ def _transaction_of(what: object) -> UnsignedTransaction:
     )
 
 
-def _batch(transactions: tuple[UnsignedTransaction, ...]) -> Batch:
+def _batch(transactions: tuple[UnsignedTransaction, ...], body_bytes_max: int) -> Batch:
     ids = [transaction.id for transaction in transactions]
     if not ids:
         raise ValueError("a batch holds at least one transaction")
-    for id_ in ids:
-        if ids.count(id_) > 1:
-            raise ValueError(f"the batch holds transaction {id_} twice: give one of them another nonce")
-    return Batch(BatchId(hashlib.sha512("".join(ids).encode()).hexdigest()), transactions)
+    id_ = BatchId(hashlib.sha512("".join(ids).encode()).hexdigest())
+    # Never signed, and as long as if it were.
+    header = batch_pb2.BatchHeader(signer_pubkey=SIGNER, transaction_ids=ids).SerializeToString()
+    raw = raw_pb2.RawBatch(header=header, header_signature=id_, transactions=[item.raw for item in transactions])
+    _check_body(raw.SerializeToString(), body_bytes_max)
+    check_declared(id_, sum(len(transaction.inputs) + len(transaction.outputs) for transaction in transactions))
+    seen: set[TransactionId] = set()
+    for transaction_id in ids:
+        if transaction_id in seen:
+            raise ValueError(f"the batch holds transaction {transaction_id} twice: give one of them another nonce")
+        seen.add(transaction_id)
+    return Batch(id_, transactions)
+
+
+def _check_body(raw: bytes, body_bytes_max: int) -> None:
+    size = raw_pb2.RawBatchList(batches=[raw]).ByteSize()
+    if size > body_bytes_max:
+        raise RefusedBatch("too_large", f"the list has {size} bytes, at most {body_bytes_max} are allowed")

@@ -20,7 +20,10 @@ Results = packed_pb2.PackedProcessResponse
 
 @pytest.fixture(params=[0, 1], ids=["conversation", "packed"])
 def bench(request: pytest.FixtureRequest) -> Bench:
-    bench = Bench(Limits(receipt_bytes_max=100, state_list_entries_max=3, state_list_bytes_max=1_000))
+    limits = Limits(
+        message_bytes_max=20_000, receipt_bytes_max=100, state_list_entries_max=3, state_list_bytes_max=1_000
+    )
+    bench = Bench(limits)
     bench.register(packed_version=request.param)
     return bench
 
@@ -134,6 +137,16 @@ def test_an_address_asked_for_many_times_is_answered_once(bench: Bench) -> None:
     context_id = context_of(bench.start(make_task(1)))
     response = bench.ask(b"p", 7, Get(context_id=context_id, addresses=[address(1)] * 100))
     assert [entry.address for entry in response.entries] == [address(1)]
+
+
+def test_an_answer_to_a_read_has_a_bound(bench: Bench) -> None:
+    """Half a message of data is served, a byte more is refused, though each address alone could be read."""
+    state = {address(1): bytes(6_000), address(2): bytes(4_000), address(3): bytes(4_001)}
+    context_id = listing(bench, "1cf126", state=state)
+    for number, status in ((2, GetResponse.OK), (3, GetResponse.AUTHORIZATION_ERROR)):
+        response = bench.ask(b"p", 7, Get(context_id=context_id, addresses=[address(1), address(number)]))
+        assert (response.status, len(response.entries)) == (status, 2 if status == GetResponse.OK else 0)
+    assert bench.ask(b"p", 7, Get(context_id=context_id, addresses=[address(3)])).status == GetResponse.OK
 
 
 def test_only_contexts_of_the_task_are_served(bench: Bench) -> None:

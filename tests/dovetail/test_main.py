@@ -135,6 +135,7 @@ def test_ctrl_c_ends_with_130_and_the_way_to_go_on(
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
+        (("processor", "./my/family.py:X"), "is a file; name its module, as python -m does: my.family:X"),
         (("processor", "no_such_module:X"), "cannot import no_such_module for no_such_module:X: No module named"),
         (("processor", "families.intkey.handler:X"), "has no handler class X; it has IntkeyHandler"),
         (("processor", "families.intkey.handler"), "names no handler: MODULE:HANDLER"),
@@ -177,7 +178,12 @@ class H(TransactionHandler):
         ("nobody", "NameError: name 'nobody' is not defined ({file}, line 1)"),
         ("from os import nothing", "ImportError: cannot import name 'nothing' from 'os'"),
         ("def (", "invalid syntax (mistaken.py, line 1)"),
+        ("1 / 0", "ZeroDivisionError: division by zero ({file}, line 1)"),
+        ("import sys; sys.exit(3)", "cannot import mistaken for mistaken:H: it calls sys.exit(3)"),
+        ("import sawtooth_sdk.processor", "; how a family of the Sawtooth 1.x SDK is run"),
         (_HANDLER.format(namespaces=("abc",), construction="pass"), "TypeError: H.namespaces holds 'abc'"),
+        (_HANDLER.format(namespaces=("abc",), construction="pass"), "({file}, line 2)"),
+        (_HANDLER.format(namespaces=("aaaaaa",), construction="raise SystemExit"), "it calls sys.exit(None)"),
         (_HANDLER.format(namespaces=("aaaaaa",), construction="int('x')"), "ValueError: invalid literal"),
     ],
 )

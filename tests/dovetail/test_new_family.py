@@ -151,6 +151,9 @@ def test_an_empty_folder_is_used_and_stays_the_same_folder(run: Run, here: Path)
         ("ledger", "a package of Dovetail"),
         ("intkey", "a bundled family"),
         ("tests", "a folder that is called so"),
+        ("deploy", "a folder that is called so"),
+        ("dist", "tools take what is called so"),
+        ("google", "imports would find "),
         ("rich", "imports would find "),
     ],
 )
@@ -160,6 +163,25 @@ def test_a_name_that_no_package_can_have_is_refused(run: Run, here: Path, name: 
     assert reason in done.err
     assert "as in my_family" in done.err
     assert list(here.iterdir()) == []
+
+
+def test_a_folder_of_the_same_name_that_is_empty_stands_in_no_ones_way(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(here)
+    (here / "tickets").mkdir()
+    assert run("new-family", "tickets").code == 0
+
+
+def test_every_folder_that_it_writes_is_taken() -> None:
+    folders = {path.partition("/")[0] for path in render("tickets", Encoding.CBOR) if "/" in path}
+    assert folders - {"tickets"} <= scaffold._TAKEN.keys()
+
+
+def test_what_git_is_to_ignore_hides_nothing_of_the_package() -> None:
+    lines = render("tickets", Encoding.CBOR)[".gitignore"].split()
+    for line in lines:
+        assert line.startswith(("/", ".", "*")) or line == "__pycache__/", line
 
 
 def test_our_own_packages_are_all_known() -> None:

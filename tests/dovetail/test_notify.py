@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.notify import LIFELINE_FD, NOTIFY_SOCKET, Notifier, NotifyListener, watch_lifeline
+from dovetail.notify import (
+    AGAIN_S,
+    LIFELINE_FD,
+    NOTIFY_SOCKET,
+    ORPHAN_GRACE_S,
+    Notifier,
+    NotifyListener,
+    watch_lifeline,
+)
+from processor_sdk.runtime import STOP_S_MAX_DEFAULT
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -32,6 +41,25 @@ def test_what_is_said_is_heard_in_order(tmp_path: Path) -> None:
 def test_nobody_listening_is_no_error(tmp_path: Path) -> None:
     Notifier(None).ready()
     Notifier(str(tmp_path / "gone")).ready()
+
+
+def test_a_listener_that_does_not_listen_holds_up_nobody_and_hears_the_rest_later(tmp_path: Path) -> None:
+    listener = NotifyListener(tmp_path / "s")
+    notifier = Notifier(str(tmp_path / "s"), clock=lambda: 0.0)
+    for number in range(10_000):
+        notifier.status(f"{number}")
+    notifier.ready()
+    notifier.stopping()
+    said = listener.drain()
+    assert [entry["STATUS"] for entry in said] == [str(number) for number in range(len(said))]
+    notifier.alive()
+    notifier.alive()
+    assert listener.drain() == [{"STATUS": "ready", "READY": "1", "STOPPING": "1"}]
+    listener.close()
+
+
+def test_the_grace_of_an_orphan_is_longer_than_any_part_takes_to_end() -> None:
+    assert ORPHAN_GRACE_S > STOP_S_MAX_DEFAULT
 
 
 def test_a_long_status_is_cut_to_one_datagram(tmp_path: Path) -> None:
@@ -84,14 +112,15 @@ def test_life_is_told_at_half_the_watchdogs_time_and_no_more_often(tmp_path: Pat
 @pytest.mark.parametrize(
     ("given", "alive_s"),
     [
-        ({"WATCHDOG_USEC": "30000000"}, 15),
-        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(os.getpid())}, 15),
-        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "1"}, None),
-        ({"WATCHDOG_USEC": "soon"}, None),
-        ({}, None),
+        ({"WATCHDOG_USEC": "1000000"}, 0.5),
+        ({"WATCHDOG_USEC": "30000000"}, AGAIN_S),
+        ({"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": str(os.getpid())}, 0.5),
+        ({"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"}, AGAIN_S),
+        ({"WATCHDOG_USEC": "soon"}, AGAIN_S),
+        ({}, AGAIN_S),
     ],
 )
-def test_the_watchdog_is_the_one_of_this_process(given: dict[str, str], alive_s: float | None) -> None:
+def test_the_watchdog_is_the_one_of_this_process(given: dict[str, str], alive_s: float) -> None:
     environ = {NOTIFY_SOCKET: "/nowhere", **given}
     assert Notifier.from_environment(environ).alive_s == alive_s
     assert environ == {}

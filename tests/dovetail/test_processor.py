@@ -1,6 +1,8 @@
 """The processor command: what it tells whoever started it, what it counts, how it logs; and the unit files."""
 
 import json
+import os
+import select
 import shutil
 import socket
 import subprocess
@@ -87,6 +89,8 @@ def test_metrics_that_cannot_be_served_are_refused() -> None:
         ("--workers", "0", "processor.workers = 0 (flag --workers): must be a whole number from 1 to 256"),
         ("--apply-timeout-ms", "0", "must be a whole number of milliseconds from 1 to 86400000"),
         ("--memory-mib-max", "100", "must be 0 for no limit, or a whole number of MiB from 256"),
+        ("--connect", "tcp://*:4004", "must be tcp://HOST:PORT, HOST no *"),
+        ("--connect", "tcp://host:65536", "must be tcp://HOST:PORT, HOST no *, PORT from 1 to 65535"),
         ("--metrics", "here", "processor.metrics = 'here' (flag --metrics): must be HOST:PORT"),
     ],
 )
@@ -94,6 +98,39 @@ def test_wrong_values_are_refused(run: Run, option: str, value: str, reason: str
     done = run("processor", "families.intkey.handler:IntkeyHandler", option, value)
     assert done.code == 1
     assert reason in done.err
+
+
+ASKED = """
+from dovetail.__main__ import main
+from processor_sdk.runtime import TransactionProcessor
+TransactionProcessor.run = lambda self, **given: print(given["report_s_max"])
+main(["processor", "families.intkey.handler:IntkeyHandler"])
+"""
+
+
+@pytest.mark.parametrize(("watchdog_usec", "report_s_max"), [("1000000", "0.5"), ("30000000", "1.0")])
+def test_reports_come_as_often_as_life_must_be_told(tmp_path: Path, watchdog_usec: str, report_s_max: str) -> None:
+    environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "s"), "WATCHDOG_USEC": watchdog_usec}
+    done = subprocess.run(
+        [sys.executable, "-c", ASKED], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout == f"{report_s_max}\n"
+
+
+def test_a_processor_without_stderr_lives_and_ends_in_order(tmp_path: Path) -> None:
+    listener = NotifyListener(tmp_path / "s")
+    command = [sys.executable, "-m", "dovetail", "processor", "families.intkey.handler:IntkeyHandler"]
+    environment = {**os.environ, "NOTIFY_SOCKET": str(listener.path), "WATCHDOG_USEC": "200000"}
+    with subprocess.Popen(
+        ["/bin/sh", "-c", 'exec "$@" 2>&-', "sh", *command, "--connect", "tcp://127.0.0.1:9"], cwd=ROOT, env=environment
+    ) as process:
+        told = 0
+        while told < 6:
+            assert select.select([listener], [], [], 30)[0]
+            told += sum("WATCHDOG" in said for said in listener.drain())
+        process.terminate()
+    assert process.returncode == 0
+    listener.close()
 
 
 LOGGING = """

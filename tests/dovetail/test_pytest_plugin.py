@@ -68,6 +68,14 @@ def test_fails(running_validator):
 """
 
 
+THEN = """
+import psutil
+
+def test_the_node_of_another_module_is_gone():
+    assert psutil.Process().children() == []
+"""
+
+
 def run_pytest(folder: Path, *words: str, plugin: bool = True, **files: str) -> tuple[int, str]:
     """pytest in a project of these modules; its exit code and what it said."""
     for name, text in files.items():
@@ -75,7 +83,7 @@ def run_pytest(folder: Path, *words: str, plugin: bool = True, **files: str) -> 
     (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n", encoding="utf-8")
     plugins = ["-p", "dovetail.pytest_plugin"] if plugin else []
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugins, *words],
+        [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", *plugins, *words],
         cwd=folder,
         env={
             **os.environ,
@@ -125,8 +133,8 @@ def test_it_loads_nothing_before_it_is_needed(tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 def test_a_real_validator_for_a_module(tmp_path: Path) -> None:
-    code, said = run_pytest(tmp_path, greeting=FAMILY, test_real=REAL)
-    assert (code, "1 failed, 2 passed" in said) == (1, True), said
+    code, said = run_pytest(tmp_path, greeting=FAMILY, test_real=REAL, test_then=THEN, types="")
+    assert (code, "1 failed, 3 passed" in said) == (1, True), said
     shown = said.partition("processes of running_validator")[2]
     for part in ("=== validator", "=== rest-api", "=== settings", "=== up-1", "=== Greeting-2"):
         assert part in shown, said

@@ -91,7 +91,7 @@ def test_names_that_collide_share_a_leaf(ledger: Ledger) -> None:
 )
 def test_a_damaged_leaf_is_told(ledger: Ledger, leaf: bytes) -> None:
     ledger.state[intkey_address("n")] = leaf
-    assert "is damaged" in do(ledger, "inc", "n", 1).message
+    assert f"the entry at {intkey_address('n')} " in do(ledger, "inc", "n", 1).message
 
 
 def changed(**fields: Any) -> bytes:

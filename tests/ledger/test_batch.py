@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.batch import DECLARED_ADDRESSES_MAX, decode_batch_list, verify_batch
+from ledger.batch import decode_batch_list, verify_batch
 from ledger.building import build_transaction
 from ledger.errors import NotDecodable, RefusedBatch
 from ledger.signing import Signer
-from ledger.transaction import decode_transaction
+from ledger.transaction import DECLARED_ADDRESSES_MAX, decode_transaction
 from protos import client_block_pb2
 from tests.independent import client, secp256k1
 from tests.independent import protobuf_wire as wire

@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import pickle
 import random
 import secrets
 import socket
@@ -9,6 +10,7 @@ import subprocess
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Callable
 from datetime import datetime as datetime_class
 from pathlib import Path
@@ -77,6 +79,86 @@ class Careless(TransactionHandler[bytes]):
         write(context, (colorsys.__name__, wave.__name__))
 
 
+class Made(TransactionHandler[bytes]):
+    """Writes what it was made with."""
+
+    family_name = "made"
+    family_version = "1.0"
+    namespaces = ("abcdef",)
+    value: object
+
+    def apply(self, transaction: Transaction[bytes], context: Context) -> None:
+        write(context, self.value)
+
+
+class MadeAtATime(Made):
+    def __init__(self) -> None:
+        self.value = int(time.time())
+
+
+class MadeSomewhere(Made):
+    def __init__(self) -> None:
+        self.value = "PATH" in os.environ
+
+
+class MadeByChance(Made):
+    def __init__(self) -> None:
+        self.value = random.randrange(2**64)
+
+
+class MadeInAnOrder(Made):
+    def __init__(self) -> None:
+        self.value = list(set(WORDS))
+
+
+class MadeOnlyHere(Made):
+    def __init__(self) -> None:
+        self.value = os.environ["PATH"]
+
+
+class MadeWith(Made):
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+class MadeWithALock(Made):
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.value = "fine"
+
+
+class Moment(datetime_class):
+    """A subclass of an author's own."""
+
+    @property
+    def half(self) -> int:
+        return self.hour // 2
+
+
+class Day(datetime.date):
+    """Another."""
+
+    @property
+    def quarter(self) -> int:
+        return (self.month + 2) // 3
+
+
+def utcnow() -> object:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return datetime_class.utcnow().date()
+
+
+def refuse_with_the_time(_handler: Any, _context: Context) -> None:
+    raise InvalidTransaction("too late", str(int(time.time())).encode())
+
+
+def spin_elsewhere(_handler: Any, context: Context) -> None:
+    context.get(ADDRESS)
+    while "PATH" not in os.environ:
+        pass
+
+
 def refuse_in_set_order(_handler: Any, _context: Context) -> None:
     raise InvalidTransaction(f"it wants one of {set(WORDS)}")
 
@@ -100,6 +182,7 @@ def end_the_process(_handler: Any, context: Context) -> None:
         os._exit(0)
 
 
+NS_OF_A_DAY = 86_400 * 10**9
 Mistake = Callable[[Any, Context], None]
 
 
@@ -107,12 +190,32 @@ def writing(value: Callable[[], object]) -> Mistake:
     return lambda _handler, context: write(context, value())
 
 
+def of_the_day(name: str) -> Mistake:
+    """Reads a clock of ``time`` to the day."""
+    return writing(lambda: getattr(time, name)() // (NS_OF_A_DAY if name.endswith("_ns") else 86_400))
+
+
 DIFFERENT: dict[str, Mistake] = {
-    "time": writing(lambda: int(time.time())),
     "from time import time": writing(lambda: int(clock())),
-    "time_ns": writing(time.time_ns),
-    "monotonic": writing(lambda: int(time.monotonic())),
+    **{
+        name: of_the_day(name)
+        for clock in ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+        for name in (clock, f"{clock}_ns")
+    },
+    "clock_gettime": writing(lambda: time.clock_gettime(time.CLOCK_REALTIME) // 86_400),
+    "clock_gettime_ns": writing(lambda: time.clock_gettime_ns(time.CLOCK_MONOTONIC) // NS_OF_A_DAY),
+    "times": writing(lambda: os.times().elapsed // 86_400),
     "localtime": writing(lambda: time.localtime().tm_yday),
+    "gmtime": writing(lambda: time.gmtime()[:3]),
+    "ctime": writing(lambda: time.ctime()[4:10]),
+    "mktime": writing(lambda: time.mktime((2020, 1, 1, 0, 0, 0, 0, 0, 0))),
+    "zone of a datetime": writing(lambda: datetime_class.fromtimestamp(0).hour),
+    "today of datetime": writing(lambda: datetime_class.today().date()),
+    "utcnow": writing(utcnow),
+    "now of a subclass": writing(lambda: Moment.now().date()),
+    "today of a subclass": writing(lambda: Day.today().toordinal()),
+    "folder": writing(os.getcwd),
+    "extended data": refuse_with_the_time,
     "strftime": writing(lambda: time.strftime("%Y-%m-%d")),
     "datetime": writing(lambda: datetime.datetime.now().date()),
     "from datetime import datetime": writing(lambda: datetime_class.now(datetime.UTC).date()),
@@ -156,7 +259,19 @@ FINE: dict[str, Mistake] = {
         lambda: (datetime.datetime(2020, 1, 2), isinstance(datetime.date(2020, 1, 2), datetime.date))
     ),
     "gmtime of a given time": writing(lambda: time.strftime("%H", time.gmtime(0))),
+    "a subclass of datetime": writing(lambda: (Moment(2020, 1, 2, 10).half, repr(Moment(2020, 1, 2)))),
+    "a subclass of date": writing(lambda: (Day(2020, 4, 1).quarter, isinstance(Day(2020, 4, 1), datetime.date))),
+    "no subclass": writing(lambda: isinstance(datetime_class(2020, 1, 2), Moment)),
+    "its type": writing(lambda: {datetime.datetime: "moment"}.get(type(datetime_class(2020, 1, 2)))),
+    "pickled": writing(lambda: pickle.dumps([datetime.datetime(2020, 1, 2), datetime.date(2020, 1, 2)])),
     "a traceback": Careless.log_a_problem,
     "imports": Careless.import_late,
 }
-MISTAKES: dict[str, Mistake] = {**DIFFERENT, **LATER, **FORBIDDEN, **FINE, "end the process": end_the_process}
+MISTAKES: dict[str, Mistake] = {
+    **DIFFERENT,
+    **LATER,
+    **FORBIDDEN,
+    **FINE,
+    "end the process": end_the_process,
+    "spin": spin_elsewhere,
+}

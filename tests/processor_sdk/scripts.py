@@ -136,12 +136,14 @@ class State:
         return state_context_pb2.TpEventAddResponse(status=state_context_pb2.TpEventAddResponse.OK).SerializeToString()
 
 
-def packed_request(units: Iterable[Sequence[Spec]], values: Mapping[str, bytes], context_id: str = "ctx") -> bytes:
+def packed_request(
+    units: Iterable[Sequence[Spec]], values: Mapping[str, bytes], context_id: str = "ctx", batch_id: str = "ba" * 64
+) -> bytes:
     """As a validator builds it: every fully named input that holds data stands in the entries."""
     request = packed_pb2.PackedProcessRequest(context_id=context_id)
     named: dict[str, None] = {}
     for unit in units:
-        request.units.add(transactions=[spec.raw() for spec in unit])
+        request.units.add(transactions=[spec.raw() for spec in unit], batch_id=batch_id)
         named.update(dict.fromkeys(name for spec in unit for name in spec.inputs if len(name) == 70))
     for name in named:
         if name in values:

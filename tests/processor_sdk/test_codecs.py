@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from ledger.ids import TransactionId
 from ledger.transaction import Transaction, decode_header
-from processor_sdk import CborCodec, Codec, InvalidTransaction, JsonCodec, NotDecodable, ProtobufCodec, RawCodec
+from processor_sdk import CborCodec, Codec, InvalidTransaction, JsonCodec, NotDecodable, RawCodec
 from processor_sdk.transaction import with_payload
-from protos import setting_pb2, settings_pb2, transaction_pb2
+from protos import transaction_pb2
 
 
 class Colour(enum.Enum):
@@ -225,18 +225,6 @@ def test_what_is_accepted_the_library_reads_alike(tree: Any) -> None:
         except NotDecodable:
             continue
         assert value == cbor2.loads(data)
-
-
-def test_protobuf_messages() -> None:
-    codec = ProtobufCodec(settings_pb2.SettingProposal)
-    proposal = settings_pb2.SettingProposal(setting="a", value="b", nonce="c")
-    assert codec.decode(codec.encode(proposal)) == proposal
-    with pytest.raises(NotDecodable, match="2 bytes are no serialized SettingProposal"):
-        codec.decode(b"\xff\xff")
-    with pytest.raises(ValueError, match="is Setting, not SettingProposal"):
-        codec.encode(setting_pb2.Setting())  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="no generated message class"):
-        ProtobufCodec(Item)  # type: ignore[type-var]
 
 
 def test_raw_bytes() -> None:

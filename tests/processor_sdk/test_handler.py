@@ -1,12 +1,16 @@
 """What is checked when a handler's class is made, and what a context refuses."""
 
+import functools
+import struct
+import types
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from ledger.addresses import AccessList, namespace_of
+from ledger.receipt import Event, decode_event
 from processor_sdk import (
     AuthorizationException,
     CborCodec,
@@ -17,7 +21,8 @@ from processor_sdk import (
     Transaction,
     TransactionHandler,
 )
-from tests.processor_sdk.scripts import NAMESPACE, address
+from processor_sdk.dispatch import Dispatcher
+from tests.processor_sdk.scripts import NAMESPACE, ScriptHandler, Spec, State, address, single
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,10 @@ def apply(self: Any, transaction: Transaction[Any], context: Context) -> None:
 
 async def apply_later(self: Any, transaction: Transaction[Any], context: Context) -> None:
     pass
+
+
+async def apply_later_bit_by_bit(self: Any, transaction: Transaction[Any], context: Context) -> Any:
+    yield
 
 
 def apply_two(self: Any, transaction: Transaction[Any]) -> None:
@@ -93,11 +102,119 @@ def test_encodings_are_those_that_are_declared() -> None:
         ({"encodings": {"application/json": "json"}}, "decode and encode"),
         ({"namespaces": (b"aaaaaa",)}, "namespace"),
         ({"apply": apply_later}, "coroutine"),
+        ({"apply": apply_later_bit_by_bit}, "generator"),
+        ({"apply": None}, r"Made\.apply is None; it must be a method"),
+        ({"apply": property(lambda self: apply)}, r"Made\.apply is <property"),
+        ({"apply": staticmethod(apply)}, "must be a method"),
+        ({"apply": functools.partial(apply)}, "must be a method"),
+        ({"encoding": {"text/plain": RawCodec()}}, "has encoding, which means nothing here; write encodings"),
+        ({"payload_encodings": {"text/plain": RawCodec()}}, "write encodings"),
+        ({"family_name": " f"}, "begin or end with a blank"),
+        ({"family_version": "1.0\n"}, "begin or end with a blank"),
+        ({"family_name": "a\x00b"}, "control characters"),
+        ({"family_name": "a\ud800"}, "lone surrogates"),
+        ({"namespaces": (" intkey",)}, "begin or end with a blank"),
+        ({"namespaces": ("0x1cf126",)}, "without 0x: '1cf126'"),
     ],
 )
 def test_a_wrong_attribute_is_named_when_the_class_is_made(attributes: dict[str, Any], said: str) -> None:
     with pytest.raises(TypeError, match=said):
         make(**attributes)
+
+
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [
+        ("namespace", "namespaces"),
+        ("family", "family_name"),
+        ("name", "family_name"),
+        ("version", "family_version"),
+        ("family_versoin", "family_version"),
+    ],
+)
+def test_a_name_beside_the_right_one_is_named(slip: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=f"Made has {slip}, .* write {meant}"):
+        type("Made", (make(),), {slip: "2.0"})
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"encoding": "text/plain", "encodings": {"text/plain": RawCodec()}},
+        {"name": "The books", "version": (1, 0)},
+        {"_encoding": "text/plain", "title_characters_max": 80, "encodings_seen": 0, "NAMESPACE": "1cf126"},
+        {"namespace": lambda self: "1cf126", "encoding": property(str)},
+    ],
+)
+def test_what_a_class_has_of_its_own_is_no_slip(own: dict[str, Any]) -> None:
+    assert make(**own)().namespaces == (NAMESPACE,)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ({"namespaces": ["zzz"], "family_name": 5}, "family_name is 5"),
+        ({"namespaces": ["abc"]}, "hex of 3 characters"),
+        ({"family_version": "1.0 "}, "blank"),
+        ({"encodings": {"application/json": JsonCodec}}, "is the class JsonCodec"),
+    ],
+)
+def test_what_an_instance_sets_is_checked_when_it_begins_to_serve(attributes: dict[str, Any], said: str) -> None:
+    handler = make()()
+    vars(handler).update(attributes)
+    with pytest.raises(TypeError, match=said):
+        Dispatcher([handler])
+
+
+def test_what_a_class_sets_later_is_checked_when_an_instance_begins_to_serve() -> None:
+    made = make()
+    made.namespaces = ("abc",)
+    with pytest.raises(TypeError, match="hex of 3 characters"):
+        Dispatcher([made()])
+
+
+def test_the_namespaces_of_an_instance_are_hashed() -> None:
+    handler = make()()
+    handler.namespaces = ["intkey"]
+    Dispatcher([handler])
+    assert handler.namespaces == ("1cf126",)
+    assert type(handler).namespaces == (NAMESPACE,)
+
+
+class BuggyCodec:
+    """Takes four bytes, and has not thought of others."""
+
+    def decode(self, data: bytes) -> int:
+        number: int = struct.unpack(">I", data)[0]
+        return number
+
+    def encode(self, value: int) -> bytes:
+        return struct.pack(">I", value)
+
+
+def test_a_codec_that_breaks_is_no_verdict_and_is_named() -> None:
+    class Numbers(ScriptHandler):
+        encodings: ClassVar = {"application/x": BuggyCodec()}
+
+    response = single(Dispatcher([Numbers()]), Spec((), (), []), State({}))
+    assert response.status == response.INTERNAL_ERROR
+    assert response.message.startswith("InternalError: the codec of application/x raised struct.error: unpack requires")
+    assert response.message.endswith("; a codec refuses with NotDecodable or ValueError")
+
+
+def test_the_payload_type_is_what_the_codecs_make() -> None:
+    def handler_of(kind: Any, **attributes: Any) -> Any:
+        return types.new_class(
+            "Made", (TransactionHandler[kind],), {}, lambda space: space.update({**GOOD, "apply": apply, **attributes})
+        )
+
+    assert handler_of(Point, encodings={"a": CborCodec(Point), "b": JsonCodec(Point)})
+    assert all(map(handler_of, (bytes, Any, object)))
+    assert handler_of(object, encodings={"a": CborCodec(Point)})
+    with pytest.raises(TypeError, match=r"of the type Point and declares no encodings.*JsonCodec\(Point\)"):
+        handler_of(Point)
+    with pytest.raises(TypeError, match=r"of the type Point, but encodings\['b'\] makes bytes"):
+        handler_of(Point, encodings={"a": CborCodec(Point), "b": RawCodec()})
 
 
 def test_a_missing_attribute_is_named() -> None:
@@ -154,12 +271,16 @@ def test_typed_entries_go_through_a_codec() -> None:
     assert context.get(A, codec) == Point(3, 4)
     assert context.get_many([A], codec) == {A: Point(3, 4)}
     assert context.get(A) == codec.encode(Point(3, 4))
-    with pytest.raises(InvalidTransaction, match=f"{B} is damaged"):
+    with pytest.raises(InvalidTransaction, match=f"{B} does not fit its codec"):
         context.get(B, codec)
     context.set_many({A: Point(5, 6), B: Point(7, 8)}, codec)
     assert context.get_many([A, B], codec) == {A: Point(5, 6), B: Point(7, 8)}
-    with pytest.raises(ValueError, match="x is 'text', not an integer"):
-        context.set_many({A: Point(0, 0), B: Point("text", 8)}, codec)  # type: ignore[arg-type]
+    with pytest.raises(
+        InvalidTransaction, match=f"the entry for {B} does not fit: x is an integer of 65 bits, not from"
+    ):
+        context.set_many({A: Point(0, 0), B: Point(2**64, 8)}, codec)
+    with pytest.raises(InvalidTransaction, match=f"the entry for {A} does not fit: is None, not Point"):
+        context.set(A, None, codec)  # type: ignore[misc]
     assert context.get(A, codec) == Point(5, 6)
     context.delete(A)
     assert context.get(A, codec) is None
@@ -173,9 +294,13 @@ def test_typed_entries_go_through_a_codec() -> None:
         lambda context: context.set_many({A: None}),
         lambda context: context.add_receipt_data("text"),
         lambda context: context.add_event("type", [("key", 1)]),
-        lambda context: context.add_event("type", {"key": "value"}),
+        lambda context: context.add_event("type", ["ke"]),
+        lambda context: context.add_event("type", "ke"),
+        lambda context: context.add_event("type", data="text"),
         lambda context: context.add_event(1),
         lambda context: context.get(A.encode()),
+        lambda context: context.get_many(A),
+        lambda context: context.delete_many(A),
         lambda _: InvalidTransaction("message", "text"),  # type: ignore[arg-type]
     ],
 )
@@ -184,6 +309,33 @@ def test_a_wrong_type_is_an_error_where_it_happens(misuse: Callable[[Context], A
     with pytest.raises((TypeError, ValueError)):
         misuse(context)
     assert (context.changes, context.events, context.receipt_data) == ({}, [], [])
+
+
+def test_attributes_are_pairs_or_a_mapping() -> None:
+    context = context_of((), (), {})
+    context.add_event("moved", {"id": "5", "to": "bob"})
+    context.add_event("moved", [("to", "bob"), ["to", "ann"]], b"data")  # type: ignore[list-item]
+    assert [decode_event(event) for event in context.events] == [
+        Event("moved", (("id", "5"), ("to", "bob"))),
+        Event("moved", (("to", "bob"), ("to", "ann")), b"data"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ({"id": 5}, "the attribute 'id' of the event 'moved' is 5, not text"),
+        ([("id", "5"), ("to", None)], "the attribute 'to' of the event 'moved' is None, not text"),
+        ([(1, "5")], "the event 'moved' has the attribute 1, whose key is not text"),
+        (["id"], "an attribute of the event 'moved' is 'id', not a pair"),
+        ([("id", "5", "6")], "not a pair"),
+    ],
+)
+def test_a_wrong_attribute_of_an_event_is_named(attributes: Any, said: str) -> None:
+    context = context_of((), (), {})
+    with pytest.raises(TypeError, match=said):
+        context.add_event("moved", attributes)
+    assert not context.events
 
 
 def test_a_long_declaration_is_cut() -> None:

@@ -112,12 +112,15 @@ class Number:
         return b"%d" % value
 
 
-def test_a_validator_of_the_1x_line_is_not_asked_to_list() -> None:
-    """It would never answer; that it is one shows in the batch id, which only ours tells."""
+def test_a_validator_that_does_not_tell_the_batch_is_not_asked_to_list() -> None:
+    """One of the 1.x line, or packed one from before the list: it would never answer."""
     state = State({A: b"a"})
     response = single(quiet, Spec((NAMESPACE,), (), [["list", NAMESPACE]]), state, batch_id="")
     assert response.status == INTERNAL
     assert "list needs Dovetail's validator" in response.message
+    content = packed_request([[Spec((NAMESPACE,), (), [["list", NAMESPACE]])]], state.values, batch_id="")
+    [result] = packed_pb2.PackedProcessResponse.FromString(quiet.packed(content, state.link)).units[0].results
+    assert (result.status, result.message) == (response.status, response.message)
     assert state.calls == []
 
 

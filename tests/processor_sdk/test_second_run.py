@@ -6,7 +6,21 @@ import pytest
 
 from processor_sdk import Context, Transaction, TransactionHandler
 from processor_sdk.testing import ApplyFailed, CannotRunTwice, Ledger, NonDeterministic
-from tests.processor_sdk.careless import DIFFERENT, FINE, FORBIDDEN, LATER, Careless
+from tests.processor_sdk.careless import (
+    DIFFERENT,
+    FINE,
+    FORBIDDEN,
+    LATER,
+    Careless,
+    Made,
+    MadeAtATime,
+    MadeByChance,
+    MadeInAnOrder,
+    MadeOnlyHere,
+    MadeSomewhere,
+    MadeWith,
+    MadeWithALock,
+)
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
@@ -45,6 +59,25 @@ def test_what_no_apply_may_do_is_named_with_its_place(does: str) -> None:
 def test_what_is_the_same_everywhere_passes(name: str) -> None:
     ledger = Ledger(Careless())
     ledger.accepts(ledger.transaction(name.encode()))
+
+
+@pytest.mark.parametrize("handler", [MadeAtATime, MadeSomewhere, MadeByChance, MadeInAnOrder])
+def test_what_a_handler_read_when_it_was_made_is_found(handler: type[Made]) -> None:
+    ledger = Ledger(handler())
+    with pytest.raises(NonDeterministic, match="write at abcdef"):
+        ledger.apply(ledger.transaction(b""))
+
+
+@pytest.mark.parametrize("handler", [MadeWith(7), MadeWithALock()])
+def test_handlers_are_made_as_a_node_does_or_as_the_test_did(handler: Made) -> None:
+    ledger = Ledger(handler)
+    ledger.accepts(ledger.transaction(b""))
+
+
+def test_a_handler_that_cannot_be_made_elsewhere_is_told_with_its_words() -> None:
+    ledger = Ledger(MadeOnlyHere())
+    with pytest.raises(CannotRunTwice, match=r"(?s)with an empty environment; it said:.*KeyError: 'PATH'"):
+        ledger.apply(ledger.transaction(b""))
 
 
 def test_a_run_that_ends_its_interpreter_is_told_and_the_next_goes_on() -> None:

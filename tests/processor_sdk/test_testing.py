@@ -7,14 +7,14 @@ import pytest
 
 from families.settings import client
 from families.settings.handler import SettingsHandler
-from ledger.building import build_batch, build_transaction
+from ledger.building import build_batch, build_transaction, encode_batch_list
 from ledger.errors import RefusedBatch
 from ledger.limits import Limits
 from ledger.settings import TRANSACTION_FAMILIES, encode_setting, setting_address
 from ledger.signing import Signer
 from processor_sdk import Context, InvalidTransaction, Transaction, TransactionHandler
 from processor_sdk.codecs import CborCodec, JsonCodec
-from processor_sdk.testing import ApplyFailed, Event, Ledger, Result, UnsignedTransaction, Verdict
+from processor_sdk.testing import ApplyFailed, Event, Ledger, Result, State, UnsignedTransaction, Verdict
 
 ALICE = Signer("11" * 32)
 NAMESPACE = "abcdef"
@@ -57,6 +57,16 @@ def place(number: int, namespace: str = NAMESPACE) -> str:
     return f"{namespace}{number:064x}"
 
 
+class Text:
+    """A codec of a test's own."""
+
+    def decode(self, data: bytes) -> str:
+        return data.decode()
+
+    def encode(self, value: str) -> bytes:
+        return value.encode()
+
+
 ONE, TWO = place(1), place(2)
 
 
@@ -96,6 +106,23 @@ def test_a_bug_is_no_verdict(notes: Ledger) -> None:
     assert isinstance(failed.value.__cause__, ZeroDivisionError)
 
 
+class Broken(Text):
+    """A codec with a mistake."""
+
+    def decode(self, data: bytes) -> str:
+        raise ZeroDivisionError("a bug")
+
+
+class BrokenNotes(Notes):
+    encodings: ClassVar = {"text/plain": Broken()}
+
+
+def test_a_bug_in_a_codec_is_told_as_one() -> None:
+    ledger = Ledger(BrokenNotes())
+    with pytest.raises(ApplyFailed, match=r"no verdict: .*the codec of text/plain raised ZeroDivisionError: a bug"):
+        ledger.apply(ledger.transaction("x"))
+
+
 def test_expectations_that_fail_say_why(notes: Ledger) -> None:
     with pytest.raises(AssertionError, match=r"INVALID \(invalid_transaction\): a bad word"):
         notes.accepts(note(notes, text="refused"))
@@ -130,16 +157,6 @@ def test_every_encoding_of_a_payload(notes: Ledger) -> None:
     notes.refuses(notes.transaction(b"{}", encoding="application/json"), "address")
     with pytest.raises(TypeError, match="has no codec for a Note in the encoding 'text/plain': give bytes"):
         note(notes, encoding="text/plain")
-
-
-class Text:
-    """A codec of a test's own."""
-
-    def decode(self, data: bytes) -> str:
-        return data.decode()
-
-    def encode(self, value: str) -> bytes:
-        return value.encode()
 
 
 @pytest.mark.parametrize(
@@ -187,6 +204,16 @@ def test_families_without_a_handler_wait_and_those_not_permitted_are_refused() -
     assert ledger.apply(ledger.transaction(b"", family="other notes", version="1.0")).reason == "waiting_for_processor"
 
 
+def test_of_several_waits_and_refusals_the_one_of_the_validator_is_told(notes: Ledger) -> None:
+    nobody = notes.transaction(b"", family="nobody", version="1.0")
+    assert notes.apply([note(notes, text="refused"), nobody]).reason == "waiting_for_processor"
+    waits = note(notes, dependencies=["0" * 128])
+    assert notes.apply([waits, nobody]).reason == "waiting_for_processor"
+    done = note(notes)
+    notes.accepts(done)
+    assert notes.apply([nobody, done]).reason == "duplicate_transaction"
+
+
 def test_a_setting_made_here_is_obeyed_here() -> None:
     ledger = Ledger(SettingsHandler(), Notes())
     keys = client.propose_authorized_keys(ALICE, ALICE.public_key, [ALICE.public_key], "n")
@@ -226,12 +253,67 @@ def test_mistakes_of_the_test_itself_are_told(notes: Ledger) -> None:
         notes.apply(b"")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least one transaction"):
         notes.apply([])
-    with pytest.raises(ValueError, match="'zz' is no address"):
-        note(notes, inputs=["zz"])
-    with pytest.raises(ValueError, match="'1' is no transaction id"):
-        note(notes, dependencies=["1"])
-    with pytest.raises(ValueError, match="the family has 257 characters"):
+    for name in ("inputs", "outputs", "dependencies"):
+        with pytest.raises(TypeError, match=f"{name} is the text ''; write a list"):
+            note(notes, **{name: ""})
+
+
+def test_what_the_door_refuses_is_refused(notes: Ledger) -> None:
+    for fields, said in (
+        ({"inputs": ["zz"]}, "declared address 'zz' is not an even number"),
+        ({"outputs": ["abc"]}, "declared address 'abc' is not an even number"),
+        ({"dependencies": ["1"]}, "its dependency '1' is not an id"),
+        ({"signer": "bob"}, "signer 'bob' is not a compressed public key"),
+    ):
+        with pytest.raises(RefusedBatch, match=said):
+            note(notes, **fields)
+    with pytest.raises(RefusedBatch, match="its family_name has 257 characters"):
         notes.transaction(b"", family="x" * 257, version="1")
+    half = [note(notes, inputs=[NAMESPACE] * 5_000, outputs=[NAMESPACE] * 5_000) for _ in range(2)]
+    with pytest.raises(RefusedBatch, match="declares 20001 inputs and outputs, at most 20000"):
+        notes.apply([*half, note(notes, inputs=[NAMESPACE], outputs=[])])
+    notes.accepts(half)
+
+
+def test_a_body_is_bounded_as_at_the_door() -> None:
+    batch = build_batch(ALICE, [signed()])  # type: ignore[list-item]
+    size = len(encode_batch_list([batch]))
+    for what in (batch, signed(), [signed()]):
+        Ledger(Notes(), limits=Limits(body_bytes_max=size)).accepts(what)  # type: ignore[arg-type]
+        with pytest.raises(RefusedBatch, match=f"the list has {size} bytes, at most {size - 1} are allowed"):
+            Ledger(Notes(), limits=Limits(body_bytes_max=size - 1)).apply(what)  # type: ignore[arg-type]
+
+
+def test_a_handler_of_the_1x_sdk_is_told_what_to_write() -> None:
+    class Old:
+        family_versions: ClassVar = ["1.0"]
+
+    with pytest.raises(TypeError, match=r"Ledger\(\*processor_sdk\.sawtooth\.adapted\(MyHandler\(\)\)\)"):
+        Ledger(Old())  # type: ignore[arg-type]
+
+
+class Lister(TransactionHandler[bytes]):
+    family_name = "lister"
+    family_version = "1.0"
+    namespaces = (NAMESPACE,)
+
+    def apply(self, transaction: Transaction[bytes], context: Context) -> None:
+        context.set(place(0), transaction.payload)
+        found = context.get_many([place(1), place(7)])
+        listed = [address[-1] + data.decode() for address, data in context.list(NAMESPACE)]
+        context.add_receipt_data(f"{[*found.values()]} {listed}".encode())
+
+
+def test_lists_and_reads_go_by_pages_and_never_through_the_whole_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = {place(3, "abcdee"): b"-", place(1, "abcdf0"): b"-"}
+    state = {place(number): b"x" for number in (5, 1, 4, 2, 3)} | elsewhere
+    ledger = Ledger(Lister(), state=state, limits=Limits(state_list_entries_max=2))
+    monkeypatch.delattr(State, "__iter__")
+    result = ledger.accepts(ledger.transaction(b"a"))
+    assert result.data == (b"[b'x'] ['0a', '1x', '2x', '3x', '4x', '5x']",)
+    del ledger.state[place(4)]
+    first, second = (ledger.transaction(data) for data in (b"b", b"c"))
+    assert ledger.accepts([first, second]).data[1] == b"[b'x'] ['0c', '1x', '2x', '3x', '5x']"
 
 
 def test_state_is_read_and_prepared(notes: Ledger) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,19 @@ from structlog.testing import capture_logs
 from ledger.building import SignedBatch
 from protos.client_batch_submit_pb2 import ClientBatchStatus, ClientBatchStatusRequest, ClientBatchStatusResponse
 from protos.node_pb2 import MetricsResponse, NodeStatusResponse, StatusWaitCancel
-from protos.processor_pb2 import TpProcessResponse
+from protos.processor_pb2 import TpProcessResponse, TpRegisterRequest
 from protos.validator_pb2 import Message as Envelope
-from tests.validator.nodes import open_node, open_peers, process, refuse_first_block, register, signed_batch
+from tests.validator.nodes import (
+    open_node,
+    open_peers,
+    process,
+    refuse_first_block,
+    register,
+    signed_batch,
+    signed_transaction,
+)
 from tests.validator.peers import Peer, run
+from tests.validator.support import LIMITS
 
 OK, INVALID = TpProcessResponse.OK, TpProcessResponse.INVALID_TRANSACTION
 
@@ -91,6 +101,31 @@ def test_a_restored_batch_waits_for_its_processor(tmp_path: Path) -> None:
             peer.send(Envelope.CLIENT_BATCH_STATUS_REQUEST, "asked", request.SerializeToString())
             (status,) = ClientBatchStatusResponse.FromString((await peer.receive()).content).batch_statuses
             assert (status.status, status.family_name) == (ClientBatchStatus.PENDING, "nobody's")
+
+    run(test)
+
+
+def test_a_batch_that_was_alone_for_its_size_counts_what_was_lost_with_it(tmp_path: Path) -> None:
+    """Too large to travel packed, it goes alone at once, and its processor is lost."""
+
+    async def test() -> None:
+        batch = signed_batch()
+        limits = replace(LIMITS, message_bytes_max=2 * len(signed_transaction().raw))
+        async with open_node(tmp_path, batch, limits=limits) as node, open_peers(node, 2) as (processor, client):
+            content = TpRegisterRequest(family="nobody's", version="1.0", packed_version=1).SerializeToString()
+            processor.send(Envelope.TP_REGISTER_REQUEST, "register", content)
+            while (await processor.receive()).message_type != Envelope.TP_PROCESS_REQUEST:
+                pass
+            processor.socket.close()
+            request = ClientBatchStatusRequest(batch_ids=[batch.id]).SerializeToString()
+            message = ""
+            while not message:
+                client.send(Envelope.CLIENT_BATCH_STATUS_REQUEST, "asked", request)
+                answer = await client.receive()
+                if answer.message_type == Envelope.CLIENT_BATCH_STATUS_RESPONSE:
+                    (status,) = ClientBatchStatusResponse.FromString(answer.content).batch_statuses
+                    message = status.message
+            assert message == "its processor was lost 1 times while it applied this batch alone"
 
     run(test)
 

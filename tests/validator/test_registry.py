@@ -8,7 +8,10 @@ from ledger.settings import FamilyVersion
 from protos import processor_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope
 from tests.validator.processors_support import FAMILY, OTHER, Bench, make_task
-from validator.execution.model import TransactionOutcome, Verdict
+from tests.validator.support import address, make_batch, make_transaction, view_of
+from validator.execution.executor import Execution
+from validator.execution.model import Task, TransactionOutcome, Verdict, Withdrawn
+from validator.processors.dispatch import dispatch
 from validator.processors.registry import MESSAGE_TYPES, Answered, Arrived, Left, Lost
 
 OK = processor_pb2.TpProcessResponse(status="OK")
@@ -216,3 +219,44 @@ def test_a_packed_task_gives_no_more_than_the_occupancy(occupancy: int, most: in
     assert bench.free().transactions_max == most
     bench.register(max_occupancy=occupancy)
     assert bench.free().transactions_max == 1
+
+
+def alone_together(*, workers: int = 1, **fields: Any) -> tuple[Bench, Execution]:
+    """Three batches of one family that never meet, of which the first two must be alone."""
+    bench = Bench()
+    for number in range(workers):
+        bench.register(b"%d" % number, **fields)
+    batches = [
+        make_batch(number, make_transaction(number, inputs=[address(number)], outputs=[address(number)]))
+        for number in range(3)
+    ]
+    return bench, Execution(view_of({}), batches, bench.limits, alone=frozenset({0, 1}))
+
+
+def held(tasks: list[Task]) -> list[tuple[bool, list[int]]]:
+    return [(task.alone, [unit.batch for unit in task.units]) for task in tasks]
+
+
+@pytest.mark.parametrize("packed_version", [0, 1])
+def test_who_holds_a_batch_alone_has_no_other_task(packed_version: int) -> None:
+    """So that what is lost with its processor was lost by what it applied, not by what only waited behind it."""
+    bench, execution = alone_together(packed_version=packed_version, max_occupancy=100)
+    for expected in ((True, [0]), (True, [1]), (False, [2])):
+        (task,) = dispatch(execution, bench.processors, 256)
+        assert held([task]) == [expected]
+        assert dispatch(execution, bench.processors, 256) == []
+        bench.answer(bench.take_sent()[-1], b"")
+        execution.complete(task, [[TransactionOutcome(Verdict.OK)]], ("1cf126",))
+    assert execution.finished
+
+
+def test_a_batch_that_must_be_alone_goes_to_an_idle_processor() -> None:
+    bench, execution = alone_together(workers=2, packed_version=1)
+    bench.start(make_task(9))
+    (task,) = dispatch(execution, bench.processors, 256)
+    assert held([task]) == [(True, [0])]
+    bench.gone.update((b"0", b"1"))
+    lost = [event.task for event in bench.processors.probe() if isinstance(event, Lost)]
+    assert [entry.number for entry in lost] == [9, task.number]
+    assert execution.abandon(task) == [0]
+    assert execution.results() == [Withdrawn("processor_lost", family=FAMILY), None, None]

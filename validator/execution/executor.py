@@ -139,10 +139,12 @@ class Execution:
         own = self._runs[batch].changes
         return Changed(self._state, own) if own else self._state
 
-    def next_task(self, route: FamilyVersion, transactions_max: int) -> Task | None:
+    def next_task(self, route: FamilyVersion, transactions_max: int, idle: bool) -> Task | None:
         """The next work for a processor of ``route``: one unit at least, more while they fit; None if nothing may run.
 
-        A batch that waits only for batches of the same task travels behind them.
+        A batch that waits only for batches of the same task travels behind them. ``idle``: the processor has no task.
+        Only then it gets one that must be alone; no later work of ``route`` goes first, so that some processor gets
+        idle.
         """
         ready = self._ready[route]
         behind: list[int] = []
@@ -156,11 +158,13 @@ class Execution:
             if self._results[index] is not None or run.running:
                 heappop(source)
                 continue
+            if run.alone and (units or not idle):
+                break
             unit_bytes = sum(len(transaction.raw) for transaction in run.transactions)
             transactions += len(run.transactions)
             data_bytes += unit_bytes
             full = transactions > transactions_max or data_bytes > self._limits.packed_bytes_max
-            if units and (full or run.alone):
+            if units and full:
                 break
             heappop(source)
             run.running = True

@@ -67,18 +67,18 @@ class PackedAssignment:
 
     def start(self) -> bool:
         request = packed_pb2.PackedProcessRequest(context_id=self._context_id)
+        add_unit, add_entry = request.units.add, request.entries.add
         seen: set[str] = set()
         for unit in self.task.units:
-            raw = [transaction.raw for transaction in unit.transactions]
-            request.units.add(transactions=raw, batch_id=unit.batch_id)
-            view = self._view_for(unit.batch)
+            add_unit(batch_id=unit.batch_id).transactions.extend([transaction.raw for transaction in unit.transactions])
+            get = self._view_for(unit.batch).get
             for transaction in unit.transactions:
                 for address in transaction.inputs:
                     if len(address) == ADDRESS_CHARACTERS and address not in seen:
                         seen.add(address)
-                        value = view.get(address)
+                        value = get(address)
                         if value is not None:
-                            request.entries.add(address=address, data=value)
+                            add_entry(address=address, data=value)
         content = request.SerializeToString()
         # Half, so that an answer that writes as much again fits as well.
         if len(content) > self._limits.message_bytes_max // 2:

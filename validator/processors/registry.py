@@ -125,7 +125,9 @@ class Processor:
 
     @property
     def room(self) -> int:
-        """How many more tasks it takes now."""
+        """How many more tasks it takes now: none behind one that is alone."""
+        if len(self.assignments) == 1 and next(iter(self.assignments.values())).task.alone:
+            return 0
         return (_PACKED_IN_FLIGHT if self.packed else self.occupancy) - len(self.assignments)
 
     @property
