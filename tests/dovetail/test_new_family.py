@@ -53,7 +53,7 @@ def test_its_tests_pass_as_written(run: Run, here: Path, encoding: Encoding) -> 
     assert run("new-family", "tickets", "--encoding", encoding).code == 0
     plugin = [] if _plugin_is_installed() else ["-p", "dovetail.pytest_plugin"]
     said = in_project(here / "tickets", "pytest", "-q", "-p", "no:cacheprovider", *plugin)
-    tests = sum(path.read_text().count("\ndef test_") for path in (here / "tickets" / "tests").iterdir())
+    tests = sum(path.read_text().count("\ndef test_") for path in (here / "tickets" / "tests").glob("*.py"))
     assert f"{tests} passed" in said
 
 

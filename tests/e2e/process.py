@@ -4,6 +4,7 @@ What lives here: a process, its output, its end. What must not: what its lines m
 Nothing waits by the clock: every wait is for a line, an end, or a deadline that is far longer than anything takes.
 """
 
+import contextlib
 import json
 import re
 import signal
@@ -17,6 +18,7 @@ import psutil
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 30.0
+_AGAIN_S = 0.1
 
 
 class ProcessFailed(Exception):
@@ -122,6 +124,15 @@ class Process:
         self.request_end()
         return self.wait()
 
+    def end_at_once(self) -> int:
+        """SIGTERM again and again, since what comes within half a second counts as one; the exit code."""
+        for _ in range(int(DEADLINE_S / _AGAIN_S)):
+            self.request_end()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_AGAIN_S)
+                break
+        return self.wait()
+
     def wait(self) -> int:
         """Wait for its end; the exit code, or minus the signal that ended it."""
         try:
@@ -140,7 +151,9 @@ class Process:
             self._process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-        _, alive = psutil.wait_procs(descendants, timeout=DEADLINE_S)
+        # What has ended may lie there for a while until whoever took it over looks after it.
+        running = [process for process in descendants if not _has_ended(process)]
+        _, alive = psutil.wait_procs(running, timeout=DEADLINE_S)
         for straggler in alive:
             straggler.kill()
         self.wait()
@@ -187,3 +200,10 @@ class Process:
         with self._changed:
             self._open -= 1
             self._changed.notify_all()
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True

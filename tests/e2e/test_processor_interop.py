@@ -6,7 +6,6 @@ must keep. What must not: our own validator; it meets a bare processor in ``test
 """
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -236,8 +235,7 @@ class TestLeaving:
         gate.wait()
         served.process.request_end()
         served.bare.wait_for_unregistration(timeout=DEADLINE_S)
-        served.process.signal(signal.SIGTERM)
-        served.process.wait()
+        served.process.end_at_once()
         assert not verdict.done()
 
 

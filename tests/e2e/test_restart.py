@@ -229,10 +229,11 @@ class TestUpRestartsWhatDies:
         assert len([line for line in up.out if line.startswith("ready")]) == 1
 
     def test_processor_killed_while_it_holds_work(self, networks: Networks, author: Author) -> None:
-        """A stopped process takes its task and does not answer: what it holds is certainly under way when it dies."""
+        """A stopped worker takes its task and does not answer: what it holds is certainly under way when it dies."""
         up, api = self._up(networks, author)
         intkey = up.part("intkey")
-        intkey.suspend()
+        for worker in intkey.children():
+            worker.suspend()
         incs = author.incs("n", 30)
         api.accept(*incs)
         assert api.details(incs[0])["reason"] == "executing"
