@@ -43,7 +43,7 @@ class Notifier:
         """
         self._address = "\0" + address[1:] if address and address.startswith("@") else address
         self._watchdog_s = watchdog_s
-        self.alive_s = min(AGAIN_S, watchdog_s / 2 if watchdog_s else AGAIN_S) if address else None
+        self.alive_s = min(AGAIN_S, watchdog_s / 4 if watchdog_s else AGAIN_S) if address else None
         """How often ``alive`` must be called at least; None where nobody listens."""
         self._clock = clock
         self._alive_at = 0.0
@@ -68,7 +68,7 @@ class Notifier:
         """This process does its work. May be called as often as one likes: it is said no more often than it must be."""
         if self._watchdog_s and (now := self._clock()) >= self._alive_at:
             # A margin, so that calls at just this distance do not come out as every other one.
-            self._alive_at = now + 0.9 * self._watchdog_s / 2
+            self._alive_at = now + 0.9 * self._watchdog_s / 4
             self._say(WATCHDOG="1")
         elif self._unsaid:
             self._say()

@@ -64,7 +64,7 @@ class TransactionHandler(ABC, Generic[P]):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if getattr(cls.apply, "__isabstractmethod__", False):
+        if inspect.isabstract(cls):
             return
         where = cls.__qualname__
         _check_style(where, cls)
@@ -107,11 +107,12 @@ def _check_style(where: str, handler: type) -> None:
 
 
 def _check_spelling(where: str, declared: Mapping[str, object]) -> None:
-    """That a class which declares one name does not mean another, which it leaves out."""
+    """That a class which declares one name does not mean another, which it does not declare itself."""
     for name, value in declared.items():
         if name.startswith("_") or name in _NAMES or callable(value) or hasattr(value, "__get__"):
             continue
         meant = difflib.get_close_matches(name, _NAMES, 1, _CLOSE) or [_MISTAKEN.get(name, name)]
+        # What is inherited is no excuse: it may be what the slip was to replace.
         if meant[0] in _NAMES and meant[0] not in declared:
             raise TypeError(
                 f"{where} has {name}, which means nothing here; write {meant[0]}, or, if it is something of your own,"
@@ -125,12 +126,11 @@ def check_apply(where: str, apply: Any) -> None:
         raise TypeError(f"{where}.apply is {apply!r}; it must be a method: def apply(self, transaction, context)")
     if inspect.iscoroutinefunction(apply) or inspect.isgeneratorfunction(apply) or inspect.isasyncgenfunction(apply):
         raise TypeError(f"{where}.apply is a coroutine or generator function; it must be a plain function")
+    signature = inspect.signature(apply, follow_wrapped=False)
     try:
-        inspect.signature(apply).bind(None, None, None)
+        signature.bind(None, None, None)
     except TypeError:
-        raise TypeError(
-            f"{where}.apply takes {inspect.signature(apply)}; it must take (self, transaction, context)"
-        ) from None
+        raise TypeError(f"{where}.apply takes {signature}; it must take (self, transaction, context)") from None
 
 
 def check_name(where: str, attribute: str, value: object) -> None:
@@ -195,6 +195,13 @@ def _encodings(where: str, declared: object) -> Mapping[str, Codec[Any]]:
     return MappingProxyType(dict(declared))
 
 
+def _is_kind(kind: type, payload: type) -> bool:
+    try:
+        return issubclass(kind, payload)
+    except TypeError:  # Of a TypedDict or a Protocol that cannot be told.
+        return True
+
+
 def _check_payload_type(where: str, handler: type[TransactionHandler[Any]]) -> None:
     """That the payloads which the class says it handles are what its codecs make, as far as these say it (``kind``)."""
     for base in getattr(handler, "__orig_bases__", ()):
@@ -209,8 +216,8 @@ def _check_payload_type(where: str, handler: type[TransactionHandler[Any]]) -> N
                 f' get bytes; write encodings = {{"application/json": JsonCodec({payload.__name__})}} or the like'
             )
         for encoding, codec in handler.encodings.items():
-            kind = getattr(codec, "kind", payload)
-            if isinstance(kind, type) and not issubclass(kind, payload):
+            kind = getattr(codec, "kind", None)
+            if isinstance(kind, type) and not _is_kind(kind, payload):
                 raise TypeError(
                     f"{where} handles payloads of the type {payload.__name__}, but encodings[{encoding!r}] makes"
                     f" {kind.__name__}"

@@ -13,6 +13,7 @@ import re
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -115,7 +116,8 @@ class TransactionProcessor:
         ``stop_s_max``; another one, half a second later or more, kills the workers. Where this process is killed, they
         end by themselves.
 
-        ``on_report`` is called in this thread with every change, and at least once a second and every ``report_s_max``.
+        ``on_report`` is called in this thread with every change, and at least once a second and every ``report_s_max``;
+        it must not wait, since nothing else is done meanwhile.
         ``configure_logging`` is called in each worker before anything else there; without it a worker logs to stderr
         what is at least as important as this process logs.
 
@@ -129,7 +131,14 @@ class TransactionProcessor:
         self._check_handlers()
         pickled = _pickled(Service(self._url, tuple(self._handlers), self._max_occupancy))
         _open_standard_files()
-        with contextlib.closing(Parcel.holding(pickled)) as service, self._woken() as (waker, wake):
+        _wait_for_children()
+        try:
+            parcel = Parcel.holding(pickled)
+        except OSError as error:
+            raise CannotStart(
+                f"there is no room for what the workers are given ({len(pickled)} bytes): {error}"
+            ) from None
+        with contextlib.closing(parcel) as service, self._woken() as (waker, wake):
             orders = Orders(
                 service,
                 self._apply_timeout_ms,
@@ -184,6 +193,12 @@ def _open_standard_files() -> None:
             os.dup2(nowhere, standard)
     if nowhere > 2:
         os.close(nowhere)
+
+
+def _wait_for_children() -> None:
+    """A process may be started with SIGCHLD ignored: then nobody can tell how, or that, its children have ended."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def _check(name: str, value: float, least: float, most: int) -> None:

@@ -36,7 +36,8 @@ __all__ = [
 class TransactionHandler(ABC):
     """The rules of one family, in any number of versions.
 
-    Any object with these four names will do, as in 1.x. They are read once and checked when the handler is added.
+    Any object with these four names will do, as in 1.x, if ``apply`` is a plain method of its class. They are read once
+    and checked when the handler is added.
     """
 
     @property

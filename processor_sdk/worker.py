@@ -143,6 +143,8 @@ class _SupervisedWatch(Watch):
         if room.poll(0):
             with contextlib.suppress(OSError):
                 self._words.send(exit_code)
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
         super().leave(exit_code)
 
 
@@ -183,11 +185,12 @@ class StdoutLines(io.BufferedIOBase):
                 self._beneath.write(content.decode(errors="replace"))
             return len(content)
         *lines, self._rest = (self._rest + self._decoder.decode(content)).split("\n")
-        while len(self._rest) > _STDOUT_LINE_CHARACTERS_MAX:
-            lines.append(self._rest[:_STDOUT_LINE_CHARACTERS_MAX])
-            self._rest = self._rest[_STDOUT_LINE_CHARACTERS_MAX:]
+        if len(self._rest) > _STDOUT_LINE_CHARACTERS_MAX:
+            lines.append(self._rest)
+            self._rest = ""
         for line in lines:
-            self._log(line)
+            for start in range(0, max(len(line), 1), _STDOUT_LINE_CHARACTERS_MAX):
+                self._log(line[start : start + _STDOUT_LINE_CHARACTERS_MAX])
         return len(content)
 
     def flush(self) -> None:
@@ -203,6 +206,6 @@ class StdoutLines(io.BufferedIOBase):
     def _log(self, line: str) -> None:
         self._logging.on = True
         try:
-            logging.getLogger("stdout").info("%s", line[:_STDOUT_LINE_CHARACTERS_MAX])
+            logging.getLogger("stdout").info("%s", line)
         finally:
             self._logging.on = False

@@ -84,9 +84,9 @@ class Production:
             self._metrics.task_ended(event.task, answered=False)
             candidate = self._running.pop(event.task.number, None)
             if candidate is not None:
-                for index in candidate.execution.abandon(event.task):
+                for index in candidate.execution.abandon(event.task, event.begun):
                     entry = candidate.entries[index]
-                    entry.losses += event.task.alone
+                    entry.losses += event.task.alone and event.begun
                     entry.alone = True
 
     def advance(self) -> list[BatchId]:

@@ -30,7 +30,7 @@ class ProtobufCodec(Generic[M]):
         self.kind = message_class
 
     def decode(self, data: bytes) -> M:
-        """The message in ``data``. Raises NotDecodable, also for fields that the class does not know, at any depth."""
+        """The message in ``data``. Raises NotDecodable, also for fields that the class does not know."""
         name = self.kind.DESCRIPTOR.name
         try:
             message = self.kind.FromString(data)

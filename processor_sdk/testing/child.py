@@ -21,8 +21,7 @@ from typing import Any, Final, NamedTuple
 from processor_sdk.dispatch import Dispatcher
 from processor_sdk.testing import capture, surroundings
 
-ANSWERED: Final = 86
-"""The exit code of a fork that has sent its answer."""
+_ANSWERED: Final = b"answered"
 
 
 class Make(NamedTuple):
@@ -102,14 +101,15 @@ def main(descriptor: int, seconds: int) -> None:
         fork = os.fork()
         if not fork:
             signal.setitimer(signal.ITIMER_REAL, message.seconds_max)
-            _answer(connection, watch, dispatchers[message.key], message.request)
+            _answer(connection, watch, dispatchers[message.key], message.request, ended_end)
         os.close(ended_end)
         lost = _is_lost_before(connection, ended)
-        os.close(ended)
         if lost:
             os.kill(fork, signal.SIGKILL)
         _, status = os.waitpid(fork, 0)
-        if not lost and (not os.WIFEXITED(status) or os.WEXITSTATUS(status) != ANSWERED):
+        answered = os.read(ended, len(_ANSWERED)) == _ANSWERED
+        os.close(ended)
+        if not lost and not answered:
             connection.send(Died(status))
 
 
@@ -141,10 +141,13 @@ def _empty_environment() -> None:
 
 
 def _answer(
-    connection: "Connection[Any, Any]", watch: surroundings.Watch, dispatcher: Dispatcher, request: bytes
+    connection: "Connection[Any, Any]",
+    watch: surroundings.Watch,
+    dispatcher: Dispatcher,
+    request: bytes,
+    ended_end: int,
 ) -> None:
-    """In a fork: apply, answer, and end. Python seeds ``random`` anew in every fork."""
-    status = 1
+    """In a fork: apply, answer, say so to ``ended_end``, and end. Python seeds ``random`` anew in every fork."""
     try:
         # Standard error holds what this process dies of; a handler's words were shown by the first run.
         nowhere = os.open(os.devnull, os.O_RDWR)
@@ -163,9 +166,9 @@ def _answer(
             watch.active = False
         trace = "".join(traceback.format_exception(failures[0])) if failures else ""
         connection.send(Applied(response, trace, watch.seen))
-        status = ANSWERED
+        os.write(ended_end, _ANSWERED)
     finally:
-        os._exit(status)
+        os._exit(0)
 
 
 def _load(name: str, file: str | None) -> None:

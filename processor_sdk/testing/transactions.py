@@ -119,7 +119,7 @@ def _transaction_of(what: object) -> UnsignedTransaction:
 def _batch(transactions: tuple[UnsignedTransaction, ...], body_bytes_max: int) -> Batch:
     ids = [transaction.id for transaction in transactions]
     if not ids:
-        raise ValueError("a batch holds at least one transaction")
+        raise RefusedBatch("empty_batch", "a batch holds at least one transaction")
     id_ = BatchId(hashlib.sha512("".join(ids).encode()).hexdigest())
     # Never signed, and as long as if it were.
     header = batch_pb2.BatchHeader(signer_pubkey=SIGNER, transaction_ids=ids).SerializeToString()
@@ -129,7 +129,9 @@ def _batch(transactions: tuple[UnsignedTransaction, ...], body_bytes_max: int) -
     seen: set[TransactionId] = set()
     for transaction_id in ids:
         if transaction_id in seen:
-            raise ValueError(f"the batch holds transaction {transaction_id} twice: give one of them another nonce")
+            raise RefusedBatch(
+                "duplicate_transaction", f"the batch holds transaction {transaction_id} twice: give one another nonce"
+            )
         seen.add(transaction_id)
     return Batch(id_, transactions)
 

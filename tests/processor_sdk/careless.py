@@ -179,7 +179,7 @@ def fail_elsewhere(_handler: Any, context: Context) -> None:
 
 def end_the_process(_handler: Any, context: Context) -> None:
     if "PATH" not in os.environ:
-        os._exit(0)
+        os._exit(86)
 
 
 NS_OF_A_DAY = 86_400 * 10**9

@@ -3,9 +3,10 @@
 import functools
 import struct
 import types
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 import pytest
 
@@ -202,6 +203,50 @@ def test_a_codec_that_breaks_is_no_verdict_and_is_named() -> None:
     assert response.message.endswith("; a codec refuses with NotDecodable or ValueError")
 
 
+class Judging(TransactionHandler[Any]):
+    """A base of an author's own: it applies, and leaves one step to others."""
+
+    def apply(self, transaction: Transaction[Any], context: Context) -> None:
+        self.judge(transaction)
+
+    @abstractmethod
+    def judge(self, transaction: Transaction[Any]) -> None: ...
+
+
+def test_a_base_class_may_apply_and_leave_a_step_open() -> None:
+    with pytest.raises(TypeError, match="family_name is None"):
+        type("Made", (Judging,), {"judge": lambda self, transaction: None})
+    assert type("Made", (Judging,), {**GOOD, "judge": lambda self, transaction: None})
+
+
+def test_a_wrapped_apply_takes_what_its_wrapper_takes() -> None:
+    def with_store(self: Any, transaction: Transaction[Any], context: Context, store: object) -> None: ...
+
+    @functools.wraps(with_store)
+    def wrapper(self: Any, transaction: Transaction[Any], context: Context) -> None: ...
+
+    @functools.wraps(apply)
+    def too_few(self: Any) -> None: ...
+
+    assert make(apply=wrapper)
+    with pytest.raises(TypeError, match=r"takes \(self: Any\)"):
+        make(apply=too_few)
+
+
+class Typed(TypedDict):
+    x: int
+
+
+class TypedCodec:
+    kind = dict
+
+    def decode(self, data: bytes) -> Typed:
+        return Typed(x=int(data))
+
+    def encode(self, value: Typed) -> bytes:
+        return b"%d" % value["x"]
+
+
 def test_the_payload_type_is_what_the_codecs_make() -> None:
     def handler_of(kind: Any, **attributes: Any) -> Any:
         return types.new_class(
@@ -211,6 +256,7 @@ def test_the_payload_type_is_what_the_codecs_make() -> None:
     assert handler_of(Point, encodings={"a": CborCodec(Point), "b": JsonCodec(Point)})
     assert all(map(handler_of, (bytes, Any, object)))
     assert handler_of(object, encodings={"a": CborCodec(Point)})
+    assert handler_of(Typed, encodings={"a": TypedCodec()})
     with pytest.raises(TypeError, match=r"of the type Point and declares no encodings.*JsonCodec\(Point\)"):
         handler_of(Point)
     with pytest.raises(TypeError, match=r"of the type Point, but encodings\['b'\] makes bytes"):

@@ -125,6 +125,7 @@ def test_an_interruption_ends_all_that_runs(monkeypatch: pytest.MonkeyPatch) -> 
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        monkeypatch.undo()
     assert len(running) > interpreters.INTERPRETERS
     assert psutil.wait_procs(running, timeout=DEADLINE_S)[1] == []
     # At once, and not when they come to see that nobody listens.

@@ -60,6 +60,11 @@ class Lost:
     total: int = field(init=False, default=0)
 
 
+@dataclass(eq=False)
+class Incomparable:
+    x: int
+
+
 @dataclass
 class Unequal:
     x: int
@@ -130,6 +135,7 @@ def nested(kind: Any, levels: int) -> Any:
         (OwnArguments, r"OwnArguments\.number is an argument of OwnArguments and no field"),
         (OwnUnnamed, r"OwnUnnamed\.x is a field that OwnUnnamed\.__init__ does not take"),
         (Lost, r"Lost\.total is a field\(init=False\)"),
+        (Incomparable, r"Incomparable is Incomparable, a dataclass\(eq=False\)"),
         (Unequal, r"Unequal\.note is a field\(compare=False\)"),
         (WrongDefault, r"the default of WrongDefault\.x is None, not text"),
         (WrongFactory, r"the default of WrongFactory\.x\[0\] is 'a', not an integer"),

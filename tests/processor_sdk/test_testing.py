@@ -193,7 +193,7 @@ def test_every_transaction_once_and_after_those_it_depends_on(notes: Ledger) -> 
     assert notes.refuses(note(notes, dependencies=[bad.id])).reason == "dependency_invalid"
     own = note(notes)
     notes.accepts([own, note(notes, dependencies=[own.id])])
-    with pytest.raises(ValueError, match="twice: give one of them another nonce"):
+    with pytest.raises(RefusedBatch, match="twice: give one another nonce"):
         notes.apply([own, own])
 
 
@@ -251,7 +251,7 @@ def test_mistakes_of_the_test_itself_are_told(notes: Ledger) -> None:
         Ledger(Notes(), Notes())
     with pytest.raises(TypeError, match="a bytes cannot be applied"):
         notes.apply(b"")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="at least one transaction"):
+    with pytest.raises(RefusedBatch, match="at least one transaction"):
         notes.apply([])
     for name in ("inputs", "outputs", "dependencies"):
         with pytest.raises(TypeError, match=f"{name} is the text ''; write a list"):
@@ -321,6 +321,9 @@ def test_state_is_read_and_prepared(notes: Ledger) -> None:
     notes.state[place(0, "aaaaaa")] = b"zero"
     assert list(notes.state) == [place(0, "aaaaaa"), TWO]
     assert notes.state.under(NAMESPACE) == {TWO: b"two"}
+    for address in (kept := Ledger(state=dict(notes.state))).state:
+        del kept.state[address]
+    assert not kept.state
     notes.accepts(note(notes, TWO))
     assert notes.state[TWO] == b"twox"
     with pytest.raises(KeyError):

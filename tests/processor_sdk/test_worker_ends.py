@@ -14,6 +14,7 @@ from multiprocessing import resource_tracker, spawn
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from processor_sdk import slot, supervisor, worker
@@ -303,6 +304,25 @@ def test_closed_standard_streams_are_nobodys_pipe(validator: Validator) -> None:
         shell.terminate()
         validator.release()
         assert shell.wait(WAIT_MS / 1000) == 0
+
+
+def test_a_worker_is_replaced_where_the_ends_of_children_are_ignored(validator: Validator) -> None:
+    """SIG_IGN for SIGCHLD outlives exec: whoever starts a processor may leave it so."""
+    script = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN);"
+        "os.execv(sys.executable, [sys.executable, '-m', 'tests.processor_sdk.worker_family', *sys.argv[1:]])"
+    )
+    with started_script("-c", script, validator.url, "1") as process, contextlib.ExitStack() as undo:
+        undo.callback(process.kill)
+        validator.accept()
+        (worker,) = [
+            child for child in psutil.Process(process.pid).children() if "spawn_main" in " ".join(child.cmdline())
+        ]
+        worker.kill()
+        validator.accept()
+        process.terminate()
+        validator.release()
+        assert process.wait(WAIT_MS / 1000) == 0
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,8 @@ def test_what_an_apply_says_carries_its_fields(start: Start, validator: Validato
     for record in (("stdout", "printed"), ("stdout", "in two lines"), ("stdout", "no end"), ("author", "logged")):
         assert said[record] == of_the_apply
     assert said["stdout", "long " * 4] == of_the_apply
+    printed = "".join(message for _, name, message, *_ in lines if name == "stdout")
+    assert printed.endswith("long " * 5000 + "cut " * 5000)
     assert [fields for (name, _), fields in said.items() if name == "processor_sdk.connection"] == [["-"] * 4 + ["0"]]
 
 

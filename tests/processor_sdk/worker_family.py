@@ -57,6 +57,7 @@ class WorkerHandler(TransactionHandler[bytes]):
             print("printed", "in two lines", sep="\n")
             print("no end", end="", flush=True)
             sys.stdout.write("long " * 5000)
+            sys.stdout.write("cut " * 5000 + "\n")
             logging.getLogger("author").info("logged")
         elif word == "hold":
             with socket.create_connection(("127.0.0.1", int(argument))) as gate:

@@ -341,7 +341,7 @@ def run_on(
             if isinstance(event, Answered):
                 execution.complete(event.task, event.outcomes, event.namespaces)
             elif isinstance(event, Lost):
-                execution.abandon(event.task)
+                execution.abandon(event.task, event.begun)
     kept = {name: data for name, data in current.items() if data is not None}
     return Outcome(kept, [fates[place] for place in range(len(batches))])
 

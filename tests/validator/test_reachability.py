@@ -41,7 +41,7 @@ def test_the_quiet_are_pinged_once_and_the_silent_lose_their_tasks() -> None:
     bench.now_ms += 101
     (left, lost) = bench.processors.tick()
     assert left == Left((FAMILY,), "it is silent: no answer to a ping for 201 ms")
-    assert lost == Lost(task)
+    assert lost == Lost(task, True)
     assert pinged(bench) == [b"alive"]
     assert bench.processors.count(FAMILY) == 1
     assert bench.free().identity == b"alive"
@@ -99,7 +99,7 @@ def test_a_task_that_could_not_be_sent_is_lost(gone: bool) -> None:
     refusing.clear()
     bench.processors.heard(b"p")
     assert bench.processors.free(FAMILY) is None
-    assert bench.processors.tick() == [Left((FAMILY,), "it takes no messages"), Lost(task)]
+    assert bench.processors.tick() == [Left((FAMILY,), "it takes no messages"), Lost(task, True)]
     assert bench.processors.tick() == []
     bench.register()
     assert bench.free().room == 10
@@ -114,4 +114,4 @@ def test_a_state_response_that_could_not_be_sent_loses_the_task() -> None:
     get = state_context_pb2.TpStateGetRequest(context_id=sent.message.context_id)
     assert bench.handle(b"p", Envelope.TP_STATE_GET_REQUEST, get) == []
     bench.full.clear()
-    assert Lost(task) in bench.processors.tick()
+    assert Lost(task, True) in bench.processors.tick()

@@ -10,7 +10,7 @@ from protos.validator_pb2 import Message as Envelope
 from tests.validator.processors_support import FAMILY, OTHER, Bench, make_task
 from tests.validator.support import address, make_batch, make_transaction, view_of
 from validator.execution.executor import Execution
-from validator.execution.model import Task, TransactionOutcome, Verdict, Withdrawn
+from validator.execution.model import Task, TransactionOutcome, Verdict
 from validator.processors.dispatch import dispatch
 from validator.processors.registry import MESSAGE_TYPES, Answered, Arrived, Left, Lost
 
@@ -142,7 +142,7 @@ def test_a_closed_connection_loses_its_tasks_and_no_others() -> None:
     bench.register(b"b")
     tasks = {bench.start(make_task(number)).identity: make_task(number) for number in range(2)}
     bench.gone.add(b"a")
-    assert bench.processors.probe() == [Left((FAMILY,), "its connection closed"), Lost(tasks[b"a"])]
+    assert bench.processors.probe() == [Left((FAMILY,), "its connection closed"), Lost(tasks[b"a"], True)]
     assert bench.processors.probe() == []
     assert bench.processors.count(FAMILY) == 1
     assert bench.free().identity == b"b"
@@ -237,10 +237,9 @@ def held(tasks: list[Task]) -> list[tuple[bool, list[int]]]:
     return [(task.alone, [unit.batch for unit in task.units]) for task in tasks]
 
 
-@pytest.mark.parametrize("packed_version", [0, 1])
-def test_who_holds_a_batch_alone_has_no_other_task(packed_version: int) -> None:
-    """So that what is lost with its processor was lost by what it applied, not by what only waited behind it."""
-    bench, execution = alone_together(packed_version=packed_version, max_occupancy=100)
+def test_nothing_goes_behind_a_batch_that_is_alone() -> None:
+    """What is lost with its processor was lost by what it applied, not by what only waited behind it."""
+    bench, execution = alone_together(packed_version=1, max_occupancy=100)
     for expected in ((True, [0]), (True, [1]), (False, [2])):
         (task,) = dispatch(execution, bench.processors, 256)
         assert held([task]) == [expected]
@@ -250,13 +249,22 @@ def test_who_holds_a_batch_alone_has_no_other_task(packed_version: int) -> None:
     assert execution.finished
 
 
-def test_a_batch_that_must_be_alone_goes_to_an_idle_processor() -> None:
-    bench, execution = alone_together(workers=2, packed_version=1)
-    bench.start(make_task(9))
-    (task,) = dispatch(execution, bench.processors, 256)
+def test_a_1x_processor_takes_it_beside_others() -> None:
+    """An apply of it that never ends must not keep its other slots empty."""
+    bench, execution = alone_together(max_occupancy=100)
+    assert held(dispatch(execution, bench.processors, 256)) == [(True, [0]), (True, [1]), (False, [2])]
+
+
+@pytest.mark.parametrize("packed_version", [0, 1])
+def test_what_a_processor_had_not_begun_is_not_what_it_died_of(packed_version: int) -> None:
+    """It goes behind other work, so that another family which keeps the processor busy cannot shut it out."""
+    bench, execution = alone_together(packed_version=packed_version)
+    busy = make_task(9)
+    bench.start(busy)
+    task = dispatch(execution, bench.processors, 256)[0]
     assert held([task]) == [(True, [0])]
-    bench.gone.update((b"0", b"1"))
-    lost = [event.task for event in bench.processors.probe() if isinstance(event, Lost)]
-    assert [entry.number for entry in lost] == [9, task.number]
-    assert execution.abandon(task) == [0]
-    assert execution.results() == [Withdrawn("processor_lost", family=FAMILY), None, None]
+    bench.gone.add(b"0")
+    events = bench.processors.probe()
+    assert events[1:3] == [Lost(busy, True), Lost(task, not packed_version)]
+    assert execution.abandon(task, not packed_version) == [0]
+    assert (execution.results()[0] is None) == bool(packed_version)

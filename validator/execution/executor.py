@@ -139,12 +139,10 @@ class Execution:
         own = self._runs[batch].changes
         return Changed(self._state, own) if own else self._state
 
-    def next_task(self, route: FamilyVersion, transactions_max: int, idle: bool) -> Task | None:
+    def next_task(self, route: FamilyVersion, transactions_max: int) -> Task | None:
         """The next work for a processor of ``route``: one unit at least, more while they fit; None if nothing may run.
 
-        A batch that waits only for batches of the same task travels behind them. ``idle``: the processor has no task.
-        Only then it gets one that must be alone; no later work of ``route`` goes first, so that some processor gets
-        idle.
+        A batch that waits only for batches of the same task travels behind them.
         """
         ready = self._ready[route]
         behind: list[int] = []
@@ -158,13 +156,11 @@ class Execution:
             if self._results[index] is not None or run.running:
                 heappop(source)
                 continue
-            if run.alone and (units or not idle):
-                break
             unit_bytes = sum(len(transaction.raw) for transaction in run.transactions)
             transactions += len(run.transactions)
             data_bytes += unit_bytes
             full = transactions > transactions_max or data_bytes > self._limits.packed_bytes_max
-            if units and full:
+            if units and (full or run.alone):
                 break
             heappop(source)
             run.running = True
@@ -214,17 +210,17 @@ class Execution:
                     self.changes.update(run.changes)
                     self._finish(index, Applied(tuple(run.receipts)))
 
-    def abandon(self, task: Task) -> list[int]:
+    def abandon(self, task: Task, begun: bool) -> list[int]:
         """A task went down with its processor; gives the indexes of its batches.
 
-        They run again, each in a task of its own. One that was alone already is withdrawn: it may be what its
-        processors die of.
+        They run again, each in a task of its own. One that was alone already is withdrawn, if it was ``begun``: it may
+        be what its processors die of.
         """
         indexes = [index for index in self._tasks.pop(task.number) if index is not None]
         for index in indexes:
             run = self._runs[index]
             run.running = False
-            if run.alone:
+            if run.alone and begun:
                 self._finish(index, Withdrawn("processor_lost", family=task.route))
             run.alone = True
             self._make_ready(index)

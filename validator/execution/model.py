@@ -39,8 +39,7 @@ class Unit(NamedTuple):
 class Task(NamedTuple):
     """Work for one processor: units that run in this order, each over what the earlier ones left.
 
-    ``alone``: its processor has no other task while it has this one, so that a lost one was lost with this unit. It
-    goes by the 1.x conversation, whose messages stay small.
+    ``alone``: its one unit must not share a message, and goes by the 1.x conversation, whose messages stay small.
     """
 
     number: int

@@ -21,7 +21,7 @@ def dispatch(execution: Execution, processors: Processors, packed_transactions_m
             while (processor := processors.free(route)) is not None:
                 share = -(-execution.left // processors.count(route))
                 most = min(packed_transactions_max, max(share, _SHARE_MIN), processor.transactions_max)
-                task = execution.next_task(route, most, not processor.assignments)
+                task = execution.next_task(route, most)
                 if task is None:
                     break
                 if processors.start(processor, task, execution.view):

@@ -91,9 +91,10 @@ class Answered(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A task went down with its processor."""
+    """A task went down with its processor. ``begun``: it may have been at it, and not at one before."""
 
     task: Task
+    begun: bool
 
 
 ProcessorEvent = Arrived | Left | Answered | Lost
@@ -125,10 +126,16 @@ class Processor:
 
     @property
     def room(self) -> int:
-        """How many more tasks it takes now: none behind one that is alone."""
-        if len(self.assignments) == 1 and next(iter(self.assignments.values())).task.alone:
+        """How many more tasks it takes now.
+
+        One that works them off in their order takes none behind one that is alone: of that it may die, and the next
+        would be lost for nothing.
+        """
+        if not self.packed:
+            return self.occupancy - len(self.assignments)
+        if any(assignment.task.alone for assignment in self.assignments.values()):
             return 0
-        return (_PACKED_IN_FLIGHT if self.packed else self.occupancy) - len(self.assignments)
+        return _PACKED_IN_FLIGHT - len(self.assignments)
 
     @property
     def transactions_max(self) -> int:
@@ -246,7 +253,8 @@ class Processors:
         return self._lose(processor, why)
 
     def _lose(self, processor: Processor, why: str) -> list[ProcessorEvent]:
-        lost = [Lost(assignment.task) for assignment in processor.assignments.values()]
+        assignments = processor.assignments.values()
+        lost = [Lost(entry.task, not processor.packed or place == 0) for place, entry in enumerate(assignments)]
         processor.assignments.clear()
         return [Left(tuple(processor.families), why), *lost]
 
