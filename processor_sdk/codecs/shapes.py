@@ -68,7 +68,7 @@ class _Maker:
         if kind in self._inside:
             raise TypeError(f"{where} is {kind.__name__} inside of itself, which cannot be carried")
         _check_level(where, level)
-        if kind.__eq__ is object.__eq__:
+        if kind.__eq__ is object.__eq__:  # type: ignore[comparison-overlap]
             raise TypeError(f"{where} is {kind.__name__}, a dataclass(eq=False): no two values of it would be equal")
         hints = _hints(kind, where)
         self._inside.append(kind)

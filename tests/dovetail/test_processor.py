@@ -108,7 +108,7 @@ main(["processor", "families.intkey.handler:IntkeyHandler"])
 """
 
 
-@pytest.mark.parametrize(("watchdog_usec", "report_s_max"), [("1000000", "0.5"), ("30000000", "1.0")])
+@pytest.mark.parametrize(("watchdog_usec", "report_s_max"), [("1000000", "0.25"), ("30000000", "1.0")])
 def test_reports_come_as_often_as_life_must_be_told(tmp_path: Path, watchdog_usec: str, report_s_max: str) -> None:
     environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "s"), "WATCHDOG_USEC": watchdog_usec}
     done = subprocess.run(

@@ -158,8 +158,10 @@ class TestLeaving:
         batch = _held(author, ScriptHandler.family_name, gate)
         api.accept(batch)
         gate.wait()
-        mark = len(up.lines)
+        mark, workers = len(up.lines), killed.descendants()
         killed.kill()
+        for worker in workers:
+            worker.kill()
         up.wait_logged("processor left", after=mark, reason="its connection closed")
         assert api.words(batch) == ["PENDING"]
         network.processor(HANDLER)

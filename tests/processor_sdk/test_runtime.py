@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from processor_sdk import Context, Transaction, connection
+from processor_sdk import Context, Transaction, connection, serving
 from processor_sdk.runtime import TransactionProcessor
 from protos import packed_pb2, processor_pb2, state_context_pb2, validator_pb2
 from tests.independent.bare_validator import BareValidator, Verdict
@@ -308,7 +308,8 @@ def test_sigterm_drains_and_returns(validator: Validator) -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_second_signal_ends_an_apply_at_once(validator: Validator) -> None:
+def test_a_second_signal_ends_an_apply_at_once(validator: Validator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "ONE_SIGNAL_S", 0.0)
     handler = GatedHandler()
     main = threading.get_ident()
 
