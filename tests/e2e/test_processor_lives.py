@@ -1,5 +1,6 @@
 """How processors come, are held to be alive, and go while they hold work, in both protocols."""
 
+import signal
 from collections.abc import Callable
 
 from tests.e2e.clients import Author
@@ -159,9 +160,10 @@ class TestLeaving:
         api.accept(batch)
         gate.wait()
         mark, workers = len(up.lines), killed.descendants()
-        killed.kill()
+        killed.signal(signal.SIGKILL)
         for worker in workers:
             worker.kill()
+        killed.wait()
         up.wait_logged("processor left", after=mark, reason="its connection closed")
         assert api.words(batch) == ["PENDING"]
         network.processor(HANDLER)
