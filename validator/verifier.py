@@ -32,7 +32,9 @@ _HAND_OVER_BYTES: Final = 64 * 1024
 VERIFIER_DIED: Final = "verifier_died"
 """The one refusal that says nothing of the batch itself."""
 
-_HAND_OVERS_IN_FLIGHT: Final = 2
+_HAND_OVERS_IN_FLIGHT: Final = 3
+"""At one worker: as much as it checks while the loop is held up by writing a block (docs/performance.md)."""
+
 _HELLO: Final = b""
 """The first message of a worker; no pickle is empty."""
 
