@@ -35,7 +35,7 @@ _FORBIDDEN: Final = {
 }
 """Beginnings of audit events, and what an apply does that raises one. Python itself raises none for a thread."""
 
-_ALLOWED_IN: Final = ("importlib._bootstrap", "importlib._bootstrap_external", "zipimport", "linecache")
+_ALLOWED_IN: Final = ("importlib._bootstrap", "importlib._bootstrap_external", "zipimport", "linecache", "traceback")
 """Modules that may open files: imports inside an apply, and the lines of a traceback that it logs."""
 
 
