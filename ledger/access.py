@@ -1,6 +1,7 @@
 """Whether a read, a list or a write may stand: the one rule for what processors ask and for what they claim."""
 
 from ledger.addresses import AccessList, is_address, is_prefix
+from ledger.errors import some_of
 
 
 def write_refusal(address: str, outputs: AccessList, namespaces: tuple[str, ...]) -> str | None:
@@ -34,5 +35,4 @@ def list_refusal(prefix: str, inputs: AccessList) -> str | None:
 
 def _shortened(entries: tuple[str, ...]) -> str:
     """At most three entries of a declaration, for a message."""
-    named = ", ".join(entries[:3]) or "(none)"
-    return f"{named} and {len(entries) - 3} more" if len(entries) > 3 else named
+    return some_of(entries, 3) or "(none)"

@@ -4,6 +4,8 @@ A refusal is typed and carries its evidence. A transaction that a family rejects
 these.
 """
 
+from collections.abc import Sequence
+
 
 class LedgerError(Exception):
     """Base of all refusals of this package."""
@@ -30,3 +32,9 @@ class RefusedBatch(LedgerError):
 
     def __reduce__(self) -> tuple[type["RefusedBatch"], tuple[str, str]]:
         return (RefusedBatch, (self.rule, self.message))
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """The first ``most`` of ``names`` and how many more there are, for a message; empty where there are none."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ledger import settings
-from ledger.errors import NotDecodable
+from ledger.errors import NotDecodable, some_of
 from ledger.settings import FamilyVersion
 
 PERMITTED_AT: Final = settings.setting_address(settings.TRANSACTION_FAMILIES)
@@ -31,7 +31,6 @@ def permission_refusal(family: FamilyVersion, permitted: frozenset[FamilyVersion
     """Why ``family`` may not enter a block, short enough to be kept for every batch that it refuses; None if it may."""
     if permitted is None or family in permitted:
         return None
-    names = sorted(map(str, permitted))
-    named = ", ".join(name[:_SHOWN_CHARACTERS_MAX] for name in names[:_SHOWN_MAX]) or "none"
-    listed = f"{named} and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else named
+    names = [name[:_SHOWN_CHARACTERS_MAX] for name in sorted(map(str, permitted))]
+    listed = some_of(names, _SHOWN_MAX) or "none"
     return f"{family} is not permitted; {settings.TRANSACTION_FAMILIES} permits: {listed}"

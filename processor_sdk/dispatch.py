@@ -31,7 +31,6 @@ WRITTEN_BYTES_MAX: Final = Limits().message_bytes_max - 65_536
 _FRAMING_BYTES: Final = 16
 """More than a message needs to hold one change, event or piece of receipt data."""
 
-
 _OK: Final = processor_pb2.TpProcessResponse.OK
 _SET: Final = transaction_receipt_pb2.StateChange.SET
 _DELETE: Final = transaction_receipt_pb2.StateChange.DELETE

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
+from ledger.errors import some_of
+
 _DECLARED_SHOWN_MAX: Final = 8
 
 
@@ -84,9 +86,7 @@ class StateUnavailable(BaseException):
 
 
 def _shown(declared: Sequence[str]) -> str:
-    more = len(declared) - _DECLARED_SHOWN_MAX
-    shown = ", ".join(declared[:_DECLARED_SHOWN_MAX])
-    return f"[{shown}{f' and {more} more' if more > 0 else ''}]"
+    return f"[{some_of(declared, _DECLARED_SHOWN_MAX)}]"
 
 
 def _line(argument: str, entry: str) -> str:

@@ -148,9 +148,8 @@ class TransactionProcessor:
                 configure_logging,
             )
             supervisor = Supervisor(orders, self._workers, wake, on_report, report_s_max)
-            with signals_to(
-                waker, None, STOPS if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else STOPS - {signal.SIGHUP}
-            ):
+            hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            with signals_to(waker, None, STOPS - {signal.SIGHUP} if hangup_ignored else STOPS):
                 return supervisor.run()
 
     def run_in_process(self, *, on_ready: Callable[[], None] | None = None) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MISTAKES: Final = (
     ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, OSError, RuntimeError,
-    SyntaxError, TypeError, ValueError,
+    SyntaxError, SystemExit, TypeError, ValueError,
 )  # fmt: skip
 """What a mistake in a handler's module raises when it is imported, or the handler made."""
 
@@ -189,8 +189,6 @@ def make_handlers(named: str) -> "Sequence[TransactionHandler[Any]]":
         sys.path.insert(0, "")
     try:
         module = importlib.import_module(module_name)
-    except SystemExit as error:
-        raise Refused(f"cannot import {module_name} for {named}: it calls sys.exit({error.code!r})") from None
     except _MISTAKES as error:
         raise Refused(f"cannot import {module_name} for {named}: {_mistake(error)}") from None
     kind = getattr(module, attribute, None)
@@ -202,8 +200,6 @@ def make_handlers(named: str) -> "Sequence[TransactionHandler[Any]]":
     try:
         made = kind()
         return (made,) if isinstance(made, TransactionHandler) else adapted(made)
-    except SystemExit as error:
-        raise Refused(f"{named} cannot be made: it calls sys.exit({error.code!r})") from None
     except _MISTAKES as error:
         raise Refused(f"{named} cannot be made: {_mistake(error)}") from None
 
@@ -217,10 +213,12 @@ def _is_handler(kind: object) -> TypeGuard[type]:
     return issubclass(kind, TransactionHandler) or (hasattr(kind, "family_versions") and hasattr(kind, "apply"))
 
 
-def _mistake(error: Exception) -> str:
+def _mistake(error: BaseException) -> str:
     """What an author did wrong, in one line, with the place where it came up."""
     import processor_sdk
 
+    if isinstance(error, SystemExit):
+        return f"it calls sys.exit({error.code!r})"
     message = " ".join(str(error).split())
     if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("sawtooth"):
         return f"{message}; how a family of the Sawtooth 1.x SDK is run: docs/migrating.md"

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
+from ledger.errors import some_of
+
 DEPTH_MAX: Final = 32
 """Levels of maps and lists within each other."""
 
@@ -284,6 +286,4 @@ BASE64: Final = Shape(_from_base64, lambda value: base64.b64encode(_bytes(value)
 
 
 def _listed(keys: Iterable[str]) -> str:
-    ordered = sorted(map(shown, keys))
-    more = len(ordered) - _KEYS_SHOWN_MAX
-    return ", ".join(ordered[:_KEYS_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+    return some_of(sorted(map(shown, keys)), _KEYS_SHOWN_MAX)

@@ -1,6 +1,6 @@
 """The trie against a dictionary: same state, same root; what is appended, what is superseded; walking by index."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 
 import pytest
@@ -201,15 +201,21 @@ def test_a_subtree_holds_what_its_prefix_begins(state: dict[str, bytes], name: s
         assert walk.position(memory.node, top, held) == index
 
 
-def test_a_page_reads_nodes_by_its_length_not_the_states() -> None:
-    memory = NodeMemory()
-    memory.apply({address(number): b"v" for number in range(5_000)})
+def counted(memory: NodeMemory) -> tuple[list[int], Callable[[int], bytes]]:
+    """The numbers of the nodes that were read so far, and how to read one."""
     read: list[int] = []
 
     def counting(number: int) -> bytes:
         read.append(number)
         return memory.node(number)
 
+    return read, counting
+
+
+def test_a_page_reads_nodes_by_its_length_not_the_states() -> None:
+    memory = NodeMemory()
+    memory.apply({address(number): b"v" for number in range(5_000)})
+    read, counting = counted(memory)
     page = walk.leaves(counting, memory.root, 4_321)
     assert [next(page).address for _ in range(10)] == [address(number) for number in range(4_321, 4_331)]
     assert len(read) < 30
@@ -222,12 +228,7 @@ def test_a_page_reads_nodes_by_its_length_not_the_states() -> None:
 def test_a_list_reads_nodes_by_its_page_not_the_state() -> None:
     memory = NodeMemory()
     memory.apply({address(number): b"v" for number in range(5_000)})
-    read: list[int] = []
-
-    def counting(number: int) -> bytes:
-        read.append(number)
-        return memory.node(number)
-
+    read, counting = counted(memory)
     page = walk.under(counting, memory.root, "1cf126", address(4_320))
     assert [next(page).address for _ in range(10)] == [address(number) for number in range(4_321, 4_331)]
     assert len(read) < 30
@@ -236,12 +237,7 @@ def test_a_list_reads_nodes_by_its_page_not_the_state() -> None:
 def test_an_update_reads_and_appends_along_its_paths_alone() -> None:
     memory = NodeMemory()
     memory.apply({address(number): b"v" for number in range(5_000)})
-    read: list[int] = []
-
-    def counting(number: int) -> bytes:
-        read.append(number)
-        return memory.node(number)
-
+    read, counting = counted(memory)
     update = merkle.update(counting, memory.root, {address(1): b"new", address(4_000): None}, memory.next_number)
     assert len(read) == len(set(read)) < 20
     assert len(update.nodes) < 20
