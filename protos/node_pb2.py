@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11protos/node.proto\x12\x08\x64ovetail\"*\n\x10StatusWaitCancel\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\t\"\x13\n\x11NodeStatusRequest\"\xe0\x02\n\x12NodeStatusResponse\x12\x33\n\x06status\x18\x01 \x01(\x0e\x32#.dovetail.NodeStatusResponse.Status\x12\x0f\n\x07head_id\x18\x02 \x01(\t\x12\x10\n\x08head_num\x18\x03 \x01(\x04\x12\x17\n\x0fpending_batches\x18\x04 \x01(\x04\x12 \n\x06totals\x18\x05 \x01(\x0b\x32\x10.dovetail.Totals\x12(\n\x08\x66\x61milies\x18\x06 \x03(\x0b\x32\x16.dovetail.FamilyTotals\x12%\n\x06\x63onfig\x18\x07 \x03(\x0b\x32\x15.dovetail.ConfigEntry\x12 \n\x06system\x18\x08 \x01(\x0b\x32\x10.dovetail.System\x12\x11\n\ttimestamp\x18\t \x01(\t\"1\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\r\n\tNOT_READY\x10\x02\"\xac\x01\n\x06Totals\x12\x18\n\x10\x62locks_committed\x18\x01 \x01(\x04\x12\x16\n\x0e\x62locks_claimed\x18\x02 \x01(\x04\x12\x19\n\x11\x62\x61tches_committed\x18\x03 \x01(\x04\x12\x17\n\x0f\x62\x61tches_invalid\x18\x04 \x01(\x04\x12\x1e\n\x16transactions_committed\x18\x05 \x01(\x04\x12\x1c\n\x14transactions_invalid\x18\x06 \x01(\x04\"]\n\x0c\x46\x61milyTotals\x12\x13\n\x0b\x66\x61mily_name\x18\x01 \x01(\t\x12\x16\n\x0e\x66\x61mily_version\x18\x02 \x01(\t\x12 \n\x06totals\x18\x03 \x01(\x0b\x32\x10.dovetail.Totals\"E\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x10\n\x06number\x18\x02 \x01(\x04H\x00\x12\x0e\n\x04text\x18\x03 \x01(\tH\x00\x42\x07\n\x05value\"]\n\x06System\x12\x13\n\x0bpercent_cpu\x18\x01 \x01(\x01\x12\x16\n\x0epercent_memory\x18\x02 \x01(\x01\x12\x12\n\nnetwork_rx\x18\x03 \x01(\x04\x12\x12\n\nnetwork_tx\x18\x04 \x01(\x04\"\x10\n\x0eMetricsRequest\"\x1f\n\x0fMetricsResponse\x12\x0c\n\x04text\x18\x01 \x01(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11protos/node.proto\x12\x08\x64ovetail\"*\n\x10StatusWaitCancel\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\t\"\x13\n\x11NodeStatusRequest\"\xf2\x02\n\x12NodeStatusResponse\x12\x33\n\x06status\x18\x01 \x01(\x0e\x32#.dovetail.NodeStatusResponse.Status\x12\x0f\n\x07head_id\x18\x02 \x01(\t\x12\x10\n\x08head_num\x18\x03 \x01(\x04\x12\x17\n\x0fpending_batches\x18\x04 \x01(\x04\x12 \n\x06totals\x18\x05 \x01(\x0b\x32\x10.dovetail.Totals\x12(\n\x08\x66\x61milies\x18\x06 \x03(\x0b\x32\x16.dovetail.FamilyTotals\x12%\n\x06\x63onfig\x18\x07 \x03(\x0b\x32\x15.dovetail.ConfigEntry\x12 \n\x06system\x18\x08 \x01(\x0b\x32\x10.dovetail.System\x12\x11\n\ttimestamp\x18\t \x01(\t\x12\x10\n\x08warnings\x18\n \x03(\t\"1\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\r\n\tNOT_READY\x10\x02\"\xac\x01\n\x06Totals\x12\x18\n\x10\x62locks_committed\x18\x01 \x01(\x04\x12\x16\n\x0e\x62locks_claimed\x18\x02 \x01(\x04\x12\x19\n\x11\x62\x61tches_committed\x18\x03 \x01(\x04\x12\x17\n\x0f\x62\x61tches_invalid\x18\x04 \x01(\x04\x12\x1e\n\x16transactions_committed\x18\x05 \x01(\x04\x12\x1c\n\x14transactions_invalid\x18\x06 \x01(\x04\"]\n\x0c\x46\x61milyTotals\x12\x13\n\x0b\x66\x61mily_name\x18\x01 \x01(\t\x12\x16\n\x0e\x66\x61mily_version\x18\x02 \x01(\t\x12 \n\x06totals\x18\x03 \x01(\x0b\x32\x10.dovetail.Totals\"E\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x10\n\x06number\x18\x02 \x01(\x04H\x00\x12\x0e\n\x04text\x18\x03 \x01(\tH\x00\x42\x07\n\x05value\"]\n\x06System\x12\x13\n\x0bpercent_cpu\x18\x01 \x01(\x01\x12\x16\n\x0epercent_memory\x18\x02 \x01(\x01\x12\x12\n\nnetwork_rx\x18\x03 \x01(\x04\x12\x12\n\nnetwork_tx\x18\x04 \x01(\x04\"\x10\n\x0eMetricsRequest\"\x1f\n\x0fMetricsResponse\x12\x0c\n\x04text\x18\x01 \x01(\x0c\"\x13\n\x11ProcessorsRequest\"V\n\x12ProcessorsResponse\x12-\n\nprocessors\x18\x01 \x03(\x0b\x32\x19.dovetail.ProcessorStatus\x12\x11\n\ttimestamp\x18\x02 \x01(\t\"\x8e\x05\n\x0fProcessorStatus\x12\x15\n\rconnection_id\x18\x01 \x01(\t\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.dovetail.ProcessorStatus.State\x12\x32\n\x08\x66\x61milies\x18\x03 \x03(\x0b\x32 .dovetail.ProcessorStatus.Family\x12\x16\n\x0epacked_version\x18\x04 \x01(\r\x12\x15\n\rmax_occupancy\x18\x05 \x01(\r\x12\x17\n\x0fin_flight_tasks\x18\x06 \x01(\r\x12\x1e\n\x16in_flight_transactions\x18\x07 \x01(\r\x12\x0c\n\x04\x64one\x18\x08 \x01(\x04\x12\x0f\n\x07invalid\x18\t \x01(\x04\x12\x17\n\x0finternal_errors\x18\n \x01(\x04\x12\x19\n\x0c\x61pply_ms_p50\x18\x0b \x01(\x01H\x00\x88\x01\x01\x12\x19\n\x0c\x61pply_ms_p95\x18\x0c \x01(\x01H\x01\x88\x01\x01\x12\x19\n\x0c\x61pply_ms_p99\x18\r \x01(\x01H\x02\x88\x01\x01\x12\x13\n\x0b\x63onnected_s\x18\x0e \x01(\x01\x12\x14\n\x0clast_heard_s\x18\x0f \x01(\x01\x1am\n\x06\x46\x61mily\x12\x13\n\x0b\x66\x61mily_name\x18\x01 \x01(\t\x12\x16\n\x0e\x66\x61mily_version\x18\x02 \x01(\t\x12\x10\n\x08\x62uild_id\x18\x03 \x01(\t\x12\x10\n\x08migrates\x18\x04 \x01(\x08\x12\x12\n\nnamespaces\x18\x05 \x03(\t\"B\n\x05State\x12\x0f\n\x0bSTATE_UNSET\x10\x00\x12\x0e\n\nTAKES_WORK\x10\x01\x12\x0c\n\x08\x44RAINING\x10\x02\x12\n\n\x06SILENT\x10\x03\x42\x0f\n\r_apply_ms_p50B\x0f\n\r_apply_ms_p95B\x0f\n\r_apply_ms_p99\"\x11\n\x0f\x46\x61miliesRequest\"\xbb\x01\n\x10\x46\x61miliesResponse\x12\x33\n\x06status\x18\x01 \x01(\x0e\x32#.dovetail.NodeStatusResponse.Status\x12\x0f\n\x07head_id\x18\x02 \x01(\t\x12\x10\n\x08head_num\x18\x03 \x01(\x04\x12\x12\n\nrestricted\x18\x04 \x01(\x08\x12(\n\x08\x66\x61milies\x18\x05 \x03(\x0b\x32\x16.dovetail.FamilyStatus\x12\x11\n\ttimestamp\x18\x06 \x01(\t\"\xdf\x04\n\x0c\x46\x61milyStatus\x12\x13\n\x0b\x66\x61mily_name\x18\x01 \x01(\t\x12\x16\n\x0e\x66\x61mily_version\x18\x02 \x01(\t\x12\x35\n\npermission\x18\x03 \x01(\x0e\x32!.dovetail.FamilyStatus.Permission\x12\x17\n\nfrom_block\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x18\n\x0buntil_block\x18\x05 \x01(\x04H\x01\x88\x01\x01\x12\x10\n\x08migrates\x18\x06 \x03(\t\x12\x33\n\tmigration\x18\x07 \x01(\x0e\x32 .dovetail.FamilyStatus.Migration\x12\x19\n\x11migration_message\x18\x08 \x01(\t\x12\x12\n\nprocessors\x18\t \x01(\r\x12\x1c\n\x14migrating_processors\x18\n \x01(\r\x12/\n\x07pending\x18\x0b \x03(\x0b\x32\x1e.dovetail.FamilyStatus.Pending\x1a*\n\x07Pending\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07\x62\x61tches\x18\x02 \x01(\x04\"\\\n\nPermission\x12\x14\n\x10PERMISSION_UNSET\x10\x00\x12\r\n\tPERMITTED\x10\x01\x12\x0b\n\x07WAITING\x10\x02\x12\t\n\x05\x45NDED\x10\x03\x12\x11\n\rNOT_PERMITTED\x10\x04\"J\n\tMigration\x12\x13\n\x0fMIGRATION_UNSET\x10\x00\x12\x08\n\x04NONE\x10\x01\x12\x07\n\x03\x44UE\x10\x02\x12\x08\n\x04\x44ONE\x10\x03\x12\x0b\n\x07REFUSED\x10\x04\x42\r\n\x0b_from_blockB\x0e\n\x0c_until_blockb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -26,19 +26,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NODESTATUSREQUEST']._serialized_start=75
   _globals['_NODESTATUSREQUEST']._serialized_end=94
   _globals['_NODESTATUSRESPONSE']._serialized_start=97
-  _globals['_NODESTATUSRESPONSE']._serialized_end=449
-  _globals['_NODESTATUSRESPONSE_STATUS']._serialized_start=400
-  _globals['_NODESTATUSRESPONSE_STATUS']._serialized_end=449
-  _globals['_TOTALS']._serialized_start=452
-  _globals['_TOTALS']._serialized_end=624
-  _globals['_FAMILYTOTALS']._serialized_start=626
-  _globals['_FAMILYTOTALS']._serialized_end=719
-  _globals['_CONFIGENTRY']._serialized_start=721
-  _globals['_CONFIGENTRY']._serialized_end=790
-  _globals['_SYSTEM']._serialized_start=792
-  _globals['_SYSTEM']._serialized_end=885
-  _globals['_METRICSREQUEST']._serialized_start=887
-  _globals['_METRICSREQUEST']._serialized_end=903
-  _globals['_METRICSRESPONSE']._serialized_start=905
-  _globals['_METRICSRESPONSE']._serialized_end=936
+  _globals['_NODESTATUSRESPONSE']._serialized_end=467
+  _globals['_NODESTATUSRESPONSE_STATUS']._serialized_start=418
+  _globals['_NODESTATUSRESPONSE_STATUS']._serialized_end=467
+  _globals['_TOTALS']._serialized_start=470
+  _globals['_TOTALS']._serialized_end=642
+  _globals['_FAMILYTOTALS']._serialized_start=644
+  _globals['_FAMILYTOTALS']._serialized_end=737
+  _globals['_CONFIGENTRY']._serialized_start=739
+  _globals['_CONFIGENTRY']._serialized_end=808
+  _globals['_SYSTEM']._serialized_start=810
+  _globals['_SYSTEM']._serialized_end=903
+  _globals['_METRICSREQUEST']._serialized_start=905
+  _globals['_METRICSREQUEST']._serialized_end=921
+  _globals['_METRICSRESPONSE']._serialized_start=923
+  _globals['_METRICSRESPONSE']._serialized_end=954
+  _globals['_PROCESSORSREQUEST']._serialized_start=956
+  _globals['_PROCESSORSREQUEST']._serialized_end=975
+  _globals['_PROCESSORSRESPONSE']._serialized_start=977
+  _globals['_PROCESSORSRESPONSE']._serialized_end=1063
+  _globals['_PROCESSORSTATUS']._serialized_start=1066
+  _globals['_PROCESSORSTATUS']._serialized_end=1720
+  _globals['_PROCESSORSTATUS_FAMILY']._serialized_start=1492
+  _globals['_PROCESSORSTATUS_FAMILY']._serialized_end=1601
+  _globals['_PROCESSORSTATUS_STATE']._serialized_start=1603
+  _globals['_PROCESSORSTATUS_STATE']._serialized_end=1669
+  _globals['_FAMILIESREQUEST']._serialized_start=1722
+  _globals['_FAMILIESREQUEST']._serialized_end=1739
+  _globals['_FAMILIESRESPONSE']._serialized_start=1742
+  _globals['_FAMILIESRESPONSE']._serialized_end=1929
+  _globals['_FAMILYSTATUS']._serialized_start=1932
+  _globals['_FAMILYSTATUS']._serialized_end=2539
+  _globals['_FAMILYSTATUS_PENDING']._serialized_start=2296
+  _globals['_FAMILYSTATUS_PENDING']._serialized_end=2338
+  _globals['_FAMILYSTATUS_PERMISSION']._serialized_start=2340
+  _globals['_FAMILYSTATUS_PERMISSION']._serialized_end=2432
+  _globals['_FAMILYSTATUS_MIGRATION']._serialized_start=2434
+  _globals['_FAMILYSTATUS_MIGRATION']._serialized_end=2508
 # @@protoc_insertion_point(module_scope)

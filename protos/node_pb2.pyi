@@ -17,7 +17,7 @@ class NodeStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class NodeStatusResponse(_message.Message):
-    __slots__ = ("status", "head_id", "head_num", "pending_batches", "totals", "families", "config", "system", "timestamp")
+    __slots__ = ("status", "head_id", "head_num", "pending_batches", "totals", "families", "config", "system", "timestamp", "warnings")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATUS_UNSET: _ClassVar[NodeStatusResponse.Status]
@@ -35,6 +35,7 @@ class NodeStatusResponse(_message.Message):
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     SYSTEM_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
     status: NodeStatusResponse.Status
     head_id: str
     head_num: int
@@ -44,7 +45,8 @@ class NodeStatusResponse(_message.Message):
     config: _containers.RepeatedCompositeFieldContainer[ConfigEntry]
     system: System
     timestamp: str
-    def __init__(self, status: _Optional[_Union[NodeStatusResponse.Status, str]] = ..., head_id: _Optional[str] = ..., head_num: _Optional[int] = ..., pending_batches: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., families: _Optional[_Iterable[_Union[FamilyTotals, _Mapping]]] = ..., config: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ..., system: _Optional[_Union[System, _Mapping]] = ..., timestamp: _Optional[str] = ...) -> None: ...
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, status: _Optional[_Union[NodeStatusResponse.Status, str]] = ..., head_id: _Optional[str] = ..., head_num: _Optional[int] = ..., pending_batches: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., families: _Optional[_Iterable[_Union[FamilyTotals, _Mapping]]] = ..., config: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ..., system: _Optional[_Union[System, _Mapping]] = ..., timestamp: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Totals(_message.Message):
     __slots__ = ("blocks_committed", "blocks_claimed", "batches_committed", "batches_invalid", "transactions_committed", "transactions_invalid")
@@ -103,3 +105,149 @@ class MetricsResponse(_message.Message):
     TEXT_FIELD_NUMBER: _ClassVar[int]
     text: bytes
     def __init__(self, text: _Optional[bytes] = ...) -> None: ...
+
+class ProcessorsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ProcessorsResponse(_message.Message):
+    __slots__ = ("processors", "timestamp")
+    PROCESSORS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    processors: _containers.RepeatedCompositeFieldContainer[ProcessorStatus]
+    timestamp: str
+    def __init__(self, processors: _Optional[_Iterable[_Union[ProcessorStatus, _Mapping]]] = ..., timestamp: _Optional[str] = ...) -> None: ...
+
+class ProcessorStatus(_message.Message):
+    __slots__ = ("connection_id", "state", "families", "packed_version", "max_occupancy", "in_flight_tasks", "in_flight_transactions", "done", "invalid", "internal_errors", "apply_ms_p50", "apply_ms_p95", "apply_ms_p99", "connected_s", "last_heard_s")
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STATE_UNSET: _ClassVar[ProcessorStatus.State]
+        TAKES_WORK: _ClassVar[ProcessorStatus.State]
+        DRAINING: _ClassVar[ProcessorStatus.State]
+        SILENT: _ClassVar[ProcessorStatus.State]
+    STATE_UNSET: ProcessorStatus.State
+    TAKES_WORK: ProcessorStatus.State
+    DRAINING: ProcessorStatus.State
+    SILENT: ProcessorStatus.State
+    class Family(_message.Message):
+        __slots__ = ("family_name", "family_version", "build_id", "migrates", "namespaces")
+        FAMILY_NAME_FIELD_NUMBER: _ClassVar[int]
+        FAMILY_VERSION_FIELD_NUMBER: _ClassVar[int]
+        BUILD_ID_FIELD_NUMBER: _ClassVar[int]
+        MIGRATES_FIELD_NUMBER: _ClassVar[int]
+        NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+        family_name: str
+        family_version: str
+        build_id: str
+        migrates: bool
+        namespaces: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, family_name: _Optional[str] = ..., family_version: _Optional[str] = ..., build_id: _Optional[str] = ..., migrates: bool = ..., namespaces: _Optional[_Iterable[str]] = ...) -> None: ...
+    CONNECTION_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    FAMILIES_FIELD_NUMBER: _ClassVar[int]
+    PACKED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    MAX_OCCUPANCY_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_TASKS_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    INVALID_FIELD_NUMBER: _ClassVar[int]
+    INTERNAL_ERRORS_FIELD_NUMBER: _ClassVar[int]
+    APPLY_MS_P50_FIELD_NUMBER: _ClassVar[int]
+    APPLY_MS_P95_FIELD_NUMBER: _ClassVar[int]
+    APPLY_MS_P99_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_S_FIELD_NUMBER: _ClassVar[int]
+    LAST_HEARD_S_FIELD_NUMBER: _ClassVar[int]
+    connection_id: str
+    state: ProcessorStatus.State
+    families: _containers.RepeatedCompositeFieldContainer[ProcessorStatus.Family]
+    packed_version: int
+    max_occupancy: int
+    in_flight_tasks: int
+    in_flight_transactions: int
+    done: int
+    invalid: int
+    internal_errors: int
+    apply_ms_p50: float
+    apply_ms_p95: float
+    apply_ms_p99: float
+    connected_s: float
+    last_heard_s: float
+    def __init__(self, connection_id: _Optional[str] = ..., state: _Optional[_Union[ProcessorStatus.State, str]] = ..., families: _Optional[_Iterable[_Union[ProcessorStatus.Family, _Mapping]]] = ..., packed_version: _Optional[int] = ..., max_occupancy: _Optional[int] = ..., in_flight_tasks: _Optional[int] = ..., in_flight_transactions: _Optional[int] = ..., done: _Optional[int] = ..., invalid: _Optional[int] = ..., internal_errors: _Optional[int] = ..., apply_ms_p50: _Optional[float] = ..., apply_ms_p95: _Optional[float] = ..., apply_ms_p99: _Optional[float] = ..., connected_s: _Optional[float] = ..., last_heard_s: _Optional[float] = ...) -> None: ...
+
+class FamiliesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class FamiliesResponse(_message.Message):
+    __slots__ = ("status", "head_id", "head_num", "restricted", "families", "timestamp")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    HEAD_ID_FIELD_NUMBER: _ClassVar[int]
+    HEAD_NUM_FIELD_NUMBER: _ClassVar[int]
+    RESTRICTED_FIELD_NUMBER: _ClassVar[int]
+    FAMILIES_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    status: NodeStatusResponse.Status
+    head_id: str
+    head_num: int
+    restricted: bool
+    families: _containers.RepeatedCompositeFieldContainer[FamilyStatus]
+    timestamp: str
+    def __init__(self, status: _Optional[_Union[NodeStatusResponse.Status, str]] = ..., head_id: _Optional[str] = ..., head_num: _Optional[int] = ..., restricted: bool = ..., families: _Optional[_Iterable[_Union[FamilyStatus, _Mapping]]] = ..., timestamp: _Optional[str] = ...) -> None: ...
+
+class FamilyStatus(_message.Message):
+    __slots__ = ("family_name", "family_version", "permission", "from_block", "until_block", "migrates", "migration", "migration_message", "processors", "migrating_processors", "pending")
+    class Permission(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        PERMISSION_UNSET: _ClassVar[FamilyStatus.Permission]
+        PERMITTED: _ClassVar[FamilyStatus.Permission]
+        WAITING: _ClassVar[FamilyStatus.Permission]
+        ENDED: _ClassVar[FamilyStatus.Permission]
+        NOT_PERMITTED: _ClassVar[FamilyStatus.Permission]
+    PERMISSION_UNSET: FamilyStatus.Permission
+    PERMITTED: FamilyStatus.Permission
+    WAITING: FamilyStatus.Permission
+    ENDED: FamilyStatus.Permission
+    NOT_PERMITTED: FamilyStatus.Permission
+    class Migration(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        MIGRATION_UNSET: _ClassVar[FamilyStatus.Migration]
+        NONE: _ClassVar[FamilyStatus.Migration]
+        DUE: _ClassVar[FamilyStatus.Migration]
+        DONE: _ClassVar[FamilyStatus.Migration]
+        REFUSED: _ClassVar[FamilyStatus.Migration]
+    MIGRATION_UNSET: FamilyStatus.Migration
+    NONE: FamilyStatus.Migration
+    DUE: FamilyStatus.Migration
+    DONE: FamilyStatus.Migration
+    REFUSED: FamilyStatus.Migration
+    class Pending(_message.Message):
+        __slots__ = ("reason", "batches")
+        REASON_FIELD_NUMBER: _ClassVar[int]
+        BATCHES_FIELD_NUMBER: _ClassVar[int]
+        reason: str
+        batches: int
+        def __init__(self, reason: _Optional[str] = ..., batches: _Optional[int] = ...) -> None: ...
+    FAMILY_NAME_FIELD_NUMBER: _ClassVar[int]
+    FAMILY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_FIELD_NUMBER: _ClassVar[int]
+    FROM_BLOCK_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_BLOCK_FIELD_NUMBER: _ClassVar[int]
+    MIGRATES_FIELD_NUMBER: _ClassVar[int]
+    MIGRATION_FIELD_NUMBER: _ClassVar[int]
+    MIGRATION_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    PROCESSORS_FIELD_NUMBER: _ClassVar[int]
+    MIGRATING_PROCESSORS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    family_name: str
+    family_version: str
+    permission: FamilyStatus.Permission
+    from_block: int
+    until_block: int
+    migrates: _containers.RepeatedScalarFieldContainer[str]
+    migration: FamilyStatus.Migration
+    migration_message: str
+    processors: int
+    migrating_processors: int
+    pending: _containers.RepeatedCompositeFieldContainer[FamilyStatus.Pending]
+    def __init__(self, family_name: _Optional[str] = ..., family_version: _Optional[str] = ..., permission: _Optional[_Union[FamilyStatus.Permission, str]] = ..., from_block: _Optional[int] = ..., until_block: _Optional[int] = ..., migrates: _Optional[_Iterable[str]] = ..., migration: _Optional[_Union[FamilyStatus.Migration, str]] = ..., migration_message: _Optional[str] = ..., processors: _Optional[int] = ..., migrating_processors: _Optional[int] = ..., pending: _Optional[_Iterable[_Union[FamilyStatus.Pending, _Mapping]]] = ...) -> None: ...

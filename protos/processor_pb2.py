@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 from protos import transaction_pb2 as protos_dot_transaction__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16protos/processor.proto\x12\x08\x64ovetail\x1a\x18protos/transaction.proto\"\xb7\x02\n\x11TpRegisterRequest\x12\x0e\n\x06\x66\x61mily\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x12\n\nnamespaces\x18\x04 \x03(\t\x12\x15\n\rmax_occupancy\x18\x05 \x01(\r\x12\x18\n\x10protocol_version\x18\x06 \x01(\r\x12U\n\x14request_header_style\x18\x07 \x01(\x0e\x32\x37.dovetail.TpRegisterRequest.TpProcessRequestHeaderStyle\x12\x17\n\x0epacked_version\x18\xe8\x07 \x01(\r\"L\n\x1bTpProcessRequestHeaderStyle\x12\x16\n\x12HEADER_STYLE_UNSET\x10\x00\x12\x0c\n\x08\x45XPANDED\x10\x01\x12\x07\n\x03RAW\x10\x02\"\xbd\x01\n\x12TpRegisterResponse\x12\x33\n\x06status\x18\x01 \x01(\x0e\x32#.dovetail.TpRegisterResponse.Status\x12\x18\n\x10protocol_version\x18\x02 \x01(\r\x12\x17\n\x0epacked_version\x18\xe8\x07 \x01(\r\x12\x10\n\x07message\x18\xe9\x07 \x01(\t\"-\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\t\n\x05\x45RROR\x10\x02\"\x15\n\x13TpUnregisterRequest\"|\n\x14TpUnregisterResponse\x12\x35\n\x06status\x18\x01 \x01(\x0e\x32%.dovetail.TpUnregisterResponse.Status\"-\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\t\n\x05\x45RROR\x10\x02\"\xa0\x01\n\x10TpProcessRequest\x12+\n\x06header\x18\x01 \x01(\x0b\x32\x1b.dovetail.TransactionHeader\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\t\x12\x12\n\ncontext_id\x18\x04 \x01(\t\x12\x14\n\x0cheader_bytes\x18\x05 \x01(\x0c\x12\x11\n\x08\x62\x61tch_id\x18\xe8\x07 \x01(\t\"\xc0\x01\n\x11TpProcessResponse\x12\x32\n\x06status\x18\x01 \x01(\x0e\x32\".dovetail.TpProcessResponse.Status\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x15\n\rextended_data\x18\x03 \x01(\x0c\"O\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\x17\n\x13INVALID_TRANSACTION\x10\x02\x12\x12\n\x0eINTERNAL_ERROR\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16protos/processor.proto\x12\x08\x64ovetail\x1a\x18protos/transaction.proto\"\xdd\x02\n\x11TpRegisterRequest\x12\x0e\n\x06\x66\x61mily\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x12\n\nnamespaces\x18\x04 \x03(\t\x12\x15\n\rmax_occupancy\x18\x05 \x01(\r\x12\x18\n\x10protocol_version\x18\x06 \x01(\r\x12U\n\x14request_header_style\x18\x07 \x01(\x0e\x32\x37.dovetail.TpRegisterRequest.TpProcessRequestHeaderStyle\x12\x17\n\x0epacked_version\x18\xe8\x07 \x01(\r\x12\x11\n\x08\x62uild_id\x18\xe9\x07 \x01(\t\x12\x11\n\x08migrates\x18\xea\x07 \x01(\x08\"L\n\x1bTpProcessRequestHeaderStyle\x12\x16\n\x12HEADER_STYLE_UNSET\x10\x00\x12\x0c\n\x08\x45XPANDED\x10\x01\x12\x07\n\x03RAW\x10\x02\"\xbd\x01\n\x12TpRegisterResponse\x12\x33\n\x06status\x18\x01 \x01(\x0e\x32#.dovetail.TpRegisterResponse.Status\x12\x18\n\x10protocol_version\x18\x02 \x01(\r\x12\x17\n\x0epacked_version\x18\xe8\x07 \x01(\r\x12\x10\n\x07message\x18\xe9\x07 \x01(\t\"-\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\t\n\x05\x45RROR\x10\x02\"\x15\n\x13TpUnregisterRequest\"|\n\x14TpUnregisterResponse\x12\x35\n\x06status\x18\x01 \x01(\x0e\x32%.dovetail.TpUnregisterResponse.Status\"-\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\t\n\x05\x45RROR\x10\x02\"\xa0\x01\n\x10TpProcessRequest\x12+\n\x06header\x18\x01 \x01(\x0b\x32\x1b.dovetail.TransactionHeader\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\t\x12\x12\n\ncontext_id\x18\x04 \x01(\t\x12\x14\n\x0cheader_bytes\x18\x05 \x01(\x0c\x12\x11\n\x08\x62\x61tch_id\x18\xe8\x07 \x01(\t\"\xc0\x01\n\x11TpProcessResponse\x12\x32\n\x06status\x18\x01 \x01(\x0e\x32\".dovetail.TpProcessResponse.Status\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x15\n\rextended_data\x18\x03 \x01(\x0c\"O\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\x17\n\x13INVALID_TRANSACTION\x10\x02\x12\x12\n\x0eINTERNAL_ERROR\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -23,23 +23,23 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.processor_pb2', _glo
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_TPREGISTERREQUEST']._serialized_start=63
-  _globals['_TPREGISTERREQUEST']._serialized_end=374
-  _globals['_TPREGISTERREQUEST_TPPROCESSREQUESTHEADERSTYLE']._serialized_start=298
-  _globals['_TPREGISTERREQUEST_TPPROCESSREQUESTHEADERSTYLE']._serialized_end=374
-  _globals['_TPREGISTERRESPONSE']._serialized_start=377
-  _globals['_TPREGISTERRESPONSE']._serialized_end=566
-  _globals['_TPREGISTERRESPONSE_STATUS']._serialized_start=521
-  _globals['_TPREGISTERRESPONSE_STATUS']._serialized_end=566
-  _globals['_TPUNREGISTERREQUEST']._serialized_start=568
-  _globals['_TPUNREGISTERREQUEST']._serialized_end=589
-  _globals['_TPUNREGISTERRESPONSE']._serialized_start=591
-  _globals['_TPUNREGISTERRESPONSE']._serialized_end=715
-  _globals['_TPUNREGISTERRESPONSE_STATUS']._serialized_start=521
-  _globals['_TPUNREGISTERRESPONSE_STATUS']._serialized_end=566
-  _globals['_TPPROCESSREQUEST']._serialized_start=718
-  _globals['_TPPROCESSREQUEST']._serialized_end=878
-  _globals['_TPPROCESSRESPONSE']._serialized_start=881
-  _globals['_TPPROCESSRESPONSE']._serialized_end=1073
-  _globals['_TPPROCESSRESPONSE_STATUS']._serialized_start=994
-  _globals['_TPPROCESSRESPONSE_STATUS']._serialized_end=1073
+  _globals['_TPREGISTERREQUEST']._serialized_end=412
+  _globals['_TPREGISTERREQUEST_TPPROCESSREQUESTHEADERSTYLE']._serialized_start=336
+  _globals['_TPREGISTERREQUEST_TPPROCESSREQUESTHEADERSTYLE']._serialized_end=412
+  _globals['_TPREGISTERRESPONSE']._serialized_start=415
+  _globals['_TPREGISTERRESPONSE']._serialized_end=604
+  _globals['_TPREGISTERRESPONSE_STATUS']._serialized_start=559
+  _globals['_TPREGISTERRESPONSE_STATUS']._serialized_end=604
+  _globals['_TPUNREGISTERREQUEST']._serialized_start=606
+  _globals['_TPUNREGISTERREQUEST']._serialized_end=627
+  _globals['_TPUNREGISTERRESPONSE']._serialized_start=629
+  _globals['_TPUNREGISTERRESPONSE']._serialized_end=753
+  _globals['_TPUNREGISTERRESPONSE_STATUS']._serialized_start=559
+  _globals['_TPUNREGISTERRESPONSE_STATUS']._serialized_end=604
+  _globals['_TPPROCESSREQUEST']._serialized_start=756
+  _globals['_TPPROCESSREQUEST']._serialized_end=916
+  _globals['_TPPROCESSRESPONSE']._serialized_start=919
+  _globals['_TPPROCESSRESPONSE']._serialized_end=1111
+  _globals['_TPPROCESSRESPONSE_STATUS']._serialized_start=1032
+  _globals['_TPPROCESSRESPONSE_STATUS']._serialized_end=1111
 # @@protoc_insertion_point(module_scope)

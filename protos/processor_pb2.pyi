@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TpRegisterRequest(_message.Message):
-    __slots__ = ("family", "version", "namespaces", "max_occupancy", "protocol_version", "request_header_style", "packed_version")
+    __slots__ = ("family", "version", "namespaces", "max_occupancy", "protocol_version", "request_header_style", "packed_version", "build_id", "migrates")
     class TpProcessRequestHeaderStyle(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         HEADER_STYLE_UNSET: _ClassVar[TpRegisterRequest.TpProcessRequestHeaderStyle]
@@ -24,6 +24,8 @@ class TpRegisterRequest(_message.Message):
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_HEADER_STYLE_FIELD_NUMBER: _ClassVar[int]
     PACKED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    BUILD_ID_FIELD_NUMBER: _ClassVar[int]
+    MIGRATES_FIELD_NUMBER: _ClassVar[int]
     family: str
     version: str
     namespaces: _containers.RepeatedScalarFieldContainer[str]
@@ -31,7 +33,9 @@ class TpRegisterRequest(_message.Message):
     protocol_version: int
     request_header_style: TpRegisterRequest.TpProcessRequestHeaderStyle
     packed_version: int
-    def __init__(self, family: _Optional[str] = ..., version: _Optional[str] = ..., namespaces: _Optional[_Iterable[str]] = ..., max_occupancy: _Optional[int] = ..., protocol_version: _Optional[int] = ..., request_header_style: _Optional[_Union[TpRegisterRequest.TpProcessRequestHeaderStyle, str]] = ..., packed_version: _Optional[int] = ...) -> None: ...
+    build_id: str
+    migrates: bool
+    def __init__(self, family: _Optional[str] = ..., version: _Optional[str] = ..., namespaces: _Optional[_Iterable[str]] = ..., max_occupancy: _Optional[int] = ..., protocol_version: _Optional[int] = ..., request_header_style: _Optional[_Union[TpRegisterRequest.TpProcessRequestHeaderStyle, str]] = ..., packed_version: _Optional[int] = ..., build_id: _Optional[str] = ..., migrates: bool = ...) -> None: ...
 
 class TpRegisterResponse(_message.Message):
     __slots__ = ("status", "protocol_version", "packed_version", "message")

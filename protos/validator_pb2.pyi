@@ -84,6 +84,10 @@ class Message(_message.Message):
         NODE_STATUS_RESPONSE: _ClassVar[Message.MessageType]
         METRICS_REQUEST: _ClassVar[Message.MessageType]
         METRICS_RESPONSE: _ClassVar[Message.MessageType]
+        PROCESSORS_REQUEST: _ClassVar[Message.MessageType]
+        PROCESSORS_RESPONSE: _ClassVar[Message.MessageType]
+        FAMILIES_REQUEST: _ClassVar[Message.MessageType]
+        FAMILIES_RESPONSE: _ClassVar[Message.MessageType]
     DEFAULT: Message.MessageType
     TP_REGISTER_REQUEST: Message.MessageType
     TP_REGISTER_RESPONSE: Message.MessageType
@@ -152,6 +156,10 @@ class Message(_message.Message):
     NODE_STATUS_RESPONSE: Message.MessageType
     METRICS_REQUEST: Message.MessageType
     METRICS_RESPONSE: Message.MessageType
+    PROCESSORS_REQUEST: Message.MessageType
+    PROCESSORS_RESPONSE: Message.MessageType
+    FAMILIES_REQUEST: Message.MessageType
+    FAMILIES_RESPONSE: Message.MessageType
     MESSAGE_TYPE_FIELD_NUMBER: _ClassVar[int]
     CORRELATION_ID_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
