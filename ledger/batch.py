@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from ledger import signing
+from ledger import migration, signing
 from ledger.errors import InvalidKey, NotDecodable, RefusedBatch
 from ledger.ids import BatchId, TransactionId, is_id
 from ledger.settings import FamilyVersion
@@ -50,6 +50,15 @@ def decode_batch_list(content: bytes) -> list[bytes]:
 
 def verify_batch(raw: bytes) -> VerifiedBatch:
     """Check one serialized Batch against every rule. Raises RefusedBatch with the rule that it broke."""
+    return _verify(raw, refused_signer=migration.PUBLIC_KEY)
+
+
+def verify_migration(raw: bytes) -> VerifiedBatch:
+    """The same for a batch that a validator injected, and no client sent. Raises RefusedBatch."""
+    return _verify(raw, refused_signer=None)
+
+
+def _verify(raw: bytes, refused_signer: str | None) -> VerifiedBatch:
     try:
         batch = raw_pb2.RawBatch.FromString(raw)
     except DecodeError:
@@ -64,11 +73,11 @@ def verify_batch(raw: bytes) -> VerifiedBatch:
     except DecodeError:
         raise RefusedBatch("header_not_decodable", f"batch {batch_id}: its header is no BatchHeader") from None
     signer = header.signer_pubkey
-    _check_signature(f"batch {batch_id}", signer, batch.header, batch_id)
+    _check_signature(f"batch {batch_id}", signer, refused_signer, batch.header, batch_id)
     if not batch.transactions:
         raise RefusedBatch("empty_batch", f"batch {batch_id} holds no transaction")
     transactions = tuple(
-        _verify_transaction(raw_transaction, batch_id, signer) for raw_transaction in batch.transactions
+        _verify_transaction(raw_transaction, batch_id, signer, refused_signer) for raw_transaction in batch.transactions
     )
     _check_nesting(batch_id, raw)
     declared = sum(len(transaction.inputs) + len(transaction.outputs) for transaction in transactions)
@@ -79,10 +88,12 @@ def verify_batch(raw: bytes) -> VerifiedBatch:
 
 def verify_transaction(raw: bytes) -> VerifiedTransaction:
     """Check one serialized Transaction that is in no batch yet. Raises RefusedBatch with the rule that it broke."""
-    return _verify_transaction(raw, "(none yet)", None)
+    return _verify_transaction(raw, "(none yet)", None, migration.PUBLIC_KEY)
 
 
-def _verify_transaction(raw: bytes, batch_id: str, batch_signer: str | None) -> VerifiedTransaction:
+def _verify_transaction(
+    raw: bytes, batch_id: str, batch_signer: str | None, refused_signer: str | None
+) -> VerifiedTransaction:
     try:
         message = transaction_pb2.Transaction.FromString(raw)
     except DecodeError:
@@ -100,7 +111,7 @@ def _verify_transaction(raw: bytes, batch_id: str, batch_signer: str | None) -> 
         header = decode_header(header_bytes)
     except NotDecodable as error:
         raise RefusedBatch("header_not_decodable", f"{where}: {error}") from None
-    _check_signature(where, header.signer_pubkey, header_bytes, transaction_id)
+    _check_signature(where, header.signer_pubkey, refused_signer, header_bytes, transaction_id)
     if batch_signer is not None and header.batcher_pubkey != batch_signer:
         raise RefusedBatch(
             "batcher_key_mismatch",
@@ -130,7 +141,11 @@ def _family(name: str, version: str) -> FamilyVersion:
     return FamilyVersion(name, version)
 
 
-def _check_signature(where: str, public_key: str, header_bytes: bytes, signature: str) -> None:
+def _check_signature(where: str, public_key: str, refused: str | None, header_bytes: bytes, signature: str) -> None:
+    if public_key == refused:
+        raise RefusedBatch(
+            "migration_key", f"{where}: its signer_pubkey is the key of migrations, which only validators make"
+        )
     if signing.is_high_s(signature):
         raise RefusedBatch("signature_high_s", f"{where}: its signature has a high s value; low-s is required")
     try:

@@ -173,8 +173,8 @@ class Statuses:
         if entry is not None:
             status.status = ClientBatchStatus.PENDING
             status.reason = entry.reason
-            status.message = entry.failure
-            if entry.reason is Reason.WAITING_FOR_PROCESSOR and entry.family is not None:
+            status.message = entry.activation or entry.failure
+            if entry.family is not None:
                 status.family_name, status.family_version = entry.family
             elif entry.reason is Reason.WAITING_FOR_DEPENDENCY and entry.dependency is not None:
                 status.dependency = entry.dependency

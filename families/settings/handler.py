@@ -21,6 +21,7 @@ from families.settings.candidates import (
 )
 from ledger.errors import NotDecodable
 from ledger.ids import is_public_key
+from ledger.permitted import decode_permitted_families
 from ledger.settings import (
     APPROVAL_THRESHOLD,
     AUTHORIZED_KEYS,
@@ -29,7 +30,6 @@ from ledger.settings import (
     NAMESPACE,
     PROPOSALS,
     TRANSACTION_FAMILIES,
-    decode_permitted_families,
     decode_setting,
     encode_setting,
     setting_address,

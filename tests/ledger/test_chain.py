@@ -13,8 +13,9 @@ from ledger.block import BlockHeader, decode_block_header, encode_block, is_seal
 from ledger.errors import InvalidKey, NotDecodable
 from ledger.ids import NULL_BLOCK_ID, BatchId, BlockId, StateRoot, TransactionId
 from ledger.limits import Limits
+from ledger.permitted import Permission, decode_permitted_families, encode_permitted_families
 from ledger.receipt import Event, Receipt, decode_event, encode_event, encode_receipt
-from ledger.settings import FamilyVersion, decode_permitted_families, decode_setting, encode_setting
+from ledger.settings import FamilyVersion, decode_setting, encode_setting
 from ledger.signing import Signer
 from protos import block_pb2, transaction_receipt_pb2
 from tests.independent import client, secp256k1
@@ -126,13 +127,26 @@ def test_a_setting_that_is_none() -> None:
 
 def test_permitted_families() -> None:
     value = json.dumps([{"family": "intkey", "version": "1.0", "other": 3}, {"family": "", "version": ""}])
-    assert decode_permitted_families(value) == {FamilyVersion("intkey", "1.0"), FamilyVersion("", "")}
-    assert decode_permitted_families(" [ ] ") == frozenset()
+    assert decode_permitted_families(value) == (
+        Permission(FamilyVersion("intkey", "1.0")),
+        Permission(FamilyVersion("", "")),
+    )
+    assert decode_permitted_families(" [ ] ") == ()
     # Half characters that belong together are one.
     value = r'[{"family": "\ud83d\ude00", "version": "1"}]'
-    assert decode_permitted_families(value) == {FamilyVersion("\U0001f600", "1")}
+    assert decode_permitted_families(value) == (Permission(FamilyVersion("\U0001f600", "1")),)
     brackets = json.dumps([{"family": '[{"\\' * 50, "version": "1"}])
     assert len(decode_permitted_families(brackets)) == 1
+
+
+MALFORMED: list[dict[str, object]] = [
+    {"from_block": -1}, {"from_block": 2**63}, {"from_block": "7"}, {"from_block": 1.0}, {"from_block": True},
+    {"from_block": None}, {"until_block": 1.5}, {"until_block": -1}, {"from_block": 5, "until_block": 4},
+    {"migrate": "1cf126"}, {"migrate": None}, {"migrate": [1]}, {"migrate": ["1cf1"]}, {"migrate": [""]},
+    {"migrate": ["1cf12"]}, {"migrate": ["1CF126"]}, {"migrate": ["1cf126" + "00" * 33]},
+    {"migrate": ["1cf126", "1cf126"]}, {"migrate": ["1cf12600", "1cf126"]},
+    {"migrate": [f"{number:06x}" for number in range(17)]},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -158,12 +172,29 @@ def test_permitted_families() -> None:
         "\ufeff[]",
         '[{"family": "\\ud800", "version": "1.0"}]',
         '[{"family": "f", "version": "\\udfff\\ud800"}]',
+        *(json.dumps([{"family": "f", "version": "1", **members}]) for members in MALFORMED),
     ],
     ids=lambda value: value[:30],
 )
 def test_permitted_families_that_cannot_be_understood(value: str) -> None:
     with pytest.raises(NotDecodable, match=settings.TRANSACTION_FAMILIES):
         decode_permitted_families(value)
+
+
+PERMISSIONS = st.builds(
+    lambda family, first, length, migrate: Permission(
+        family, first, None if length is None else first + length, tuple(sorted(migrate))
+    ),
+    st.builds(FamilyVersion, st.text(max_size=5), st.text(max_size=5)),
+    st.integers(0, 2**62),
+    st.none() | st.integers(0, 2**62),
+    st.sets(st.integers(0, 2**24 - 1).map("{:06x}".format), max_size=16),
+)
+
+
+@given(st.lists(PERMISSIONS, max_size=5))
+def test_permitted_families_as_text_and_back(permitted: list[Permission]) -> None:
+    assert decode_permitted_families(encode_permitted_families(permitted)) == tuple(permitted)
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
@@ -176,7 +207,7 @@ def test_permitted_families_in_deep_nesting(opening: str) -> None:
 @given(st.text(max_size=40))
 def test_any_text_as_permitted_families(value: str) -> None:
     with contextlib.suppress(NotDecodable):
-        assert isinstance(decode_permitted_families(value), frozenset)
+        assert isinstance(decode_permitted_families(value), tuple)
 
 
 def test_every_limit_is_a_positive_number() -> None:

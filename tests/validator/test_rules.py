@@ -5,21 +5,29 @@ import json
 import pytest
 
 from ledger import settings
+from ledger.batch import verify_batch, verify_transaction
+from ledger.building import build_batch, build_transaction
+from ledger.errors import RefusedBatch
 from ledger.ids import TransactionId
-from ledger.permitted import permitted_families
+from ledger.migration import PRIVATE_KEY
+from ledger.permitted import Permission, encode_permitted_families, permitted_families
 from ledger.settings import FamilyVersion
+from ledger.signing import Signer
 from tests.validator.support import make_batch, make_transaction, permitting
 from validator.execution.model import Rejected, Withdrawn
+from validator.journal import migrations
 from validator.journal.rules import Body
+from validator.state.nodes import EMPTY
+from validator.state.view import Changed, Stored
 
 INTKEY = FamilyVersion("intkey", "1.0")
 OLD, FAILED = make_transaction("committed"), make_transaction("judged invalid")
 MISSING = make_transaction("never seen")
 
 
-def body(state: dict[str, bytes] | None = None) -> Body:
-    """A chain that holds OLD, on which FAILED was judged invalid."""
-    return Body((state or {}).get, {OLD.id}.__contains__, {FAILED.id}.__contains__)
+def body(state: dict[str, bytes] | None = None, block_num: int = 7, committed: frozenset[str] = frozenset()) -> Body:
+    """A chain that holds OLD and ``committed``, on which FAILED was judged invalid."""
+    return Body(block_num, (state or {}).get, {OLD.id, *committed}.__contains__, {FAILED.id}.__contains__)
 
 
 def test_a_plain_batch_may_enter() -> None:
@@ -65,13 +73,13 @@ def test_an_empty_list_permits_none() -> None:
 )
 def test_a_value_that_cannot_be_understood_permits_its_repair(state: dict[str, bytes]) -> None:
     repair = FamilyVersion(settings.FAMILY_NAME, settings.FAMILY_VERSION)
-    assert permitted_families(state.get) == frozenset({repair})
+    assert permitted_families(state.get) == (Permission(repair),)
     assert isinstance(body(state).check(make_batch("b")), Rejected)
     assert body(state).check(make_batch("r", make_transaction("r", family=repair))) is None
 
 
 def test_without_the_setting_all_families_are_permitted() -> None:
-    assert permitted_families(permitting("[]").get) == frozenset()
+    assert permitted_families(permitting("[]").get) == ()
     other_key_there: dict[str, bytes] = {
         settings.setting_address(settings.TRANSACTION_FAMILIES): settings.encode_setting({"k": "v"})
     }
@@ -125,3 +133,106 @@ def test_an_invalid_dependency_makes_invalid() -> None:
 
 def test_a_transaction_that_was_judged_invalid_may_come_again() -> None:
     assert body().check(make_batch("again", FAILED)) is None
+
+
+V1, V2 = FamilyVersion("intkey", "1.0"), FamilyVersion("intkey", "2.0")
+NAMESPACE = "1cf126"
+
+
+def planned(*permissions: Permission) -> dict[str, bytes]:
+    return permitting(encode_permitted_families(permissions))
+
+
+@pytest.mark.parametrize(("block_num", "enters"), [(0, True), (9, True), (10, True), (11, False), (10**9, False)])
+def test_a_version_enters_until_its_last_block(block_num: int, enters: bool) -> None:
+    transaction = make_transaction("t", family=V1)
+    state = planned(Permission(V1, until_block=10), Permission(V2, from_block=11))
+    verdict = body(state, block_num).check(make_batch("b", transaction))
+    assert verdict == (
+        None
+        if enters
+        else Rejected(
+            "family_not_permitted",
+            f"intkey 1.0 was permitted until block 10, this is block {block_num};"
+            " sawtooth.validator.transaction_families permits: intkey 2.0 from block 11",
+            transaction.id,
+            family=V1,
+        )
+    )
+
+
+@pytest.mark.parametrize(("block_num", "enters"), [(0, False), (9, False), (10, True), (11, True)])
+def test_a_version_waits_for_its_first_block(block_num: int, enters: bool) -> None:
+    verdict = body(planned(Permission(V2, 10)), block_num).check(make_batch("b", make_transaction("t", family=V2)))
+    why = "intkey 2.0 is permitted from block 10 on"
+    assert verdict == (None if enters else Withdrawn("waiting_for_activation", V2, message=why))
+
+
+def test_a_version_may_have_several_spans() -> None:
+    state = planned(Permission(V1, 20, 29), Permission(V1, 0, 5), Permission(V1, 10, 15))
+    batch = make_batch("b", make_transaction("t", family=V1))
+    verdicts = [body(state, number).check(batch) for number in (5, 6, 10, 15, 16, 29, 30)]
+    assert verdicts[0] is verdicts[2] is verdicts[3] is verdicts[5] is None
+    for waits, first in ((verdicts[1], 10), (verdicts[4], 20)):
+        assert isinstance(waits, Withdrawn)
+        assert waits.message == f"intkey 1.0 is permitted from block {first} on"
+    assert isinstance(verdicts[6], Rejected)
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_the_blocks_at_which_something_changes(number: int) -> None:
+    state = planned(Permission(V1, until_block=4), Permission(V2, 8))
+    assert body(state, number).moves is (number in (0, 5, 8))
+
+
+def test_a_version_waits_until_its_migration_is_in_a_block() -> None:
+    plan = Permission(V2, 10, migrate=(NAMESPACE,))
+    batch = make_batch("b", make_transaction("t", family=V2))
+    assert body(planned(plan), 9).due == []
+    before = body(planned(plan), 10)
+    assert before.due == [plan]
+    why = "intkey 2.0 is permitted when its migration is in a block"
+    assert before.check(batch) == Withdrawn("waiting_for_activation", V2, message=why)
+    for transaction_id in migrations.transaction_ids_of(plan):
+        after = body(planned(plan), 11, frozenset({transaction_id}))
+        assert after.due == []
+        assert after.check(batch) is None
+
+
+@pytest.mark.parametrize("leaves", [0, 3, 2_000, 2_001])
+def test_the_migration_itself_enters_once(leaves: int) -> None:
+    plan = Permission(V2, 10, migrate=(NAMESPACE, "ab" * 35))
+    changes: dict[str, bytes | None] = {f"{NAMESPACE}{number:064x}": b"v" for number in range(leaves)}
+    state = Changed(Stored(lambda number: b"", EMPTY), changes)
+    migration = migrations.batch_for(plan, state)
+    assert len(migration.transactions) == (256 if leaves > 2_000 else 1)
+    assert migration.id in migrations.ids_of(plan)
+    assert migration.transactions[0].id in migrations.transaction_ids_of(plan)
+    due = body(planned(plan), 10)
+    assert due.is_migration(migration)
+    assert due.check(migration) is None
+    assert isinstance(body(planned(plan), 9).check(migration), Withdrawn)
+    done = body(planned(plan), 11, frozenset({migration.transactions[0].id}))
+    assert not done.is_migration(migration)
+    assert isinstance(done.check(migration), Rejected)
+
+
+def test_a_migration_that_nobody_planned_may_not_enter() -> None:
+    migration = migrations.batch_for(Permission(V2, migrate=(NAMESPACE,)), Stored(lambda number: b"", EMPTY))
+    for plan in (Permission(V2), Permission(V2, migrate=("abcdef",)), Permission(V1, migrate=(NAMESPACE,))):
+        assert not body(planned(plan), 10).is_migration(migration)
+
+
+def test_nobody_else_makes_a_migration() -> None:
+    migration = migrations.batch_for(Permission(V2, migrate=(NAMESPACE,)), Stored(lambda number: b"", EMPTY))
+    with pytest.raises(RefusedBatch, match="the key of migrations, which only validators make"):
+        verify_batch(migration.raw)
+    mallory = Signer("11" * 32)
+    forged = build_transaction(
+        Signer(PRIVATE_KEY), batcher_pubkey=mallory.public_key, family_name="intkey", family_version="2.0",
+        inputs=[NAMESPACE], outputs=[NAMESPACE], payload=b"", payload_encoding="", nonce="",
+    )  # fmt: skip
+    with pytest.raises(RefusedBatch, match="the key of migrations"):
+        verify_batch(build_batch(mallory, [forged]).raw)
+    with pytest.raises(RefusedBatch, match="the key of migrations"):
+        verify_transaction(forged.raw)

@@ -65,7 +65,7 @@ class Rejected(NamedTuple):
 
 
 class Withdrawn(NamedTuple):
-    """A batch got no verdict in this block and stays pending; exactly one member beside the reason says for what."""
+    """A batch got no verdict in this block and stays pending; what it waits for, by the reason."""
 
     reason: str
     family: FamilyVersion | None = None

@@ -17,7 +17,7 @@ from validator.execution.executor import Execution
 from validator.execution.model import Applied, Rejected, Withdrawn
 from validator.journal.model import BlockCommit, CommittedBatch, InvalidBatch
 from validator.journal.rules import Body
-from validator.mempool.queue import Pending, PendingQueue
+from validator.mempool.queue import INJECTED, Pending, PendingQueue
 from validator.state import merkle
 from validator.state.merkle import ReadNode
 from validator.state.nodes import Ref
@@ -92,6 +92,9 @@ def choose(
         if isinstance(verdict, Rejected):
             refused.append((entry, verdict))
             continue
+        if verdict is not None and verdict.reason == "waiting_for_activation":
+            park(queue, entry, verdict, now_ms)
+            continue
         missing = next((item.family for item in batch.transactions if not has_processor(item.family)), None)
         if missing is not None:
             queue.park_for_processor(entry, missing)
@@ -134,7 +137,9 @@ class _Size:
 
 def park(queue: PendingQueue, entry: Pending, verdict: Withdrawn, dependency_due_ms: int) -> None:
     """Put a batch that got no verdict where it waits for what it lacks."""
-    if verdict.family is not None:
+    if verdict.family is not None and verdict.reason == "waiting_for_activation":
+        queue.park_for_activation(entry, verdict.family, verdict.message)
+    elif verdict.family is not None:
         queue.park_for_processor(entry, verdict.family)
     elif verdict.dependency is not None:
         queue.park_for_dependency(entry, verdict.dependency, dependency_due_ms)
@@ -177,9 +182,14 @@ def conclude(candidate: Candidate, parent: Parent, read_node: ReadNode, signer: 
             nodes=state.nodes,
             superseded=state.superseded,
             invalid=invalid,
-            settled=[entry.arrival for entry in settled],
+            settled=arrivals(settled),
         )
     return Verdicts(commit, invalid, settled, withdrawn)
+
+
+def arrivals(settled: list[Pending]) -> list[int]:
+    """The arrival numbers of batches that were handed in: what was injected stands in no table of pending ones."""
+    return [entry.arrival for entry in settled if entry.arrival != INJECTED]
 
 
 def invalid_batch(entry: Pending, verdict: Rejected) -> InvalidBatch:

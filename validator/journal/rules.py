@@ -8,8 +8,10 @@ from collections.abc import Callable
 
 from ledger.batch import VerifiedBatch
 from ledger.ids import TransactionId
-from ledger.permitted import permission_refusal, permitted_families
+from ledger.permitted import Permission, permission_for, permission_refusal, permitted_families
+from ledger.settings import FamilyVersion
 from validator.execution.model import Rejected, Withdrawn
+from validator.journal import migrations
 
 Knows = Callable[[TransactionId], bool]
 ReadState = Callable[[str], bytes | None]
@@ -19,28 +21,47 @@ ReadState = Callable[[str], bytes | None]
 class Body:
     """The batches of one block so far, over the chain that it extends.
 
-    ``read``: the state that the block builds on. ``committed``: whether the chain holds a transaction. ``invalid``:
-    whether a transaction was judged invalid and is not pending.
+    ``block_num``: the number that the block will have. ``read``: the state that it builds on. ``committed``: whether
+    the chain holds a transaction. ``invalid``: whether a transaction was judged invalid and is not pending.
     """
 
-    def __init__(self, read: ReadState, committed: Knows, invalid: Knows) -> None:
+    def __init__(self, block_num: int, read: ReadState, committed: Knows, invalid: Knows) -> None:
+        self._block_num = block_num
         self._permitted = permitted_families(read)
         self._committed = committed
         self._invalid = invalid
         self._included: set[TransactionId] = set()
+        self._barred: dict[FamilyVersion, str | Withdrawn | None] = {}
+        self.due = [e for e in self._permitted or () if e.covers(block_num) and not self._migrated(e)]
+        """The versions whose migration this block may hold, because no earlier one does."""
+        self._migrations = {name for entry in self.due for name in migrations.ids_of(entry)}
+
+    @property
+    def moves(self) -> bool:
+        """Whether this block is the first or the one behind the last that some version may enter."""
+        return any(
+            self._block_num == entry.from_block or self._block_num - 1 == entry.until_block
+            for entry in self._permitted or ()
+        )
 
     def include(self, batch: VerifiedBatch) -> None:
         """Make ``batch`` the next one of the body; it was checked."""
         self._included.update(transaction.id for transaction in batch.transactions)
 
+    def is_migration(self, batch: VerifiedBatch) -> bool:
+        """Whether ``batch`` is a migration that this block may hold."""
+        return batch.id in self._migrations
+
     def check(self, batch: VerifiedBatch) -> Rejected | Withdrawn | None:
         """Why ``batch`` may never, or not now, be the next one of the body; None if it may."""
         own: set[TransactionId] = set()
+        migrates = bool(self._migrations) and self.is_migration(batch)
         for transaction in batch.transactions:
             family = transaction.family
-            not_permitted = permission_refusal(family, self._permitted)
-            if not_permitted is not None:
-                return Rejected("family_not_permitted", not_permitted, transaction.id, family=family)
+            if not migrates and (barred := self._bar(family)) is not None:
+                if isinstance(barred, Withdrawn):
+                    return barred
+                return Rejected("family_not_permitted", barred, transaction.id, family=family)
             if self._committed(transaction.id):
                 return Rejected(
                     "duplicate_transaction", f"transaction {transaction.id} is already committed", transaction.id
@@ -59,3 +80,26 @@ class Body:
                 return Withdrawn("waiting_for_dependency", dependency=dependency)
             own.add(transaction.id)
         return None
+
+    def _bar(self, family: FamilyVersion) -> str | Withdrawn | None:
+        """What keeps a family out of this block: words for ever, a wait for now; looked up once for each family."""
+        if family in self._barred:
+            return self._barred[family]
+        bar: str | Withdrawn | None = permission_refusal(family, self._permitted, self._block_num)
+        if bar is None:
+            permission = permission_for(family, self._permitted, self._block_num)
+            assert permission is not None, "what is not refused is permitted now or later"
+            if not permission.covers(self._block_num):
+                bar = _waits(family, f"{family} is permitted from block {permission.from_block} on")
+            elif not self._migrated(permission):
+                bar = _waits(family, f"{family} is permitted when its migration is in a block")
+        self._barred[family] = bar
+        return bar
+
+    def _migrated(self, permission: Permission) -> bool:
+        """Whether an earlier block holds the migration of a version; one that has none needs none."""
+        return not permission.migrate or any(map(self._committed, migrations.transaction_ids_of(permission)))
+
+
+def _waits(family: FamilyVersion, why: str) -> Withdrawn:
+    return Withdrawn("waiting_for_activation", family, message=why)

@@ -8,11 +8,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from enum import StrEnum
 from heapq import heappop, heappush
+from typing import Final, NamedTuple
 
 from ledger.batch import VerifiedBatch
 from ledger.ids import BatchId, TransactionId
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
+
+INJECTED: Final = -1
+"""The arrival number of what nobody handed in: it comes before all others."""
 
 
 class Reason(StrEnum):
@@ -22,12 +26,25 @@ class Reason(StrEnum):
     EXECUTING = "executing"
     WAITING_FOR_PROCESSOR = "waiting_for_processor"
     WAITING_FOR_DEPENDENCY = "waiting_for_dependency"
+    WAITING_FOR_ACTIVATION = "waiting_for_activation"
+
+
+class _Activation(NamedTuple):
+    """What a batch is parked under that waits until its family may enter a block."""
+
+    family: FamilyVersion
+
+
+_Cause = FamilyVersion | TransactionId | _Activation
 
 
 class Pending:
     """One accepted batch. Its queue changes it; ``tries``, ``losses``, ``failure`` and ``alone`` are for production."""
 
-    __slots__ = ("alone", "arrival", "batch", "dependency", "due_ms", "failure", "family", "losses", "reason", "tries")
+    __slots__ = (
+        "activation", "alone", "arrival", "batch", "dependency", "due_ms", "failure", "family", "losses", "reason",
+        "tries",
+    )  # fmt: skip
 
     def __init__(self, arrival: int, batch: VerifiedBatch) -> None:
         self.arrival = arrival
@@ -35,6 +52,8 @@ class Pending:
         self.reason = Reason.QUEUED
         self.family: FamilyVersion | None = None
         self.dependency: TransactionId | None = None
+        self.activation = ""
+        """When its family may enter a block, in words; empty while it does not wait for that."""
         self.due_ms: int | None = None
         """When a wait for a dependency ends, or a back-off."""
         self.tries = 0
@@ -54,7 +73,7 @@ class PendingQueue:
         self._limits = limits
         self._entries: dict[BatchId, Pending] = {}
         self._ready: list[tuple[int, BatchId]] = []
-        self._parked: defaultdict[FamilyVersion | TransactionId, dict[BatchId, None]] = defaultdict(dict)
+        self._parked: defaultdict[_Cause, dict[BatchId, None]] = defaultdict(dict)
         self._backing_off: dict[BatchId, None] = {}
         self._homes: defaultdict[TransactionId, list[BatchId]] = defaultdict(list)
         self._transactions = 0
@@ -110,6 +129,11 @@ class PendingQueue:
             self._homes[transaction.id].append(batch.id)
         heappush(self._ready, (arrival, batch.id))
 
+    def inject(self, batch: VerifiedBatch) -> None:
+        """Queue a batch that nobody handed in, before all others; it shares no task with them."""
+        self.add(INJECTED, batch)
+        self._entries[batch.id].alone = True
+
     def remove(self, entry: Pending) -> None:
         """Forget a batch that is committed or invalid."""
         self._unpark(entry)
@@ -141,12 +165,20 @@ class PendingQueue:
         self._unpark(entry)
         entry.reason = Reason.QUEUED
         entry.family = entry.dependency = None
+        entry.activation = ""
         heappush(self._ready, (entry.arrival, entry.batch.id))
 
     def park_for_processor(self, entry: Pending, family: FamilyVersion) -> None:
         entry.reason = Reason.WAITING_FOR_PROCESSOR
         entry.family = family
         self._parked[family][entry.batch.id] = None
+
+    def park_for_activation(self, entry: Pending, family: FamilyVersion, why: str) -> None:
+        """Wait until ``family`` may enter a block; ``why`` says when that will be."""
+        entry.reason = Reason.WAITING_FOR_ACTIVATION
+        entry.family = family
+        entry.activation = why
+        self._parked[_Activation(family)][entry.batch.id] = None
 
     def park_for_dependency(self, entry: Pending, dependency: TransactionId, due_ms: int) -> None:
         """Wait for a transaction; ``due_ms`` is kept from the first time that the batch waited for one."""
@@ -164,13 +196,16 @@ class PendingQueue:
 
     def wake(self, cause: FamilyVersion | TransactionId) -> None:
         """What batches waited for has come (or, for a dependency, will not): they may be tried."""
+        self._wake(cause)
+
+    def _wake(self, cause: _Cause) -> None:
         for batch_id in self._parked.pop(cause, ()):
             self.put_back(self._entries[batch_id])
 
     def wake_families(self) -> None:
-        """Which families may enter a block has changed: what waits for a processor is looked at again."""
-        for cause in [cause for cause in self._parked if isinstance(cause, FamilyVersion)]:
-            self.wake(cause)
+        """Which families may enter a block has changed: what waits for one is looked at again."""
+        for cause in [cause for cause in self._parked if isinstance(cause, FamilyVersion | _Activation)]:
+            self._wake(cause)
 
     def tick(self, now_ms: int) -> list[Pending]:
         """Wake what has backed off long enough; returns the batches whose dependency did not come in time."""
@@ -192,7 +227,10 @@ class PendingQueue:
 
     def _unpark(self, entry: Pending) -> None:
         self._backing_off.pop(entry.batch.id, None)
-        for cause in (entry.family, entry.dependency):
+        causes: list[_Cause | None] = [entry.family, entry.dependency]
+        if entry.family is not None:
+            causes.append(_Activation(entry.family))
+        for cause in causes:
             if cause is not None and cause in self._parked:
                 self._parked[cause].pop(entry.batch.id, None)
                 if not self._parked[cause]:
