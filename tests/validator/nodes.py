@@ -3,7 +3,7 @@
 What lives here: what several test modules of the node need. What must not: assertions, waiting by the clock.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -47,13 +47,17 @@ def signed_batch(
 
 @asynccontextmanager
 async def open_node(
-    path: Path, *pending: SignedBatch, chain: bool = True, limits: Limits = LIMITS
+    path: Path,
+    *pending: SignedBatch,
+    chain: bool = True,
+    limits: Limits = LIMITS,
+    state: Mapping[str, bytes | None] | None = None,
 ) -> AsyncIterator[Node]:
-    """A node, with a genesis block or without, that begins with these batches pending."""
+    """A node that begins with these batches pending; with a genesis block that left ``state``, or as it stopped."""
     store = open_store(path, limits)
     try:
         if chain:
-            commit(store, [make_batch("genesis")])
+            commit(store, [make_batch("genesis")], state)
         store.add_pending([batch.raw for batch in pending])
         config = ValidatorConfig(path, path / "key", "tcp://127.0.0.1:*", 1, limits)
         node = Node(config, store, SIGNER)
