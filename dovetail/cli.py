@@ -4,7 +4,20 @@ from typing import Annotated
 
 import typer
 
-from dovetail.commands import bench, chain, intkey, new_family, parts, processor, settings, status, up
+from dovetail.commands import (
+    bench,
+    chain,
+    intkey,
+    new_family,
+    parts,
+    processor,
+    processors,
+    settings,
+    status,
+    up,
+    upgrade,
+    verify,
+)
 
 app = typer.Typer(
     name="dovetail",
@@ -40,10 +53,13 @@ up.add_to(app)
 new_family.add_to(app)
 parts.add_to(app)
 processor.add_to(app)
+processors.add_to(app)
 status.add_to(app)
 bench.add_to(app)
 app.add_typer(intkey.app, name="intkey")
 app.add_typer(settings.app, name="settings")
+app.add_typer(upgrade.app, name="upgrade")
+app.add_typer(verify.app, name="chain")
 app.add_typer(chain.block, name="block")
 app.add_typer(chain.batch, name="batch")
 app.add_typer(chain.transaction, name="transaction")

@@ -25,6 +25,7 @@ from validator.config import ValidatorConfig
 _FILE_BYTES_MAX: Final = 1024 * 1024
 _PREFIX: Final = "DOVETAIL_"
 _OCCUPANCY_MAX: Final = 100_000
+_BUILD_ID_CHARACTERS_MAX: Final = 256
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,9 @@ class ProcessorConfig:
 
     memory_mib_max: int = 0
     """Address space of each worker, in MiB; 0 for no limit."""
+
+    build_id: str = ""
+    """By which people tell this build of its families from others; empty for each one's own version or digest."""
 
     metrics: str = ""
     """Where /metrics is served, as HOST:PORT; nowhere where it is empty."""
@@ -137,6 +141,10 @@ _RULES: Final[dict[str, _Rule]] = {
     ),
     "processor.memory_mib_max": _Rule(
         lambda number: number == 0 or 256 <= number <= 2**40, "0 for no limit, or a whole number of MiB from 256"
+    ),
+    "processor.build_id": _Rule(
+        lambda text: len(text) <= _BUILD_ID_CHARACTERS_MAX and (not text or text.isprintable()),
+        f"at most {_BUILD_ID_CHARACTERS_MAX} printable characters",
     ),
     "processor.metrics": _Rule(
         lambda text: not text or _is_address(text), "HOST:PORT, PORT from 1 to 65535, an IPv6 host in brackets"

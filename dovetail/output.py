@@ -7,13 +7,23 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-_TABLE_COLUMNS: Final = 400
+from dovetail.errors import Refused
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+WATCH_S: Final = 1.0
+
+_TABLE_COLUMNS: Final = 20_000
+"""More than any row has: where there are too few, the short columns are the first to go."""
 _SHORT_CHARACTERS: Final = 16
 
 
@@ -56,19 +66,49 @@ def print_json_array(values: Iterable[object]) -> None:
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table as wide as its content: a cut id cannot be copied, so a narrow terminal wraps instead."""
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    table = Table(*headings, box=None, pad_edge=False)
+    table = make_table(headings, rows)
     for column in table.columns:
         column.no_wrap = True
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
     console = Console(width=_TABLE_COLUMNS, highlight=False)
     with console.capture() as rendered:
         console.print(table)
     # The last column too is padded to its width.
     typer.echo("\n".join(line.rstrip() for line in rendered.get().split("\n")), nl=False)
+
+
+def make_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> "Table":
+    """The same for a screen that is drawn again and again: cells wrap where it is narrow."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*headings, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table
+
+
+def watch(look: Callable[[], "RenderableType"]) -> None:
+    """Show what ``look`` gives, every second in place of the one before; Ctrl-C ends it.
+
+    Where it raises Refused, that is shown instead: a node that does not answer is waited for.
+    """
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="crop") as live:
+        try:
+            while True:
+                try:
+                    shown = Group(look(), "", "Ctrl-C ends this")
+                except Refused as refused:
+                    shown = Group(Text(printable_lines(f"{refused}; trying again, Ctrl-C ends this")))
+                live.update(shown, refresh=True)
+                # The REST API tells of no changes: it is asked again.
+                time.sleep(WATCH_S)
+        except KeyboardInterrupt:
+            return
 
 
 def print_tree(value: Any, depth: int = 0) -> None:

@@ -8,6 +8,7 @@ from processor_sdk.codecs import CborCodec, Codec, JsonCodec, NotDecodable, Prot
 from processor_sdk.context import Context
 from processor_sdk.errors import AuthorizationException, InternalError, InvalidTransaction
 from processor_sdk.handler import TransactionHandler
+from processor_sdk.migration import MigrationContext
 from processor_sdk.transaction import Transaction
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "InternalError",
     "InvalidTransaction",
     "JsonCodec",
+    "MigrationContext",
     "NotDecodable",
     "ProtobufCodec",
     "RawCodec",

@@ -38,7 +38,7 @@ STOP_NOW: Final = b"n"
 _STOPS: Final = (STOP, STOP_NOW, bytes([signal.SIGTERM]), bytes([signal.SIGINT]))
 
 TASKS_IN_FLIGHT_MAX: Final = 4096
-UNREGISTER_WAIT_S: Final = 5.0
+LEAVE_WAIT_S: Final = 5.0
 LAST_ANSWERS_WAIT_MS: Final = 2_000
 BACK_OFF_S_FIRST: Final = 0.1
 BACK_OFF_S_MAX: Final = 5.0
@@ -63,6 +63,7 @@ class Connection:
         handlers: Iterable[TransactionHandler[Any]],
         *,
         max_occupancy: int,
+        build_id: str | None,
         pair_url: str,
         wake: socket.socket,
         watch: Watch | None = None,
@@ -70,7 +71,7 @@ class Connection:
         self._url = url
         self._wake = wake
         self._watch = watch
-        self._registrations = [Registration(handler, max_occupancy) for handler in handlers]
+        self._registrations = [Registration(handler, max_occupancy, build_id) for handler in handlers]
         self._asked: dict[str, Registration] = {}
         self._pair = context.socket(zmq.PAIR)
         self._pair.set_hwm(0)  # Bounded by TASKS_IN_FLIGHT_MAX; a full pipe must never hold up a ping.
@@ -90,8 +91,11 @@ class Connection:
         self._correlation = 0
         self._stopping = False
         self._stop_now = False
-        self._unregister_id = ""
-        self._unregister_until: float | None = None
+        self._leave_id = ""
+        """The last question before this connection ends: the unregistration, then pings."""
+        self._leave_until: float | None = None
+        self._answered_since = False
+        """Whether a task was answered after that question was asked."""
 
     def run(self) -> None:
         """The body of the thread. Ends by telling the apply thread to quit, also when a bug ends it."""
@@ -119,15 +123,17 @@ class Connection:
             return True
         if not self._stopping:
             return False
-        return not self._established or (self._unregister_until is None and self._in_flight == 0)
+        return not self._established or (self._drained and not self._answered_since)
+
+    @property
+    def _drained(self) -> bool:
+        return self._in_flight == 0 and self._leave_until is None
 
     def _timeout_ms(self) -> int | None:
         deadlines = [registration.retry_at for registration in self._registrations]
         watch_at = self._watch.next_at() if self._watch is not None else None
         times = [
-            at
-            for at in (*deadlines, watch_at, self._connect_at, self._overdue_at, self._unregister_until)
-            if at is not None
+            at for at in (*deadlines, watch_at, self._connect_at, self._overdue_at, self._leave_until) if at is not None
         ]
         return max(0, int((min(times) - time.monotonic()) * 1000) + 1) if times else None
 
@@ -141,9 +147,13 @@ class Connection:
         for registration in self._registrations:
             if registration.retry_at is not None and registration.retry_at <= now:
                 self._register(registration)
-        if self._unregister_until is not None and self._unregister_until <= now:
-            _log.warning("the validator has not answered the unregistration in %s s", UNREGISTER_WAIT_S)
-            self._unregister_until = None
+        if self._leave_until is not None and self._leave_until <= now:
+            _log.warning("the validator has not answered the leave-taking in %s s", LEAVE_WAIT_S)
+            self._leave_until = None
+        if self._stopping and self._established and self._drained and self._answered_since:
+            # One that goes by the 1.x conversation sends a batch's next transaction when it has the answer to the one
+            # before: what it has still to say comes before the answer to this ping.
+            self._ask_to_leave(_Message.PING_REQUEST, now)
         if self._watch is not None:
             self._run_watch(self._watch, now)
 
@@ -233,9 +243,9 @@ class Connection:
             self._send(_Message.PING_RESPONSE, message.correlation_id)
         elif kind == _Message.TP_REGISTER_RESPONSE:
             self._on_registered(message)
-        elif kind == _Message.TP_UNREGISTER_RESPONSE:
-            if message.correlation_id == self._unregister_id:
-                self._unregister_until = None
+        elif kind in (_Message.TP_UNREGISTER_RESPONSE, _Message.PING_RESPONSE):
+            if message.correlation_id == self._leave_id:
+                self._leave_until = None
         else:
             if kind in (_Message.TP_PROCESS_REQUEST, _Message.PACKED_PROCESS_REQUEST):
                 self._in_flight += 1
@@ -272,6 +282,7 @@ class Connection:
                 continue
             if kind == ANSWER:
                 self._in_flight -= 1
+                self._answered_since = True
             self._send_raw(raw)
 
     def _read_wake(self) -> None:
@@ -292,9 +303,13 @@ class Connection:
         for registration in self._registrations:
             registration.retry_at = None
         if self._established:
-            self._unregister_id = self._next_correlation_id()
-            self._unregister_until = time.monotonic() + UNREGISTER_WAIT_S
-            self._send(_Message.TP_UNREGISTER_REQUEST, self._unregister_id)
+            self._ask_to_leave(_Message.TP_UNREGISTER_REQUEST, time.monotonic())
+
+    def _ask_to_leave(self, kind: "_Message.MessageType", now: float) -> None:
+        self._leave_id = self._next_correlation_id()
+        self._leave_until = now + LEAVE_WAIT_S
+        self._answered_since = False
+        self._send(kind, self._leave_id)
 
 
 def back_off_s(failures: int) -> float:

@@ -62,7 +62,7 @@ class Context:
         """
         self._check_readable(address)
         data = self.changes[address] if address in self.changes else self._before.fetch((address,)).get(address)
-        return data if codec is None or data is None else _decoded(address, data, codec)
+        return data if codec is None or data is None else decoded(address, data, codec)
 
     @overload
     def get_many(self, addresses: Iterable[str]) -> dict[str, bytes]: ...
@@ -80,7 +80,7 @@ class Context:
             for address in wanted
             if (data := changes[address] if address in changes else found.get(address)) is not None
         }
-        return entries if codec is None else {key: _decoded(key, data, codec) for key, data in entries.items()}
+        return entries if codec is None else {key: decoded(key, data, codec) for key, data in entries.items()}
 
     @overload
     def set(self, address: str, value: bytes) -> None: ...
@@ -121,7 +121,7 @@ class Context:
         if not self._readable.permits_prefix(prefix):
             self._refuse(AuthorizationException.for_list(prefix, self._readable.declared))
         entries = overlaid(self._before.under(prefix), changes_under(self.changes, prefix))
-        return entries if codec is None else ((key, _decoded(key, data, codec)) for key, data in entries)
+        return entries if codec is None else ((key, decoded(key, data, codec)) for key, data in entries)
 
     def delete(self, address: str) -> bool:
         """Remove what ``address`` holds; whether it held data.
@@ -210,7 +210,8 @@ def _each(addresses: Iterable[str]) -> dict[str, None]:
     return dict.fromkeys(addresses)
 
 
-def _decoded(address: str, data: bytes, codec: Codec[T]) -> T:
+def decoded(address: str, data: bytes, codec: Codec[T]) -> T:
+    """What ``codec`` makes of the entry at ``address``. Raises InvalidTransaction where it does not fit."""
     try:
         return codec.decode(data)
     except (NotDecodable, ValueError) as error:

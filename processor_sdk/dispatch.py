@@ -6,11 +6,12 @@ module holds the one around handlers.
 """
 
 import logging
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from ledger import migration
 from ledger.addresses import AccessList
 from ledger.ids import TransactionId
 from ledger.limits import Limits
@@ -18,6 +19,7 @@ from ledger.transaction import Transaction, decode_header, decode_transaction
 from processor_sdk.context import Context, StateBefore
 from processor_sdk.errors import InternalError, InvalidTransaction, StateUnavailable
 from processor_sdk.handler import TransactionHandler
+from processor_sdk.migration import NO_MIGRATION, MigrationContext, check_migration
 from processor_sdk.progress import Family, Progress
 from processor_sdk.state import Link, Overlay, StateCalls
 from processor_sdk.transaction import with_payload
@@ -38,6 +40,18 @@ _DELETE: Final = transaction_receipt_pb2.StateChange.DELETE
 _log = logging.getLogger(__name__)
 
 
+class Judgement(NamedTuple):
+    """How one apply, or one slice of a migration, ended; ``status``: of TpProcessResponse.
+
+    ``context`` holds what it did where that is OK, ``error`` what was raised where it is INTERNAL_ERROR.
+    """
+
+    status: processor_pb2.TpProcessResponse.Status
+    message: str = ""
+    context: Context | None = None
+    error: BaseException | None = None
+
+
 class Dispatcher:
     """Knows the handlers by the exact name and version of their family."""
 
@@ -46,14 +60,18 @@ class Dispatcher:
         handlers: Iterable[TransactionHandler[Any]],
         progress: Progress | None = None,
         interrupt: type[KeyboardInterrupt] = KeyboardInterrupt,
+        contexts: tuple[type[Context], type[MigrationContext]] = (Context, MigrationContext),
     ) -> None:
         """``progress`` is told of each apply; ``interrupt`` is what ends one without an answer.
+
+        ``contexts``: what an apply, and a slice of a migration, is given.
 
         Raises TypeError for a handler whose declaration does not fit (``TransactionHandler.check_declaration``), and
         ValueError for two handlers of the same family and version.
         """
         self._progress = progress or Progress()
         self._interrupt = interrupt
+        self._context, self._migration_context = contexts
         self._handlers: dict[Family, TransactionHandler[Any]] = {}
         for handler in handlers:
             handler.check_declaration()
@@ -119,7 +137,12 @@ class Dispatcher:
             header = transaction.header
             family = (header.family_name, header.family_version)
             self._progress.begin(transaction.id, request.batch_id, family, True, self._progress.now())
-            calls.flush(self._apply(transaction, family, AccessList(header.inputs), calls))
+            # Validators that tell no batch let anybody sign with the key: there it makes no migration.
+            if request.batch_id and header.signer_pubkey == migration.PUBLIC_KEY:
+                check_migration(transaction)
+                calls.flush(self.migrated(family, header.inputs, calls))
+            else:
+                calls.flush(self._apply(transaction, family, AccessList(header.inputs), calls))
             response.status = _OK
         except self._interrupt:
             raise
@@ -128,11 +151,54 @@ class Dispatcher:
         self._progress.end(response.status)
         return response.SerializeToString()
 
-    def _apply(self, transaction: Transaction, family: Family, readable: AccessList, before: StateBefore) -> Context:
-        header = transaction.header
+    def migrated(self, family: Family, prefixes: tuple[str, ...], before: StateBefore) -> MigrationContext:
+        """What the handler of ``family`` does in ``migrate`` to the slice under ``prefixes``; nobody is told of it.
+
+        Raises InvalidTransaction where it refuses, writes what it may not or too much, or declares no migrate, and
+        whatever else ``migrate`` or ``before`` raises.
+        """
+        handler = self._handler(family)
+        if not handler.migrates:
+            raise InvalidTransaction(
+                f"the handler of {family[0]} {family[1]} declares no migrate: run a build of this version that does, or"
+                f" permit the version without the member migrate"
+            )
+        context = self._migration_context(prefixes, handler.namespaces, before)
+        self._run("migrate", family, context, lambda: handler.migrate(context))
+        return context
+
+    def judge(self, family: Family, transaction: Transaction, before: StateBefore) -> Judgement:
+        """How the handler of ``family`` ends ``transaction``, whatever version it names; nobody is told of it."""
+        inputs = AccessList(transaction.header.inputs)
+        return self._judged(lambda: self._apply(transaction, family, inputs, before))
+
+    def judge_slice(self, family: Family, prefixes: tuple[str, ...], before: StateBefore) -> Judgement:
+        """How the handler of ``family`` ends the slice of its migration under ``prefixes``; nobody is told of it."""
+        return self._judged(lambda: self.migrated(family, prefixes, before))
+
+    def _judged(self, run: Callable[[], Context]) -> Judgement:
+        try:
+            return Judgement(_OK, context=run())
+        except self._interrupt:
+            raise
+        except InvalidTransaction as error:
+            return Judgement(processor_pb2.TpProcessResponse.INVALID_TRANSACTION, _text(error))
+        except BaseException as error:
+            message = f"{type(error).__name__}: {_text(error)}"
+            return Judgement(processor_pb2.TpProcessResponse.INTERNAL_ERROR, message, error=error)
+
+    def _handler(self, family: Family) -> TransactionHandler[Any]:
         handler = self._handlers.get(family)
         if handler is None:
-            raise InternalError(f"no handler here for the family {header.family_name} {header.family_version}")
+            raise InternalError(f"no handler here for the family {family[0]} {family[1]}")
+        return handler
+
+    def _apply(self, transaction: Transaction, family: Family, readable: AccessList, before: StateBefore) -> Context:
+        header = transaction.header
+        handler = self._handler(family)
+        # To a handler that does not migrate the key says no more than any other.
+        if handler.migrates and header.signer_pubkey == migration.PUBLIC_KEY:
+            raise InvalidTransaction(NO_MIGRATION)
         try:
             judged = with_payload(transaction, handler.encodings)
         except InvalidTransaction:
@@ -144,12 +210,16 @@ class Dispatcher:
                 " ValueError"
             ) from error
         writable = readable if header.outputs == header.inputs else AccessList(header.outputs)
-        context = Context(readable, writable, handler.namespaces, before)
-        # What apply returns is checked because "async def" and "return a refusal" would otherwise pass for success.
+        context = self._context(readable, writable, handler.namespaces, before)
+        self._run("apply", family, context, lambda: handler.apply(judged, context))
+        return context
+
+    def _run(self, method: str, family: Family, context: Context, call: Callable[[], object]) -> None:
+        # What it returns is checked because "async def" and "return a refusal" would otherwise pass for success.
         try:
-            result: object = handler.apply(judged, context)
+            result = call()
             if result is not None:
-                raise TypeError(f"apply of {header.family_name} returned {type(result).__name__}, not None")
+                raise TypeError(f"{method} of {family[0]} returned {type(result).__name__}, not None")
         except (InvalidTransaction, StateUnavailable, self._interrupt):
             raise
         except BaseException as error:
@@ -159,7 +229,6 @@ class Dispatcher:
         if context.refused is not None:
             raise context.refused
         _check_size(context)
-        return context
 
 
 def _transaction_of(request: processor_pb2.TpProcessRequest) -> Transaction:

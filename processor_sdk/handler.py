@@ -14,6 +14,7 @@ from ledger.addresses import NAMESPACE_CHARACTERS, namespace_of
 from ledger.transaction import FAMILY_CHARACTERS_MAX
 from processor_sdk.codecs.codec import Codec
 from processor_sdk.context import Context
+from processor_sdk.migration import MigrationContext
 from processor_sdk.transaction import Transaction
 
 P = TypeVar("P")
@@ -54,6 +55,9 @@ class TransactionHandler(ABC, Generic[P]):
     Where there are none, ``apply`` gets every payload as bytes.
     """
 
+    migrates: ClassVar[bool] = False
+    """Whether the class declares ``migrate``; found when it is made."""
+
     @abstractmethod
     def apply(self, transaction: Transaction[P], context: Context) -> None:
         """Judge ``transaction`` and write what it changes to ``context``.
@@ -61,6 +65,15 @@ class TransactionHandler(ABC, Generic[P]):
         Must depend on nothing but its two arguments: no clock, randomness, network or earlier transactions. Raises
         InvalidTransaction to refuse; any other exception is no verdict and the transaction is tried again.
         """
+
+    def migrate(self, context: MigrationContext) -> None:
+        """Change the state that this version takes over from an earlier one; declared only by versions that do.
+
+        Run once for each slice of that state, before the version's first transaction (docs/sdk.md). Must depend on
+        nothing but the slice: not on the clock, on chance, or on what was done for another slice. Raises
+        InvalidTransaction where the state cannot be migrated: then nothing is, and the version is not activated.
+        """
+        raise NotImplementedError(f"{type(self).__qualname__} declares no migrate")
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -70,6 +83,13 @@ class TransactionHandler(ABC, Generic[P]):
         _check_style(where, cls)
         _check_spelling(where, vars(cls))
         check_apply(where, inspect.getattr_static(cls, "apply"))
+        if "migrates" in vars(cls):
+            raise TypeError(
+                f"{where} has migrates; it is found by itself: write def migrate(self, context), or nothing"
+            )
+        migrate = inspect.getattr_static(cls, "migrate")
+        cls.migrates = migrate is not TransactionHandler.migrate
+        _check_method(where, "migrate", migrate, "context")
         for attribute in ("family_name", "family_version"):
             check_name(where, attribute, getattr(cls, attribute, None))
         cls.namespaces = _namespaces(where, getattr(cls, "namespaces", None))
@@ -122,15 +142,21 @@ def _check_spelling(where: str, declared: Mapping[str, object]) -> None:
 
 def check_apply(where: str, apply: Any) -> None:
     """That ``apply``, as its class has it, can be called with a transaction and a context. Raises TypeError."""
-    if not inspect.isfunction(apply):
-        raise TypeError(f"{where}.apply is {apply!r}; it must be a method: def apply(self, transaction, context)")
-    if inspect.iscoroutinefunction(apply) or inspect.isgeneratorfunction(apply) or inspect.isasyncgenfunction(apply):
-        raise TypeError(f"{where}.apply is a coroutine or generator function; it must be a plain function")
-    signature = inspect.signature(apply, follow_wrapped=False)
+    _check_method(where, "apply", apply, "transaction", "context")
+
+
+def _check_method(where: str, name: str, method: Any, *parameters: str) -> None:
+    """That a method, as its class has it, is a plain function that can be called with so many arguments."""
+    takes = ", ".join(("self", *parameters))
+    if not inspect.isfunction(method):
+        raise TypeError(f"{where}.{name} is {method!r}; it must be a method: def {name}({takes})")
+    if inspect.iscoroutinefunction(method) or inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
+        raise TypeError(f"{where}.{name} is a coroutine or generator function; it must be a plain function")
+    signature = inspect.signature(method, follow_wrapped=False)
     try:
-        signature.bind(None, None, None)
+        signature.bind(None, *parameters)
     except TypeError:
-        raise TypeError(f"{where}.apply takes {signature}; it must take (self, transaction, context)") from None
+        raise TypeError(f"{where}.{name} takes {signature}; it must take ({takes})") from None
 
 
 def check_name(where: str, attribute: str, value: object) -> None:

@@ -1,5 +1,8 @@
 """What a processor says of one family to a validator, and what the validator makes of it. No sockets, no clock."""
 
+import hashlib
+import inspect
+from pathlib import Path
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -9,12 +12,15 @@ from protos import processor_pb2
 
 PACKED_VERSION: Final = 1
 PROTOCOL_VERSION: Final = 1
+BUILD_ID_CHARACTERS_MAX: Final = 256
+_DIGEST_CHARACTERS: Final = 12
 
 
 class Registration:
     """One (family, version): what to ask for, and how far it got on the current connection."""
 
-    def __init__(self, handler: TransactionHandler[Any], max_occupancy: int) -> None:
+    def __init__(self, handler: TransactionHandler[Any], max_occupancy: int, build_id: str | None) -> None:
+        """``build_id``: None for ``build_of(handler)``."""
         self.family = f"{handler.family_name} {handler.family_version}"
         self.content = processor_pb2.TpRegisterRequest(
             family=handler.family_name,
@@ -24,6 +30,8 @@ class Registration:
             protocol_version=PROTOCOL_VERSION,
             request_header_style=processor_pb2.TpRegisterRequest.RAW,
             packed_version=PACKED_VERSION,
+            build_id=build_of(handler) if build_id is None else build_id,
+            migrates=handler.migrates,
         ).SerializeToString()
         self.reset()
 
@@ -32,6 +40,39 @@ class Registration:
         self.done = False
         self.refusals = 0
         self.retry_at: float | None = None
+
+
+def build_of(handler: TransactionHandler[Any]) -> str:
+    """Which code a handler is, the same wherever the same code runs.
+
+    The version of the distribution that its module was installed with, where that has the name of the module's top
+    package, as in ``1.4.2``; else the first 12 characters of the SHA-256 of the module's source file, as in
+    ``sha256:9f86d081884c``. Empty where neither can be told.
+    """
+    # Of a handler of the 1.x line, the author's own.
+    kind = type(getattr(handler, "wrapped", handler))
+    try:
+        source = Path(inspect.getfile(kind)).resolve()
+        return _installed_version(kind.__module__.partition(".")[0], source) or _digest(source)
+    except (TypeError, OSError):
+        # Typed in, or inside an archive.
+        return ""
+
+
+def _installed_version(package: str, source: Path) -> str | None:
+    """None where no distribution ``package`` has installed ``source``: an editable one has not, its code may change."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        found = distribution(package)
+    except (PackageNotFoundError, ValueError):
+        return None
+    installed = source.is_relative_to(Path(str(found.locate_file(""))).resolve())
+    return found.version[:BUILD_ID_CHARACTERS_MAX] if installed else None
+
+
+def _digest(source: Path) -> str:
+    return f"sha256:{hashlib.sha256(source.read_bytes()).hexdigest()[:_DIGEST_CHARACTERS]}"
 
 
 def refusal(content: bytes) -> str | None:

@@ -21,6 +21,7 @@ from processor_sdk import connection
 from processor_sdk.dispatch import Dispatcher
 from processor_sdk.handler import TransactionHandler
 from processor_sdk.progress import Progress
+from processor_sdk.registration import BUILD_ID_CHARACTERS_MAX
 from processor_sdk.serving import Service, serve, signals_to, tell
 from processor_sdk.slot import STOPS
 from processor_sdk.supervisor import UNGUARDED_EXIT, CannotStart, Report, Supervisor, WorkerReport
@@ -52,6 +53,7 @@ class TransactionProcessor:
         apply_timeout_ms: int = APPLY_TIMEOUT_MS_DEFAULT,
         stop_s_max: float = STOP_S_MAX_DEFAULT,
         memory_mib_max: int | None = None,
+        build_id: str | None = None,
     ) -> None:
         """``url``: the validator's address, as ``tcp://127.0.0.1:4004``. Raises ValueError for what cannot be.
 
@@ -62,6 +64,8 @@ class TransactionProcessor:
         ``stop_s_max``: how many seconds the workers may take to finish what is in flight when the processor is stopped.
         ``memory_mib_max``: how much address space each worker may have, in MiB; None for no limit. An apply that wants
         more gets MemoryError.
+        ``build_id``: by which people tell this build of the families from others, at most 256 characters, for all
+        handlers; None for the version or the digest of each one's own code (``registration.build_of``).
         """
         matched = _url(url)
         if matched is None or not 1 <= int(matched[1] or 1) <= _PORT_MAX:
@@ -72,12 +76,15 @@ class TransactionProcessor:
         _check("stop_s_max", stop_s_max, 0, 86_400)
         if memory_mib_max is not None:
             _check("memory_mib_max", memory_mib_max, MEMORY_MIB_MIN, 2**40)
+        if build_id is not None and len(build_id) > BUILD_ID_CHARACTERS_MAX:
+            raise ValueError(f"build_id has {len(build_id)} characters; at most {BUILD_ID_CHARACTERS_MAX} are allowed")
         self._url = url
         self._workers = workers
         self._max_occupancy = max_occupancy
         self._apply_timeout_ms = apply_timeout_ms
         self._stop_s_max = stop_s_max
         self._memory_mib_max = memory_mib_max
+        self._build_id = build_id
         self._handlers: list[TransactionHandler[Any]] = []
         self._waker: socket.socket | None = None
         self._stop_asked = False
@@ -129,7 +136,7 @@ class TransactionProcessor:
             sys.exit(UNGUARDED_EXIT)
         _check("report_s_max", report_s_max, 0.01, 60)
         self._check_handlers()
-        pickled = _pickled(Service(self._url, tuple(self._handlers), self._max_occupancy))
+        pickled = _pickled(self._service())
         _open_standard_files()
         _wait_for_children()
         try:
@@ -163,8 +170,10 @@ class TransactionProcessor:
         self._check_handlers()
         progress = Progress((handler.family_name, handler.family_version) for handler in self._handlers)
         with self._woken() as (waker, wake):
-            service = Service(self._url, tuple(self._handlers), self._max_occupancy)
-            serve(service, progress, waker, wake, on_ready=on_ready)
+            serve(self._service(), progress, waker, wake, on_ready=on_ready)
+
+    def _service(self) -> Service:
+        return Service(self._url, tuple(self._handlers), self._max_occupancy, self._build_id)
 
     def _check_handlers(self) -> None:
         if not self._handlers:

@@ -39,11 +39,16 @@ _TASKS: Final = {
 
 
 class Service(NamedTuple):
-    """What is served to whom. ``max_occupancy``: how many transactions to take at once."""
+    """What is served to whom.
+
+    ``max_occupancy``: how many transactions to take at once. ``build_id``: of all handlers; None for that of each one's
+    code.
+    """
 
     url: str
     handlers: Sequence[TransactionHandler[Any]]
     max_occupancy: int
+    build_id: str | None
 
 
 class _StopNow(KeyboardInterrupt):
@@ -75,6 +80,7 @@ def serve(
         service.url,
         service.handlers,
         max_occupancy=service.max_occupancy,
+        build_id=service.build_id,
         pair_url=_PAIR_URL,
         wake=wake,
         watch=watch,

@@ -4,6 +4,7 @@ No handlers and no verdicts (``processor_sdk.dispatch``), no sockets: state call
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final
 
 from google.protobuf.message import DecodeError, Message
 
@@ -12,6 +13,9 @@ from ledger.listing import Entry, changes_under, overlaid
 from processor_sdk.context import Context
 from processor_sdk.errors import AuthorizationException, InternalError, StateUnavailable
 from protos import packed_pb2, state_context_pb2, validator_pb2
+
+CALL_BYTES_MAX: Final = 1024 * 1024
+"""Most bytes of addresses and values in one call that writes, unless a single value has more."""
 
 Link = Callable[[validator_pb2.Message.MessageType, bytes], bytes]
 """Sends a state request (message type, content) to the validator and gives the content of its answer.
@@ -111,9 +115,23 @@ class StateCalls:
         return _list_state(self._link, self._context_id, prefix)
 
     def flush(self, context: Context) -> None:
-        """Tell the validator all that the transaction did."""
-        written = {address: data for address, data in context.changes.items() if data is not None}
-        removed = [address for address, data in context.changes.items() if data is None]
+        """Tell the validator all that the transaction did, in as many calls as its size needs."""
+        written: dict[str, bytes] = {}
+        removed: list[str] = []
+        written_bytes = removed_bytes = 0
+        for address, data in context.changes.items():
+            if data is None:
+                removed_bytes += len(address)
+                if removed_bytes > CALL_BYTES_MAX:
+                    self._delete(removed)
+                    removed, removed_bytes = [], len(address)
+                removed.append(address)
+                continue
+            written_bytes += len(address) + len(data)
+            if written and written_bytes > CALL_BYTES_MAX:
+                self._set(written)
+                written, written_bytes = {}, len(address) + len(data)
+            written[address] = data
         if written:
             self._set(written)
         if removed:

@@ -38,6 +38,7 @@ async def get_readyz(call: Call) -> Response:
         "head_id": status.head_id,
         "head_num": status.head_num,
         "pending_batches": status.pending_batches,
+        "warnings": list(status.warnings),
     }
     return json_answer({"data": data, "link": links.url(call.base, call.path)})
 

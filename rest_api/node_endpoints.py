@@ -6,9 +6,16 @@ The handlers stand in ``node_status`` and ``health``.
 from typing import Final
 
 from rest_api.endpoint import Answer, Endpoint, Handler, Operation
-from rest_api.examples import BLOCK_ID, single
+from rest_api.examples import BLOCK_ID, read, single
+from rest_api.families import get_status_families
 from rest_api.health import get_healthz, get_metrics, get_readyz
-from rest_api.node_status import get_stats_gossip, get_stats_validator, get_status_config, get_status_system
+from rest_api.node_status import (
+    get_stats_gossip,
+    get_stats_validator,
+    get_status_config,
+    get_status_processors,
+    get_status_system,
+)
 from rest_api.parameters import ASKED, SHOWN
 
 _TIME: Final = "2026-01-31T09:15:00.250Z"
@@ -39,6 +46,58 @@ _SYSTEM: Final = {
     "percent_memory": 0.5,
     "network_rx": 20480,
     "network_tx": 10240,
+}
+
+_PROCESSOR: Final = {
+    "connection_id": "5f1c0e7a9b",
+    "state": "takes_work",
+    "families": [
+        {
+            "family_name": "intkey",
+            "family_version": "1.0",
+            "build_id": "sha256:9f86d081884c",
+            "migrates": False,
+            "namespaces": ["1cf126"],
+        }
+    ],
+    "packed_version": 1,
+    "max_occupancy": 512,
+    "in_flight": {"tasks": 2, "transactions": 312},
+    "done": 48210,
+    "invalid": 17,
+    "internal_errors": 0,
+    "apply_ms": {"p50": 0.031, "p95": 0.044, "p99": 0.12},
+    "connected_s": 3600.5,
+    "last_heard_s": 0.012,
+}
+_FAMILIES: Final = {
+    "head_num": 1,
+    "restricted": True,
+    "timestamp": _TIME,
+    "families": [
+        {
+            "family_name": "intkey",
+            "family_version": "1.0",
+            "permission": "permitted",
+            "until_block": 99,
+            "migrates": [],
+            "migration": "none",
+            "processors": 2,
+            "migrating_processors": 0,
+            "pending": {"queued": 4},
+        },
+        {
+            "family_name": "intkey",
+            "family_version": "2.0",
+            "permission": "waiting",
+            "from_block": 100,
+            "migrates": ["1cf126"],
+            "migration": "due",
+            "processors": 1,
+            "migrating_processors": 1,
+            "pending": {"waiting_for_activation": 1},
+        },
+    ],
 }
 
 
@@ -82,6 +141,30 @@ NODE: Final = (
         "System",
         _SYSTEM,
     ),
+    _asks(
+        get_status_processors,
+        "/status/processors",
+        "Who processes transactions",
+        "The connected processors in the order in which they came, with what they do and have done. One that has"
+        " unregistered is listed until it has finished what it held.",
+        "Processors",
+        [_PROCESSOR],
+    ),
+    Endpoint(
+        "/status/families",
+        {
+            "GET": Operation(
+                get_status_families,
+                "Node",
+                "Which families may enter a block, and who serves them",
+                "Every family that the setting sawtooth.validator.transaction_families names, a processor serves or a"
+                " pending batch needs, 1000 at most.",
+                (Answer(200, "As of now.", "Families", {"now": read("/status/families", _FAMILIES)}),),
+                SHOWN,
+                problems=ASKED,
+            )
+        },
+    ),
     Endpoint(
         "/healthz",
         {
@@ -110,7 +193,13 @@ NODE: Final = (
                         {
                             "ready": single(
                                 "/readyz",
-                                {"status": "ready", "head_id": BLOCK_ID, "head_num": 1, "pending_batches": 0},
+                                {
+                                    "status": "ready",
+                                    "head_id": BLOCK_ID,
+                                    "head_num": 1,
+                                    "pending_batches": 0,
+                                    "warnings": [],
+                                },
                             )
                         },
                     ),

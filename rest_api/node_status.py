@@ -1,4 +1,5 @@
-"""How the validator and its machine do: /stats/validator, /stats/gossip, /status/config, /status/system.
+"""How the validator and its machine do: /stats/validator, /stats/gossip, /status/config, /status/processors,
+/status/system.
 
 The validator counts and measures; here are only the shapes (API.md, Statistics and status). Each of them asks the
 validator, so that a lost one is never answered with numbers.
@@ -27,6 +28,13 @@ _OWN_LIMITS: Final = (
     "status_wait_s_max",
 )
 """The limits that the REST API itself holds requests to; its configuration may differ from the validator's."""
+
+
+_STATES: Final = {
+    node_pb2.ProcessorStatus.TAKES_WORK: "takes_work",
+    node_pb2.ProcessorStatus.DRAINING: "draining",
+    node_pb2.ProcessorStatus.SILENT: "silent",
+}
 
 
 async def get_stats_validator(call: Call) -> Response:
@@ -71,6 +79,17 @@ async def get_status_config(call: Call) -> Response:
     return json_answer({"data": data, "link": call.link()})
 
 
+async def get_status_processors(call: Call) -> Response:
+    """The connected processors; without a genesis block too."""
+    answer = await call.ask(
+        MessageType.PROCESSORS_REQUEST,
+        node_pb2.ProcessorsRequest(),
+        MessageType.PROCESSORS_RESPONSE,
+        node_pb2.ProcessorsResponse,
+    )
+    return json_answer({"data": [_processor(status) for status in answer.processors], "link": call.link()})
+
+
 async def get_status_system(call: Call) -> Response:
     """The machine that the validator runs on: fractions from 0 to 1, and bytes since the validator started."""
     status = await ask_status(call)
@@ -97,6 +116,34 @@ async def ask_status(call: Call, *, timeout_s: float | None = None) -> NodeStatu
     if answer.status not in (NodeStatus.OK, NodeStatus.NOT_READY):
         raise ApiError(Problem.INVALID_RESPONSE, f"the validator answered status {answer.status} about itself")
     return answer
+
+
+def _processor(status: node_pb2.ProcessorStatus) -> Json:
+    if status.state not in _STATES:
+        raise ApiError(Problem.INVALID_RESPONSE, f"the validator answered state {status.state} of a processor")
+    shown: Json = {
+        "connection_id": status.connection_id,
+        "state": _STATES[status.state],
+        "families": [
+            {
+                "family_name": family.family_name,
+                "family_version": family.family_version,
+                "build_id": family.build_id,
+                "migrates": family.migrates,
+                "namespaces": list(family.namespaces),
+            }
+            for family in status.families
+        ],
+        "packed_version": status.packed_version,
+        "max_occupancy": status.max_occupancy,
+        "in_flight": {"tasks": status.in_flight_tasks, "transactions": status.in_flight_transactions},
+        "done": status.done,
+        "invalid": status.invalid,
+        "internal_errors": status.internal_errors,
+    }
+    if status.HasField("apply_ms_p50"):
+        shown["apply_ms"] = {"p50": status.apply_ms_p50, "p95": status.apply_ms_p95, "p99": status.apply_ms_p99}
+    return shown | {"connected_s": status.connected_s, "last_heard_s": status.last_heard_s}
 
 
 def _sum(one: node_pb2.Totals, other: node_pb2.Totals) -> node_pb2.Totals:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Final
 
-from rest_api import examples, schemas
+from rest_api import examples, schemas, shapes
 from rest_api.config import RestConfig
 from rest_api.endpoint import JSON, Answer, Endpoint, Operation, Parameter
 from rest_api.errors import Problem
@@ -178,7 +178,7 @@ def _headers(*more: str) -> Json:
 
 def _answer(answer: Answer) -> Json:
     described: Json = {"description": answer.description, "headers": _headers()}
-    schema: Json = schemas.ref(answer.schema) if answer.schema else {"type": "string"}
+    schema: Json = shapes.ref(answer.schema) if answer.schema else {"type": "string"}
     media: Json = {"schema": schema}
     if answer.examples:
         media["examples"] = {name: {"value": value} for name, value in answer.examples.items()}
@@ -196,7 +196,7 @@ def _error_answer(status: int, problems: list[Problem]) -> Json:
         "headers": _headers(*more),
         "content": {
             JSON: {
-                "schema": {"allOf": [schemas.ref("Error"), codes]},
+                "schema": {"allOf": [shapes.ref("Error"), codes]},
                 "examples": {problem.name.lower(): {"value": _error(problem)} for problem in problems},
             }
         },

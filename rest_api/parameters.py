@@ -6,7 +6,7 @@ see ``openapi``.
 
 from typing import Final
 
-from rest_api import examples, schemas
+from rest_api import examples, shapes
 from rest_api.endpoint import Parameter
 from rest_api.errors import Problem
 from rest_api.pieces import Json
@@ -66,7 +66,7 @@ STATUS_IDS: Final = _query(
     one=examples.BATCH_ID,
 )._replace(required=True, key="statusIds")
 PREFIX: Final = _query(
-    "address", "Only leaves whose address begins so.", schemas.ref("AddressOrPrefix"), namespace=examples.ADDRESS[:6]
+    "address", "Only leaves whose address begins so.", shapes.ref("AddressOrPrefix"), namespace=examples.ADDRESS[:6]
 )._replace(key="prefix")
 WAIT: Final = _query(
     "wait",
@@ -82,13 +82,13 @@ OMIT: Final = _reserved("omit", "Fields to leave out, with commas between them."
 CALLBACK: Final = _reserved("callback", "A URL to call.")
 
 BATCH_ID: Final = Parameter(
-    "batch_id", "path", "A batch id.", schemas.ref("Id"), {"committed": examples.BATCH_ID}, required=True
+    "batch_id", "path", "A batch id.", shapes.ref("Id"), {"committed": examples.BATCH_ID}, required=True
 )
 TRANSACTION_ID: Final = Parameter(
     "transaction_id",
     "path",
     "A transaction id.",
-    schemas.ref("Id"),
+    shapes.ref("Id"),
     {"committed": examples.TRANSACTION_ID},
     required=True,
 )

@@ -5,61 +5,12 @@ What a member means is said once, here. ``views`` makes what these describe.
 
 from typing import Final
 
+from rest_api.node_schemas import NODE
 from rest_api.pieces import Json
+from rest_api.shapes import array, count, listed, read, record, ref, single, text
 
 _ID: Final = "[0-9a-f]{128}"
 
-
-def ref(name: str) -> Json:
-    """A reference to one of ``SCHEMAS``."""
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _object(members: Json, *optional: str, **more: object) -> Json:
-    required = [name for name in members if name not in optional]
-    return {"type": "object", "properties": members, "required": required, "additionalProperties": False, **more}
-
-
-def _array(of: str) -> Json:
-    return {"type": "array", "items": ref(of)}
-
-
-def _text(description: str = "", **more: object) -> Json:
-    return {"type": "string", **({"description": description} if description else {}), **more}
-
-
-def _count(description: str = "") -> Json:
-    return {"type": "integer", "minimum": 0, **({"description": description} if description else {})}
-
-
-def _single(data: Json) -> Json:
-    return _object({"data": data, "link": ref("Link")})
-
-
-def _read(data: Json) -> Json:
-    return _object({"data": data, "head": ref("Id"), "link": ref("Link")})
-
-
-def _listed(of: str) -> Json:
-    return _object({"data": _array(of), "head": ref("Id"), "link": ref("Link"), "paging": ref("Paging")})
-
-
-def _counts(*names: str) -> Json:
-    return _object({name: _count() for name in names})
-
-
-_TOTALS: Final[Json] = {
-    "timestamp": ref("Timestamp"),
-    "blocks": _counts("committed", "rolledback", "claimed"),
-    "batches": _counts("committed", "rolledback", "invalid"),
-    "transactions": _counts("committed", "rolledback", "invalid"),
-    "rollbacks": _count(),
-}
-_FRACTION: Final[Json] = {"type": "number", "minimum": 0, "maximum": 1}
-_SETTINGS: Final[Json] = {
-    "type": "object",
-    "additionalProperties": {"type": ["integer", "string", "array"], "items": {"type": "string"}},
-}
 _STATUS_DATA: Final[Json] = {
     "type": "object",
     "description": "Each id that was asked about, in that order.",
@@ -74,61 +25,61 @@ _DETAILS: Final[Json] = {
 }
 
 SCHEMAS: Final[dict[str, Json]] = {
-    "Id": _text("A header signature: 128 lower-case hex characters.", pattern=f"^{_ID}$"),
-    "PublicKey": _text("A compressed secp256k1 point in lower-case hex.", pattern="^0[23][0-9a-f]{64}$"),
-    "Address": _text("A leaf's address: 70 lower-case hex characters.", pattern="^[0-9a-f]{70}$"),
-    "AddressOrPrefix": _text("An address, or a prefix of addresses.", pattern="^([0-9a-f]{2}){0,35}$"),
-    "Binary": _text("Bytes in standard base64 with padding.", contentEncoding="base64"),
-    "Link": _text("A URL as the client sees it, rebuilt from forwarding headers.", format="uri"),
-    "Timestamp": _text("A time of day in UTC (RFC 3339).", format="date-time"),
-    "TransactionHeader": _object(
+    "Id": text("A header signature: 128 lower-case hex characters.", pattern=f"^{_ID}$"),
+    "PublicKey": text("A compressed secp256k1 point in lower-case hex.", pattern="^0[23][0-9a-f]{64}$"),
+    "Address": text("A leaf's address: 70 lower-case hex characters.", pattern="^[0-9a-f]{70}$"),
+    "AddressOrPrefix": text("An address, or a prefix of addresses.", pattern="^([0-9a-f]{2}){0,35}$"),
+    "Binary": text("Bytes in standard base64 with padding.", contentEncoding="base64"),
+    "Link": text("A URL as the client sees it, rebuilt from forwarding headers.", format="uri"),
+    "Timestamp": text("A time of day in UTC (RFC 3339).", format="date-time"),
+    "TransactionHeader": record(
         {
             "batcher_pubkey": ref("PublicKey"),
-            "dependencies": {**_array("Id"), "description": "Transactions that must be applied before this one."},
-            "family_name": _text(),
-            "family_version": _text(),
-            "inputs": {**_array("AddressOrPrefix"), "description": "What the processor may read."},
-            "nonce": _text("Makes otherwise identical transactions differ."),
-            "outputs": {**_array("AddressOrPrefix"), "description": "What the processor may write."},
-            "payload_encoding": _text(),
-            "payload_sha512": _text(pattern=f"^{_ID}$"),
+            "dependencies": {**array("Id"), "description": "Transactions that must be applied before this one."},
+            "family_name": text(),
+            "family_version": text(),
+            "inputs": {**array("AddressOrPrefix"), "description": "What the processor may read."},
+            "nonce": text("Makes otherwise identical transactions differ."),
+            "outputs": {**array("AddressOrPrefix"), "description": "What the processor may write."},
+            "payload_encoding": text(),
+            "payload_sha512": text(pattern=f"^{_ID}$"),
             "signer_pubkey": ref("PublicKey"),
         }
     ),
-    "Transaction": _object(
+    "Transaction": record(
         {"header": ref("TransactionHeader"), "header_signature": ref("Id"), "payload": ref("Binary")},
         description="header_signature is the transaction's id. Only its family knows what the payload means.",
     ),
-    "Batch": _object(
+    "Batch": record(
         {
-            "header": _object({"signer_pubkey": ref("PublicKey"), "transaction_ids": _array("Id")}),
+            "header": record({"signer_pubkey": ref("PublicKey"), "transaction_ids": array("Id")}),
             "header_signature": ref("Id"),
-            "transactions": _array("Transaction"),
+            "transactions": array("Transaction"),
         },
         description="header_signature is the batch's id. All of its transactions are committed, or none.",
     ),
-    "Block": _object(
+    "Block": record(
         {
-            "header": _object(
+            "header": record(
                 {
-                    "batch_ids": _array("Id"),
-                    "block_num": _count("0 for the genesis block."),
+                    "batch_ids": array("Id"),
+                    "block_num": count("0 for the genesis block."),
                     "consensus": ref("Binary"),
-                    "previous_block_id": _text("Sixteen zeros in the genesis block.", pattern=f"^({_ID}|0{{16}})$"),
+                    "previous_block_id": text("Sixteen zeros in the genesis block.", pattern=f"^({_ID}|0{{16}})$"),
                     "signer_pubkey": ref("PublicKey"),
-                    "state_root_hash": _text(pattern="^[0-9a-f]{64}$"),
+                    "state_root_hash": text(pattern="^[0-9a-f]{64}$"),
                 }
             ),
             "header_signature": ref("Id"),
-            "batches": _array("Batch"),
+            "batches": array("Batch"),
         },
         description="header_signature is the block's id.",
     ),
-    "Leaf": _object({"address": ref("Address"), "data": ref("Binary")}),
-    "Paging": _object(
+    "Leaf": record({"address": ref("Address"), "data": ref("Binary")}),
+    "Paging": record(
         {
-            "start_index": _count("Of the first item returned; 0 is the first of the whole list."),
-            "total_count": _count(),
+            "start_index": count("Of the first item returned; 0 is the first of the whole list."),
+            "total_count": count(),
             "previous": ref("Link"),
             "next": ref("Link"),
         },
@@ -136,26 +87,27 @@ SCHEMAS: Final[dict[str, Json]] = {
         "next",
         description="previous and next are absent at the ends of the list.",
     ),
-    "BlockList": _listed("Block"),
-    "BatchList": _listed("Batch"),
-    "TransactionList": _listed("Transaction"),
-    "LeafList": _listed("Leaf"),
-    "OneBlock": _read(ref("Block")),
-    "OneBatch": _read(ref("Batch")),
-    "OneTransaction": _read(ref("Transaction")),
-    "OneLeafOrList": {"oneOf": [_read(ref("Binary")), ref("LeafList")]},
+    "BlockList": listed("Block"),
+    "BatchList": listed("Batch"),
+    "TransactionList": listed("Transaction"),
+    "LeafList": listed("Leaf"),
+    "OneBlock": read(ref("Block")),
+    "OneBatch": read(ref("Batch")),
+    "OneTransaction": read(ref("Transaction")),
+    "OneLeafOrList": {"oneOf": [read(ref("Binary")), ref("LeafList")]},
     "BatchStatus": {"type": "string", "enum": ["COMMITTED", "INVALID", "PENDING", "UNKNOWN"]},
-    "StatusDetail": _object(
+    "StatusDetail": record(
         {
-            "reason": _text(
+            "reason": text(
                 "INVALID: invalid_transaction, family_not_permitted, dependency_invalid, dependency_missing, … PENDING:"
-                " queued, executing, waiting_for_processor, waiting_for_dependency. UNKNOWN: not_an_id."
+                " queued, executing, waiting_for_processor, waiting_for_dependency, waiting_for_activation. UNKNOWN:"
+                " not_an_id."
             ),
-            "family_name": _text("The family that is waited for, or is not permitted."),
-            "family_version": _text(),
-            "dependency": _text("The transaction that is waited for."),
+            "family_name": text("The family that is waited for, or is not permitted."),
+            "family_version": text(),
+            "dependency": text("The transaction that is waited for."),
             "transaction_id": ref("Id"),
-            "message": _text(
+            "message": text(
                 "INVALID: what the processor, or the rule, said of that transaction. PENDING: how it was tried in vain."
             ),
             "extended_data": ref("Binary"),
@@ -168,77 +120,27 @@ SCHEMAS: Final[dict[str, Json]] = {
         "message",
         "extended_data",
     ),
-    "LinkOnly": _object({"link": ref("Link")}),
-    "StatusesWithLink": _object({"data": _STATUS_DATA, "details": _DETAILS, "link": ref("Link")}, "details"),
-    "Statuses": _object({"data": _STATUS_DATA, "details": _DETAILS}, "details"),
-    "Root": _single(
-        _object(
+    "LinkOnly": record({"link": ref("Link")}),
+    "StatusesWithLink": record({"data": _STATUS_DATA, "details": _DETAILS, "link": ref("Link")}, "details"),
+    "Statuses": record({"data": _STATUS_DATA, "details": _DETAILS}, "details"),
+    "Root": single(
+        record(
             {
-                "name": _text(),
-                "version": _text(),
+                "name": text(),
+                "version": text(),
                 "links": {"type": "object", "additionalProperties": ref("Link")},
             }
         )
     ),
     "Document": {"type": "object", "required": ["openapi", "info", "servers", "paths", "components"]},
-    "Alive": _single(_object({"status": {"const": "alive"}})),
-    "Ready": _single(
-        _object({"status": {"const": "ready"}, "head_id": ref("Id"), "head_num": _count(), "pending_batches": _count()})
-    ),
-    "Totals": _object(_TOTALS),
-    "ValidatorStats": _single(
+    **NODE,
+    "Error": record(
         {
-            "type": "object",
-            "description": "Totals since the validator started, and the same under each family_name:family_version;"
-            " families beyond limits.family_labels_max share `other:`.",
-            "properties": _TOTALS,
-            "required": list(_TOTALS),
-            "additionalProperties": ref("Totals"),
-        }
-    ),
-    "GossipStats": _single(
-        _object(
-            {
-                "timestamp": ref("Timestamp"),
-                "peer_count": _count(),
-                "packets": _counts("received", "sent", "dropped", "duplicate"),
-                "bytes": _counts("received", "sent", "dropped"),
-                "messages_handled": _count(),
-            }
-        )
-    ),
-    "Configuration": _single(
-        {
-            "type": "object",
-            "description": "By the tables of a configuration file. No secret, no path.",
-            "properties": {
-                "max_transactions_per_block": _count(),
-                "min_transactions_per_block": _count(),
-                "rest_api": _SETTINGS,
-                "limits": _SETTINGS,
-            },
-            "required": ["max_transactions_per_block", "min_transactions_per_block", "rest_api", "limits"],
-            "additionalProperties": _SETTINGS,
-        }
-    ),
-    "System": _single(
-        _object(
-            {
-                "local_time": ref("Timestamp"),
-                "percent_cpu": _FRACTION,
-                "percent_memory": _FRACTION,
-                "network_rx": _count("Bytes since the validator started."),
-                "network_tx": _count("Bytes since the validator started."),
-            }
-        )
-    ),
-    "Error": _object(
-        {
-            "error": _object(
+            "error": record(
                 {
                     "code": {"type": "integer"},
-                    "title": _text(),
-                    "message": _text("What was wrong with this very request."),
+                    "title": text(),
+                    "message": text("What was wrong with this very request."),
                 }
             )
         }

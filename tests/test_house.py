@@ -120,6 +120,7 @@ def loaded_by(module: str) -> set[str]:
         "processor_sdk.dispatch",
         "processor_sdk.testing",
         "families.intkey.handler",
+        "families.intkey.v2.handler",
         "families.settings.handler",
     ],
 )

@@ -19,6 +19,7 @@ from protos.client_batch_submit_pb2 import (
 from protos.node_pb2 import MetricsResponse, NodeStatusResponse, StatusWaitCancel
 from protos.validator_pb2 import Message as Envelope
 from validator.config import ValidatorConfig
+from validator.families import Families, MigrationOf
 from validator.gateway import Delivery, Request
 from validator.mempool.queue import PendingQueue
 from validator.metrics import Metrics, type_name
@@ -39,7 +40,7 @@ log = structlog.get_logger("validator.clients")
 
 
 class Clients:
-    """Owns the parts that serve clients; ``send`` is the gateway's."""
+    """Owns the parts that serve clients; ``send`` is the gateway's, ``migration_of`` production's."""
 
     def __init__(
         self,
@@ -50,19 +51,23 @@ class Clients:
         pool: VerifierPool,
         processors: Processors,
         metrics: Metrics,
+        migration_of: MigrationOf,
     ) -> None:
         self._send = send
         self._limits = config.limits
         self._queries = Queries(store, config.limits)
         self.submissions = Submissions(store, queue, pool, config.limits, self._answer_submission)
         self.statuses = Statuses(queue, store, config.limits, self._answer_status)
-        self.node_status = NodeStatus(config, metrics, store, queue, processors, self.statuses)
+        self.families = Families(store, queue, processors, migration_of)
+        self.node_status = NodeStatus(config, metrics, store, queue, processors, self.statuses, self.families)
         self._handlers: dict[int, Callable[[Request], None]] = {
             Envelope.CLIENT_BATCH_SUBMIT_REQUEST: self.submissions.submit,
             Envelope.CLIENT_BATCH_STATUS_REQUEST: self._tell_status,
             Envelope.STATUS_WAIT_CANCEL: self._cancel_wait,
             Envelope.NODE_STATUS_REQUEST: self._tell_node_status,
             Envelope.METRICS_REQUEST: self._tell_metrics,
+            Envelope.PROCESSORS_REQUEST: self._tell_processors,
+            Envelope.FAMILIES_REQUEST: self._tell_families,
             **dict.fromkeys(self._queries.TABLE, self._query),
         }
 
@@ -129,6 +134,16 @@ class Clients:
         response = MetricsResponse(text=self.node_status.text())
         self._answer(request.identity, Envelope.METRICS_RESPONSE, request.correlation_id, response)
         _log(request, "OK")
+
+    def _tell_processors(self, request: Request) -> None:
+        response = self.node_status.processors()
+        self._answer(request.identity, Envelope.PROCESSORS_RESPONSE, request.correlation_id, response)
+        _log(request, "OK", processors=len(response.processors))
+
+    def _tell_families(self, request: Request) -> None:
+        response = self.families.status()
+        self._answer(request.identity, Envelope.FAMILIES_RESPONSE, request.correlation_id, response)
+        _log(request, NodeStatusResponse.Status.Name(response.status), families=len(response.families))
 
     def _query(self, request: Request) -> None:
         response_type, content, status = self._queries.answer(request.message_type, request.content)

@@ -117,7 +117,14 @@ class Node:
             store, self._queue, self._processors, signer, limits, time.monotonic, self._metrics
         )
         self._clients = Clients(
-            config, self._gateway.send, store, self._queue, self._pool, self._processors, self._metrics
+            config,
+            self._gateway.send,
+            store,
+            self._queue,
+            self._pool,
+            self._processors,
+            self._metrics,
+            self._production.migration_of,
         )
         self._restored = False
         self._probe_timer: asyncio.TimerHandle | None = None
@@ -190,11 +197,14 @@ class Node:
         if not self._restored:
             # Whoever asks already waits in the socket: what was accepted must be known before anything is answered.
             return
+        self._read()
+        self._advance()
+
+    def _read(self) -> None:
         for request in self._gateway.requests():
             self._metrics.message_arrived(request.message_type)
             self._take(self._processors.heard(request.identity))
             self._handle(request)
-        self._advance()
 
     def _on_disconnect(self) -> None:
         # However many close: each probe asks everybody, so there are no more than ten a second.
@@ -212,6 +222,9 @@ class Node:
             self._probe_timer = self._loop.call_later(_PROBE_AGAIN_S, self._probe_again)
 
     def _probe(self) -> None:
+        if self._restored:
+            # What a peer said before it closed comes first: a processor that drains answers, and is gone.
+            self._read()
         self._take(self._processors.probe())
         self._clients.probe()
         self._advance()
@@ -220,6 +233,7 @@ class Node:
         self._timer = self._loop.call_later(_TICK_S, self._tick)
         self._pool.watch()
         self._clients.node_status.tick()
+        self._clients.families.tick()
         self._take(self._processors.tick())
         self._production.tick()
         self._advance()
@@ -235,7 +249,7 @@ class Node:
     def _take(self, events: list[ProcessorEvent]) -> None:
         for event in events:
             if isinstance(event, Arrived):
-                log.info("processor registered", family=str(event.family), packed=event.packed)
+                log.info("processor registered", family=str(event.family), build=event.build_id, packed=event.packed)
                 self._metrics.family_registered(event.family)
                 self._genesis_moved.set()
             elif isinstance(event, Left):
@@ -254,8 +268,8 @@ class Node:
             self._clients.handle(request)
 
 
-def _clock_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
+def _clock_ms() -> float:
+    return time.monotonic_ns() / 1_000_000
 
 
 def _read_key(config: ValidatorConfig) -> Signer:

@@ -14,8 +14,10 @@ from ledger.settings import FamilyVersion
 from ledger.version import installed_version
 from protos import node_pb2
 from validator.config import ValidatorConfig
+from validator.families import Families
 from validator.mempool.queue import PendingQueue, Reason
 from validator.metrics import NAMESPACE, OTHER, Metrics, Totals
+from validator.processors.processor import STATES
 from validator.processors.registry import Processors
 from validator.statuses import Statuses
 from validator.store import Store
@@ -36,12 +38,14 @@ class NodeStatus(Collector):
         queue: PendingQueue,
         processors: Processors,
         statuses: Statuses,
+        families: Families,
     ) -> None:
         self._metrics = metrics
         self._store = store
         self._queue = queue
         self._processors = processors
         self._statuses = statuses
+        self._families = families
         self._limits = config.limits
         self._config = _config_entries(config)
         self._host = _Host()
@@ -56,12 +60,27 @@ class NodeStatus(Collector):
             totals=_totals(self._metrics.totals),
             config=self._config,
             system=self._host.read(),
-            timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            timestamp=_now(),
+            warnings=[unready.warning for unready in self._families.unready()],
         )
         if head is not None:
             response.head_id, response.head_num = head.id, head.num
         for (name, family_version), totals in self._shown_families():
             response.families.add(family_name=name, family_version=family_version, totals=_totals(totals))
+        return response
+
+    def processors(self) -> node_pb2.ProcessorsResponse:
+        """Who is connected; with a genesis block or without.
+
+        Where they have so much to say that it does not fit in half of a message, the last to come are left out.
+        """
+        response = node_pb2.ProcessorsResponse(timestamp=_now())
+        room_bytes = self._limits.message_bytes_max // 2
+        for status in self._processors.statuses():
+            room_bytes -= status.ByteSize()
+            if room_bytes < 0:
+                break
+            response.processors.append(status)
         return response
 
     def tick(self) -> None:
@@ -84,6 +103,8 @@ class NodeStatus(Collector):
         for label, count in connected.items():
             processors.add_metric(label, count)
         yield processors
+        yield self._states_metric()
+        yield self._unready_metric()
         yield _gauge("waiters", "Clients that wait for the statuses of batches.", self._statuses.waiters)
         head = self._store.head
         # Absent without a chain: block 0 has the number 0.
@@ -123,6 +144,24 @@ class NodeStatus(Collector):
         yield _gauge("pending_batches_max", "The limit of pending batches.", limits.pending_batches_max)
         yield _gauge("pending_transactions_max", "The limit of their transactions.", limits.pending_transactions_max)
 
+    def _states_metric(self) -> Metric:
+        connections = GaugeMetricFamily(
+            f"{NAMESPACE}_processor_connections", "Connections of processors.", labels=("state",)
+        )
+        counts = self._processors.states()
+        for state in STATES:
+            connections.add_metric((state,), counts[state])
+        return connections
+
+    def _unready_metric(self) -> Metric:
+        # Names that were voted on, as many at most as there are warnings: they need no other bound.
+        unready = GaugeMetricFamily(
+            f"{NAMESPACE}_upgrade_unready", "1 for a permitted or coming version that would stall.", labels=_FAMILY
+        )
+        for family in dict.fromkeys(found.family for found in self._families.unready()):
+            unready.add_metric(family, 1)
+        return unready
+
     def _shown_families(self) -> Iterator[tuple[FamilyVersion, Totals]]:
         for family, totals in self._metrics.families.items():
             if family != OTHER or totals != Totals():
@@ -158,6 +197,10 @@ class _Host:
     def _network(self) -> tuple[int, int]:
         counters = psutil.net_io_counters()
         return (counters.bytes_recv, counters.bytes_sent) if counters else (0, 0)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _gauge(name: str, documentation: str, value: int) -> Metric:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from dovetail.bench.families import family_of, load_transaction, names_of
-from dovetail.bench.workers import Workers
+from dovetail.workers import Workers
 from families.intkey.payload import Verb
 from ledger.batch import decode_batch_list, verify_batch
 from ledger.building import build_batch, encode_batch_list

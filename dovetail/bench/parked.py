@@ -8,9 +8,9 @@ from typing import Final
 from dovetail.bench.asker import ask
 from dovetail.bench.connection import Target
 from dovetail.bench.load import Load, Post, sign
-from dovetail.bench.workers import Workers
 from dovetail.config import load as load_config
 from dovetail.errors import Refused
+from dovetail.workers import Workers
 
 _CONNECTIONS: Final = 16
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from dovetail.bench.load import name_of
-from dovetail.bench.workers import Workers
 from dovetail.keys import load_signer
+from dovetail.workers import Workers
 from families.intkey.client import LEAF, NAMESPACE, intkey_address
 from ledger.batch import verify_batch
 from ledger.block import BlockHeader, seal

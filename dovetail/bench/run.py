@@ -28,8 +28,8 @@ from dovetail.bench.processes import ProcessFigures, ProcessWatch, bytes_on_disk
 from dovetail.bench.queue_watch import QueueWatch
 from dovetail.bench.sender import Sent, send
 from dovetail.bench.steps import Steps
-from dovetail.bench.workers import Workers
 from dovetail.errors import Refused
+from dovetail.workers import Workers
 from ledger.limits import Limits
 
 if TYPE_CHECKING:

@@ -19,7 +19,9 @@ app = typer.Typer(help="Named integers: set, inc, dec, show, list.", no_args_is_
 
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="1 to 20 characters.")]
-_Value = Annotated[int, typer.Argument(metavar="VALUE", help="0 to 4294967295.")]
+_Value = Annotated[
+    int, typer.Argument(metavar="VALUE", help="0 to 4294967295; of version 2.0: 0 to 18446744073709551615.")
+]
 
 
 class Encoding(StrEnum):
@@ -29,7 +31,25 @@ class Encoding(StrEnum):
     JSON = "json"
 
 
-_Encoding = Annotated[Encoding, typer.Option("--encoding", help="The payload's encoding, which the transaction names.")]
+class Version(StrEnum):
+    """The versions of the family."""
+
+    V1 = "1.0"
+    V2 = "2.0"
+
+
+_Encoding = Annotated[
+    Encoding | None,
+    typer.Option(
+        "--encoding",
+        help="The payload's encoding, which the transaction names. Default: cbor for version 1.0, json for 2.0.",
+        show_default=False,
+    ),
+]
+_Version = Annotated[
+    Version,
+    typer.Option("--family-version", help="The rules that are asked for; both know the same names."),
+]
 
 
 @app.command(
@@ -37,6 +57,7 @@ _Encoding = Annotated[Encoding, typer.Option("--encoding", help="The payload's e
     epilog=examples(
         "dovetail intkey set apples 5",
         "dovetail intkey set apples 5 --wait 30 --key alice",
+        "dovetail intkey set stars 5000000000 --family-version 2.0 --wait 30",
         "dovetail intkey set apples 5 --output batches.bin",
     ),
 )
@@ -44,29 +65,35 @@ def set_(
     name: _Name,
     value: _Value,
     wait: Wait = None,
-    encoding: _Encoding = Encoding.CBOR,
+    encoding: _Encoding = None,
+    family_version: _Version = Version.V1,
     key: Key = None,
     url: Url = DEFAULT_URL,
     output: Output = None,
     as_json: Json = False,
 ) -> None:
     """Give a new name its value. A name that exists is refused when the transaction is executed."""
-    _submit("set", name, value, encoding, wait, key, url, output, as_json)
+    _submit("set", name, value, encoding, family_version, wait, key, url, output, as_json)
 
 
-@app.command(epilog=examples("dovetail intkey inc apples 2 --wait 30", "dovetail intkey inc apples 2 --encoding json"))
+@app.command(
+    epilog=examples(
+        "dovetail intkey inc apples 2 --wait 30", "dovetail intkey inc apples 5000000000 --family-version 2.0 --wait 30"
+    )
+)
 def inc(
     name: _Name,
     value: _Value,
     wait: Wait = None,
-    encoding: _Encoding = Encoding.CBOR,
+    encoding: _Encoding = None,
+    family_version: _Version = Version.V1,
     key: Key = None,
     url: Url = DEFAULT_URL,
     output: Output = None,
     as_json: Json = False,
 ) -> None:
     """Add to a name's value."""
-    _submit("inc", name, value, encoding, wait, key, url, output, as_json)
+    _submit("inc", name, value, encoding, family_version, wait, key, url, output, as_json)
 
 
 @app.command(epilog=examples("dovetail intkey dec apples 1 --wait 30"))
@@ -74,19 +101,20 @@ def dec(
     name: _Name,
     value: _Value,
     wait: Wait = None,
-    encoding: _Encoding = Encoding.CBOR,
+    encoding: _Encoding = None,
+    family_version: _Version = Version.V1,
     key: Key = None,
     url: Url = DEFAULT_URL,
     output: Output = None,
     as_json: Json = False,
 ) -> None:
     """Subtract from a name's value."""
-    _submit("dec", name, value, encoding, wait, key, url, output, as_json)
+    _submit("dec", name, value, encoding, family_version, wait, key, url, output, as_json)
 
 
 @app.command(epilog=examples("dovetail intkey show apples", "dovetail intkey show apples --json"))
 def show(name: _Name, url: Url = DEFAULT_URL, head: Head = None, as_json: Json = False) -> None:
-    """Show the value of a name."""
+    """Show the value of a name, whichever version set it."""
     from dovetail.client import DovetailClient, is_not_found
     from families.intkey.client import intkey_address
 
@@ -131,7 +159,8 @@ def _submit(
     verb: "Verb",
     name: str,
     value: int,
-    encoding: Encoding,
+    encoding: Encoding | None,
+    family_version: Version,
     wait_s: int | None,
     key: str | None,
     url: str,
@@ -143,7 +172,14 @@ def _submit(
     signer = signer_of(key)
     try:
         transaction = intkey_transaction(
-            signer, signer.public_key, verb, name, value, nonce(), f"application/{encoding}"
+            signer,
+            signer.public_key,
+            verb,
+            name,
+            value,
+            nonce(),
+            payload_encoding=None if encoding is None else f"application/{encoding}",
+            family_version=family_version,
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None

@@ -69,6 +69,15 @@ def processor(
             "--memory-mib-max", metavar="N", help="Address space of each worker, in MiB. Default: 0, no limit."
         ),
     ] = None,
+    build_id: Annotated[
+        str | None,
+        typer.Option(
+            "--build-id",
+            metavar="TEXT",
+            help="Which build this is, as `dovetail processors` shows it. Default: the installed package's version, or"
+            " a digest of the handler's module.",
+        ),
+    ] = None,
     metrics: Annotated[
         str | None,
         typer.Option("--metrics", metavar="HOST:PORT", help="Serve /metrics for Prometheus there. Default: nowhere."),
@@ -92,6 +101,7 @@ def processor(
             "processor.max_occupancy": Flag("--max-occupancy", max_occupancy),
             "processor.apply_timeout_ms": Flag("--apply-timeout-ms", apply_timeout_ms),
             "processor.memory_mib_max": Flag("--memory-mib-max", memory_mib_max),
+            "processor.build_id": Flag("--build-id", build_id),
             "processor.metrics": Flag("--metrics", metrics),
         },
     ).processor
@@ -118,6 +128,7 @@ def processor(
             max_occupancy=settings.max_occupancy,
             apply_timeout_ms=settings.apply_timeout_ms,
             memory_mib_max=settings.memory_mib_max or None,
+            build_id=settings.build_id or None,
         )
         for handler in made:
             runtime.add(handler)
@@ -166,6 +177,7 @@ def add_to(app: typer.Typer) -> None:
         epilog=examples(
             "dovetail processor families.intkey.handler:IntkeyHandler",
             "dovetail processor my_family:MyHandler --connect tcp://node-1:4004 --workers 4",
+            'dovetail processor my_family:MyHandler --build-id "$(git describe --always --dirty)"',
         )
     )(processor)
 

@@ -78,7 +78,7 @@ def vote(
 
     signer = signer_of(key)
     with DovetailClient(url) as client:
-        candidate = _find(_candidates(client), proposal)
+        candidate = _find(open_proposals(client), proposal)
     transaction = build_vote(
         signer,
         signer.public_key,
@@ -112,7 +112,7 @@ def list_(url: Url = DEFAULT_URL, head: Head = None, as_json: Json = False) -> N
                 settings.update(decode_setting(decode_base64(leaf["data"])))
             except NotDecodable as error:
                 raise Refused(f"the setting at {leaf['address']} is damaged: {error}") from None
-        candidates = _candidates(client, head)
+        candidates = open_proposals(client, head)
     settings.pop(PROPOSALS, None)
     if as_json:
         print_json(
@@ -151,7 +151,8 @@ def _word(accept: bool) -> str:
     return (Answer.ACCEPT if accept else Answer.REJECT).value
 
 
-def _candidates(client: "DovetailClient", head: str | None = None) -> tuple["Candidate", ...]:
+def open_proposals(client: "DovetailClient", head: str | None = None) -> tuple["Candidate", ...]:
+    """The proposals that are still voted on, oldest first. Raises Refused."""
     from dovetail.client import is_not_found
     from families.settings.client import candidates_in
     from ledger.errors import NotDecodable

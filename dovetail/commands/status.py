@@ -94,6 +94,7 @@ def _show(
             ("head", f"block {ready['head_num']}, {short(ready['head_id'])}"),
             ("pending", pending + (f": {reasons}" if reasons else "")),
         ]
+        lines += [("warning", warning) for warning in ready.get("warnings", ())]
     if processors:
         lines.append(("processors", ", ".join(f"{count} of {family}" for family, count in processors.items())))
     validator = config["validator"]

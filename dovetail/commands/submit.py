@@ -5,7 +5,7 @@ import os
 import secrets
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ def submit(
     wait_s: int | None,
     output: Path | None,
     as_json: bool,
-    extra: dict[str, str] | None = None,
+    extra: Mapping[str, object] | None = None,
 ) -> None:
     """Post one transaction in one batch and tell what became of it. Raises Refused when it was waited for in vain.
 
@@ -102,7 +102,7 @@ def url_argument(url: str) -> str:
     return "" if url == DEFAULT_URL else f" --url {shlex.quote(shown_url(url))}"
 
 
-def _write(batch: "SignedBatch", output: Path, *, as_json: bool, extra: dict[str, str]) -> None:
+def _write(batch: "SignedBatch", output: Path, *, as_json: bool, extra: Mapping[str, object]) -> None:
     """A BatchList of one; what a script needs on stdout, unless the batch goes there, the rest on stderr.
 
     A file that is there is replaced, which is told. Raises Refused.

@@ -1,11 +1,35 @@
 """What a client of intkey needs: the address of a name, signed transactions, and the codec of the leaves."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from families.intkey import payload as v1
 from families.intkey.addresses import NAMESPACE, intkey_address
-from families.intkey.payload import ENCODINGS, FAMILY_NAME, FAMILY_VERSION, LEAF, IntkeyPayload, Verb
+from families.intkey.payload import FAMILY_NAME, LEAF, Verb
+from families.intkey.v2 import payload as v2
 from ledger.building import SignedTransaction, build_transaction
 from ledger.signing import Signer
+from processor_sdk.codecs import Codec
 
-__all__ = ["LEAF", "NAMESPACE", "intkey_address", "intkey_transaction"]
+__all__ = ["LEAF", "NAMESPACE", "VERSIONS", "intkey_address", "intkey_transaction"]
+
+
+class Version(NamedTuple):
+    """What a client must know of one version."""
+
+    payload: type[v1.IntkeyPayload]
+    encodings: Mapping[str, Codec[Any]]
+    """For these payloads; the first is the one to use where nothing speaks for another."""
+
+
+VERSIONS: Final[Mapping[str, Version]] = MappingProxyType(
+    {
+        v1.FAMILY_VERSION: Version(v1.IntkeyPayload, v1.ENCODINGS),
+        v2.FAMILY_VERSION: Version(v2.IntkeyPayload, v2.ENCODINGS),
+    }
+)
+"""By family_version, the oldest first."""
 
 
 def intkey_transaction(
@@ -15,21 +39,24 @@ def intkey_transaction(
     name: str,
     value: int,
     nonce: str,
-    payload_encoding: str = "application/cbor",
+    payload_encoding: str | None = None,
+    family_version: str = v1.FAMILY_VERSION,
 ) -> SignedTransaction:
-    """A transaction that does ``verb`` (set, inc or dec), in one of the family's encodings.
+    """A transaction that does ``verb`` (set, inc or dec), in one of the version's encodings, by default its first.
 
     Raises ValueError where it can never be valid.
     """
+    version = VERSIONS[family_version]
+    payload_encoding = payload_encoding or next(iter(version.encodings))
     addresses = (intkey_address(name),)
     return build_transaction(
         signer,
         batcher_pubkey=batcher_pubkey,
         family_name=FAMILY_NAME,
-        family_version=FAMILY_VERSION,
+        family_version=family_version,
         inputs=addresses,
         outputs=addresses,
-        payload=ENCODINGS[payload_encoding].encode(IntkeyPayload(verb, name, value)),
+        payload=version.encodings[payload_encoding].encode(version.payload(verb, name, value)),
         payload_encoding=payload_encoding,
         nonce=nonce,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from processor_sdk.codecs import CborCodec, Codec, JsonCodec
 
@@ -20,6 +20,9 @@ VALUE_MAX: Final = 2**32 - 1
 class IntkeyPayload:
     """``verb`` by ``value`` (0 to 2^32-1) on ``name`` (1 to 20 characters); ValueError for others (WIRE.md)."""
 
+    value_max: ClassVar[int] = VALUE_MAX
+    """The largest value, of a payload and of what it leaves."""
+
     verb: Verb = field(metadata={"key": "Verb"})
     name: str = field(metadata={"key": "Name"})
     value: int = field(metadata={"key": "Value"})
@@ -27,8 +30,8 @@ class IntkeyPayload:
     def __post_init__(self) -> None:
         if not 1 <= len(self.name) <= NAME_CHARACTERS_MAX:
             raise ValueError(f"Name has {len(self.name)} characters, not 1 to {NAME_CHARACTERS_MAX}")
-        if not 0 <= self.value <= VALUE_MAX:
-            raise ValueError(f"Value is {self.value}, not from 0 to {VALUE_MAX}")
+        if not 0 <= self.value <= self.value_max:
+            raise ValueError(f"Value is {self.value}, not from 0 to {self.value_max}")
 
 
 ENCODINGS: Final[Mapping[str, Codec[IntkeyPayload]]] = MappingProxyType(

@@ -5,7 +5,7 @@ and receipts; permitted families; every transaction once; dependencies. Order is
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count, groupby
 from operator import attrgetter
 from typing import Any
@@ -14,7 +14,8 @@ from ledger.access import write_refusal
 from ledger.addresses import AccessList
 from ledger.ids import TransactionId
 from ledger.limits import Limits
-from ledger.permitted import permission_refusal, permitted_families
+from ledger.migration import LEAVES_MAX
+from ledger.permitted import Permitted, permission_for, permission_refusal, permitted_families
 from ledger.receipt import Event, Receipt, encode_receipt
 from ledger.settings import FamilyVersion
 from processor_sdk.dispatch import Dispatcher
@@ -23,7 +24,15 @@ from processor_sdk.testing.interpreters import Recipe
 from processor_sdk.testing.model import Outcome, Result, Verdict
 from processor_sdk.testing.runs import INVALID, Runs, effective
 from processor_sdk.testing.state import State, View
-from processor_sdk.testing.transactions import SIGNER, Applicable, Batch, UnsignedTransaction, batch_of, unsigned
+from processor_sdk.testing.transactions import (
+    SIGNER,
+    Applicable,
+    Batch,
+    UnsignedTransaction,
+    batch_of,
+    migration_of,
+    unsigned,
+)
 
 
 class Ledger:
@@ -67,11 +76,14 @@ class Ledger:
         """What each address holds now. Tests may change it."""
         self.receipts: dict[TransactionId, Receipt] = {}
         """One for each transaction that took effect, in order."""
+        self.block_num = 0
+        """The number of the block that comes next: every batch that takes effect is one. Tests may set it."""
         self._limits = limits or Limits()
         self._handlers = {FamilyVersion(handler.family_name, handler.family_version): handler for handler in handlers}
         self._dispatcher = Dispatcher(handlers)
         self._recipe = Recipe.of(handlers) if twice else None
         self._invalid: set[TransactionId] = set()
+        self._migrated: set[FamilyVersion] = set()
         self._numbers = count(1)
 
     @property
@@ -129,18 +141,28 @@ class Ledger:
         RefusedBatch for what the validator would not take in.
         """
         batch = batch_of(what, self._limits.body_bytes_max)
-        refusal = self._refusal(batch)
-        result = self._execute(batch) if refusal is None else refusal
-        if result.verdict is Verdict.OK:
-            for receipt in result.receipts:
-                self.receipts[receipt.transaction_id] = receipt
-                for address, value in receipt.changes.items():
-                    if value is None:
-                        del self.state[address]
-                    else:
-                        self.state[address] = value
-        elif result.verdict is Verdict.INVALID:
+        result = self._result(batch)
+        if result.verdict is Verdict.INVALID:
             self._invalid.update(transaction.id for transaction in batch.transactions)
+        return result
+
+    def migrate(
+        self, *, family: str = "", version: str = "", prefixes: Sequence[str] = (), sliced: bool = False
+    ) -> Result:
+        """Migrate the state as the validator does before the first transaction of a version: whole, or not at all.
+
+        ``family`` and ``version``: as for ``transaction``. ``prefixes``: by default those of the setting that permits
+        the version, or else the handler's namespaces. More than 2,000 leaves under them are migrated in 256 slices, and
+        fewer in one, unless ``sliced``: an author sees by it whether both leave the same. Raises as ``apply`` does.
+        """
+        name = self._family(family, version)
+        permission = permission_for(name, permitted_families(self.state.get), self.block_num)
+        declared = permission.migrate if permission else ()
+        under = tuple(prefixes) or declared or self._handlers[name].namespaces
+        leaves = LEAVES_MAX + 1 if sliced else sum(1 for prefix in under for _ in self.state.entries(prefix))
+        result = self._result(migration_of(name, under, leaves), migrates=True)
+        if result:
+            self._migrated.add(name)
         return result
 
     def accepts(self, what: Applicable) -> Result:
@@ -168,9 +190,23 @@ class Ledger:
             raise ValueError(f"say which family and version is meant; this ledger has handlers for: {known}")
         return found[0]
 
-    def _refusal(self, batch: Batch) -> Result | None:
+    def _result(self, batch: Batch, migrates: bool = False) -> Result:
+        refusal = self._refusal(batch, migrates)
+        result = self._execute(batch, migrates) if refusal is None else refusal
+        if result:
+            self.block_num += 1
+        for receipt in result.receipts:
+            self.receipts[receipt.transaction_id] = receipt
+            for address, value in receipt.changes.items():
+                if value is None:
+                    del self.state[address]
+                else:
+                    self.state[address] = value
+        return result
+
+    def _refusal(self, batch: Batch, migrates: bool) -> Result | None:
         """Why nothing of ``batch`` runs now: a wait for a processor is told before one for a dependency."""
-        refusal = self._rules(batch)
+        refusal = self._rules(batch, migrates)
         if refusal is not None and refusal.verdict is Verdict.INVALID:
             return refusal
         for transaction in batch.transactions:
@@ -179,15 +215,18 @@ class Ledger:
                 return Result(Verdict.PENDING, "waiting_for_processor", message, transaction.id)
         return refusal
 
-    def _rules(self, batch: Batch) -> Result | None:
+    def _rules(self, batch: Batch, migrates: bool) -> Result | None:
         """The rules of the validator's journal, in its words."""
         permitted = permitted_families(self.state.get)
         own: set[TransactionId] = set()
         for transaction in batch.transactions:
             id_ = transaction.id
-            not_permitted = permission_refusal(transaction.family, permitted)
+            not_permitted = permission_refusal(transaction.family, permitted, self.block_num)
             if not_permitted is not None:
                 return Result(Verdict.INVALID, "family_not_permitted", not_permitted, id_)
+            waits = self._waits(transaction.family, permitted, migrates)
+            if waits is not None:
+                return Result(Verdict.PENDING, "waiting_for_activation", waits, id_)
             if id_ in self.receipts:
                 message = f"transaction {id_} is already committed"
                 return Result(Verdict.INVALID, "duplicate_transaction", message, id_)
@@ -202,19 +241,32 @@ class Ledger:
             own.add(id_)
         return None
 
-    def _execute(self, batch: Batch) -> Result:
+    def _waits(self, family: FamilyVersion, permitted: Permitted, migrates: bool) -> str | None:
+        """Why ``family``, which is permitted now or later, must wait; None where it need not."""
+        permission = permission_for(family, permitted, self.block_num)
+        assert permission is not None, "what is not refused is permitted now or later"
+        if not permission.covers(self.block_num):
+            return f"{family} is permitted from block {permission.from_block} on"
+        if permission.migrate and not migrates and family not in self._migrated:
+            return f"{family} is permitted when its migration is in a block"
+        return None
+
+    def _execute(self, batch: Batch, migrates: bool) -> Result:
         changes: dict[str, bytes | None] = {}
         receipts: list[Receipt] = []
         for family, group in groupby(batch.transactions, attrgetter("family")):
             transactions = tuple(group)
             handler = self._handlers[family]
-            runs = Runs(self._dispatcher, self._recipe, handler.namespaces, self._limits)
-            before = View(self.state, changes)
-            for transaction, packed in zip(transactions, runs.packed(batch.id, transactions, before), strict=False):
-                outcome = packed._replace(changes=effective(packed, before))
+            method = "migrate" if migrates else "apply"
+            runs = Runs(self._dispatcher, self._recipe, handler.namespaces, self._limits, method)
+            # No slice of a migration reads what another writes, and to lay all over the state is work for each page.
+            before = View(self.state, {} if migrates else changes)
+            outcomes = (runs.singly if migrates else runs.packed)(batch.id, transactions, before)
+            for transaction, told in zip(transactions, outcomes, strict=False):
+                outcome = told._replace(changes=effective(told, before))
                 # Before the rules: what a handler does wrong at all is more than what they say of one time.
                 runs.check(batch.id, transaction, before, outcome)
-                refused = self._judge(transaction, packed, outcome, handler.namespaces)
+                refused = self._judge(transaction, told, outcome, handler.namespaces)
                 if isinstance(refused, Result):
                     return refused
                 receipts.append(refused)
@@ -222,7 +274,7 @@ class Ledger:
         return Result(Verdict.OK, receipts=tuple(receipts))
 
     def _judge(
-        self, transaction: UnsignedTransaction, packed: Outcome, outcome: Outcome, namespaces: tuple[str, ...]
+        self, transaction: UnsignedTransaction, told: Outcome, outcome: Outcome, namespaces: tuple[str, ...]
     ) -> Result | Receipt:
         """The rules of the validator's executor on what came back, in its words; the receipt where all hold."""
         id_ = transaction.id
@@ -230,7 +282,7 @@ class Ledger:
             return Result(Verdict.INVALID, "invalid_transaction", outcome.message, id_, outcome.extended_data)
         outputs = AccessList(transaction.outputs)
         most = self._limits.state_value_bytes_max
-        for address, value in packed.changes.items():
+        for address, value in told.changes.items():
             refusal = write_refusal(address, outputs, namespaces)
             if refusal is None and value is not None and len(value) > most:
                 refusal = f"it wrote {len(value)} bytes at {address}, one address holds at most {most}"

@@ -19,8 +19,9 @@ class Result(NamedTuple):
     """What became of one transaction or batch; true exactly when it took effect.
 
     ``reason`` is the validator's word for a refusal or a wait (invalid_transaction, family_not_permitted,
-    duplicate_transaction, dependency_invalid, waiting_for_processor, waiting_for_dependency), ``message`` its sentence,
-    ``transaction_id`` and ``extended_data`` the transaction that it is about and what the handler gave with it.
+    duplicate_transaction, dependency_invalid, waiting_for_processor, waiting_for_dependency, waiting_for_activation),
+    ``message`` its sentence, ``transaction_id`` and ``extended_data`` the transaction that it is about and what the
+    handler gave with it.
     """
 
     verdict: Verdict

@@ -5,7 +5,7 @@ What comes back is put into one form, so that runs can be compared. Which run co
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ledger.addresses import ADDRESS_CHARACTERS
 from ledger.ids import BatchId
@@ -30,8 +30,15 @@ class Runs:
     """How the transactions of one family are applied: ``recipe`` is None where once is enough."""
 
     def __init__(
-        self, dispatcher: Dispatcher, recipe: Recipe | None, namespaces: tuple[str, ...], limits: Limits
+        self,
+        dispatcher: Dispatcher,
+        recipe: Recipe | None,
+        namespaces: tuple[str, ...],
+        limits: Limits,
+        method: str = "apply",
     ) -> None:
+        """``method``: of the handler; what is said of a run names it."""
+        self._method = method
         self._dispatcher = dispatcher
         self._recipe = recipe
         self._namespaces = namespaces
@@ -52,10 +59,19 @@ class Runs:
         [unit] = packed_pb2.PackedProcessResponse.FromString(content).units
         outcomes = [_packed_outcome(result) for result in unit.results]
         if outcomes[-1].verdict not in (OK, INVALID):
-            failed = transactions[len(outcomes) - 1]
-            cause = failures[0] if failures else None
-            raise ApplyFailed(f"the apply of {_named(failed)} gave no verdict: {outcomes[-1].message}") from cause
+            raise self._failed(transactions[len(outcomes) - 1], outcomes[-1], failures)
         return outcomes
+
+    def singly(self, batch_id: BatchId, transactions: Sequence[UnsignedTransaction], before: View) -> Iterator[Outcome]:
+        """Apply each in a message of its own, when its outcome is asked for. Raises ApplyFailed."""
+        for transaction in transactions:
+            link = StateLink((transaction,), before, self._namespaces, self._limits)
+            with capture.failures() as failures:
+                content = self._dispatcher.single(_single_request(batch_id, transaction), link)
+            outcome = _single_outcome(processor_pb2.TpProcessResponse.FromString(content), link)
+            if outcome.verdict not in (OK, INVALID):
+                raise self._failed(transaction, outcome, failures)
+            yield outcome
 
     def check(
         self,
@@ -67,43 +83,44 @@ class Runs:
         """Apply ``transaction`` again in other interpreters. Raises NonDeterministic unless it ends as ``outcome``."""
         if self._recipe is None:
             return
-        message = transaction_pb2.Transaction.FromString(transaction.raw)
-        request = processor_pb2.TpProcessRequest(
-            header_bytes=message.header,
-            payload=message.payload,
-            signature=transaction.id,
-            context_id=f"{CONTEXT_ID}:0",
-            batch_id=batch_id,
-        )
         links = [
             StateLink((transaction,), before, self._namespaces, self._limits) for _ in range(interpreters.INTERPRETERS)
         ]
-        ended = interpreters.apply_again(self._recipe, request.SerializeToString(), links)
+        ended = interpreters.apply_again(self._recipe, _single_request(batch_id, transaction), links)
         for link, again in zip(links, ended, strict=True):
             if isinstance(again, Died) and os.WIFSIGNALED(again.status) and os.WTERMSIG(again.status) == signal.SIGALRM:
                 raise NonDeterministic(
-                    f"the apply of {_named(transaction)} did not end when it ran again, within"
-                    f" {interpreters.APPLY_S_MAX:g} s"
+                    f"{self._named(transaction)} did not end when it ran again, within {interpreters.APPLY_S_MAX:g} s"
                 )
             if isinstance(again, Died):
                 raise NonDeterministic(
-                    f"the apply of {_named(transaction)} ended its interpreter ({_how(again.status)}) when it ran again"
+                    f"{self._named(transaction)} ended its interpreter ({_how(again.status)}) when it ran again"
                 )
             if again.forbidden:
                 raise NonDeterministic(
-                    f"the apply of {_named(transaction)} does what no apply may do: {'; '.join(again.forbidden)}. Every"
-                    " node applies it, at another time and another place: all that it needs must be in the transaction"
-                    " or in the state"
+                    f"{self._named(transaction)} does what no {self._method} may do: {'; '.join(again.forbidden)}."
+                    " Every node runs it, at another time and another place: all that it needs must be in the"
+                    " transaction or in the state"
                 )
             response = processor_pb2.TpProcessResponse.FromString(again.response)
             second = _single_outcome(response, link)
             differences = _differences(outcome, second)
             if differences:
                 raise NonDeterministic(
-                    f"the apply of {_named(transaction)} ended differently when it ran again, with a handler freshly"
+                    f"{self._named(transaction)} ended differently when it ran again, with a handler freshly"
                     f" made, another clock, hash seed, time zone and chance:\n{differences}"
                     + (f"\nthe second run ended with:\n{again.trace}" if again.trace else "")
                 )
+
+    def _failed(
+        self, transaction: UnsignedTransaction, outcome: Outcome, failures: Sequence[BaseException]
+    ) -> ApplyFailed:
+        failed = ApplyFailed(f"{self._named(transaction)} gave no verdict: {outcome.message}")
+        failed.__cause__ = failures[0] if failures else None
+        return failed
+
+    def _named(self, transaction: UnsignedTransaction) -> str:
+        return f"the {self._method} of transaction {transaction.id[:16]}… of {transaction.family}"
 
 
 def effective(outcome: Outcome, before: View) -> dict[str, bytes | None]:
@@ -113,6 +130,18 @@ def effective(outcome: Outcome, before: View) -> dict[str, bytes | None]:
         for address, value in outcome.changes.items()
         if value is not None or before.get(address) is not None
     }
+
+
+def _single_request(batch_id: BatchId, transaction: UnsignedTransaction) -> bytes:
+    message = transaction_pb2.Transaction.FromString(transaction.raw)
+    request = processor_pb2.TpProcessRequest(
+        header_bytes=message.header,
+        payload=message.payload,
+        signature=transaction.id,
+        context_id=f"{CONTEXT_ID}:0",
+        batch_id=batch_id,
+    )
+    return request.SerializeToString()
 
 
 def _packed_outcome(result: packed_pb2.PackedProcessResponse.TransactionResult) -> Outcome:
@@ -160,7 +189,3 @@ def _shown(value: object) -> str:
 def _how(status: int) -> str:
     code = os.waitstatus_to_exitcode(status)
     return f"exit code {code}" if code >= 0 else f"signal {-code}"
-
-
-def _named(transaction: UnsignedTransaction) -> str:
-    return f"transaction {transaction.id[:16]}… of {transaction.family}"

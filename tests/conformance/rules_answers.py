@@ -13,7 +13,9 @@ from tests.independent.client import make_batch_list
 
 LISTS: Final = ("/blocks", "/batches", "/transactions", "/state")
 SINGLES: Final = ("/blocks/{block}", "/batches/{batch}", "/transactions/{transaction}", "/state/{address}")
-NODE: Final = ("/stats/validator", "/stats/gossip", "/status/config", "/status/system")
+NODE: Final = (
+    "/stats/validator", "/stats/gossip", "/status/config", "/status/families", "/status/processors", "/status/system",
+)  # fmt: skip
 WITH_POST: Final = ("/batches", "/batch_status")
 ROUTES: Final = ("/", "/batch_status?id={batch}", *LISTS, *SINGLES, *NODE)
 PLAIN: Final = ("/healthz", "/readyz", "/metrics", "/docs", "/openapi.json")

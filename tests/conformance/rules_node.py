@@ -17,8 +17,14 @@ TOTALS: Final = {
 TRAFFIC: Final = {"packets": {"received", "sent", "dropped", "duplicate"}, "bytes": {"received", "sent", "dropped"}}
 ROWS: list[Row] = [
     row(f"api/node{path}/members", "data and link", get(f"{path}?x=1"), members("data", "link"), link(f"{path}?x=1"))
-    for path in ("/stats/validator", "/stats/gossip", "/status/config", "/status/system")
+    for path in ("/stats/validator", "/stats/gossip", "/status/config", "/status/processors", "/status/system")
 ]
+
+
+ROWS.append(
+    row("api/node/status/families/members", "data, head and link", get("/status/families?x=1"),
+        members("data", "head", "link"), link("/status/families?x=1"))
+)  # fmt: skip
 
 
 def _is_time(text: str) -> None:
@@ -110,6 +116,47 @@ def _system(answer: Answer, _: World) -> None:
         assert data[name] >= 0
 
 
+def _families(answer: Answer, _: World) -> None:
+    data = answer.json["data"]
+    assert set(data) == {"head_num", "restricted", "timestamp", "families"}
+    _is_time(data["timestamp"])
+    names = [(family["family_name"], family["family_version"]) for family in data["families"]]
+    assert names == sorted(names)
+    for family in data["families"]:
+        assert family["permission"] in ("permitted", "waiting", "ended", "not_permitted")
+        assert data["restricted"] or family["permission"] == "permitted"
+        assert family["migrating_processors"] <= family["processors"]
+    assert ("intkey", "1.0") in names
+
+
+def _processors(answer: Answer, _: World) -> None:
+    for entry in answer.json["data"]:
+        assert entry["state"] in ("takes_work", "draining", "silent")
+        assert entry["families"]
+        for family in entry["families"]:
+            assert set(family) == {"family_name", "family_version", "build_id", "migrates", "namespaces"}
+        assert set(entry["in_flight"]) == {"tasks", "transactions"}
+        for name in ("packed_version", "max_occupancy", "done", "invalid", "internal_errors"):
+            assert isinstance(entry[name], int)
+        if "apply_ms" in entry:
+            assert 0 <= entry["apply_ms"]["p50"] <= entry["apply_ms"]["p95"] <= entry["apply_ms"]["p99"]
+        assert 0 <= entry["last_heard_s"] <= entry["connected_s"]
+
+
+@rule(ROWS, "api/status/processors/counts", "what a processor applies and refuses is counted")
+def _(world: World) -> None:
+    def counted() -> tuple[int, int]:
+        data = world.http.get("/status/processors").json["data"]
+        return sum(entry["done"] for entry in data), sum(entry["invalid"] for entry in data)
+
+    before = counted()
+    world.commit(world.new())
+    world.reject(world.bad())
+    after = counted()
+    assert after[0] > before[0]
+    assert after[1] > before[1]
+
+
 def _grows(world: World) -> None:
     first = world.http.get("/status/system").json["data"]
     second = world.http.get("/status/system").json["data"]
@@ -120,6 +167,10 @@ def _grows(world: World) -> None:
 ROWS += [
     row("api/status/config", "the running configuration with its limits; no secret, no private path",
         get("/status/config"), _config),
+    row("api/status/families", "every family that the setting names, a processor serves or a pending batch needs",
+        get("/status/families"), _families),
+    row("api/status/processors", "each connected processor with its families, its state and what it has done",
+        get("/status/processors"), _processors),
     row("api/status/system", "the host's time, and fractions of processor and memory, and bytes since start",
         get("/status/system"), _system),
     Row("api/status/system/since-start", "network_rx and network_tx never fall", partial(_grows)),

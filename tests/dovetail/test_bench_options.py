@@ -21,8 +21,8 @@ from dovetail.bench.families import FAMILIES_MAX, family_name, family_of, intkey
 from dovetail.bench.load import Ceiling, Load, sign_post
 from dovetail.bench.preload import PreloadHandler
 from dovetail.bench.queue_watch import QueueWatch
-from dovetail.bench.workers import Workers
 from dovetail.keys import create_key
+from dovetail.workers import Workers
 from families.intkey.client import LEAF, NAMESPACE, intkey_address
 from families.intkey.payload import ENCODINGS
 from ledger.batch import VerifiedBatch, decode_batch_list, verify_batch
@@ -102,7 +102,7 @@ from dovetail.commands.processor import make_handlers
 from processor_sdk.registration import Registration
 from protos.processor_pb2 import TpRegisterRequest
 for handler in make_handlers(sys.argv[1]):
-    print(TpRegisterRequest.FromString(Registration(handler, 7).content).packed_version)
+    print(TpRegisterRequest.FromString(Registration(handler, 7, None).content).packed_version)
 """
 
 

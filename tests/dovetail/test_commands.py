@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from families.intkey.client import intkey_address
-from families.intkey.payload import ENCODINGS, IntkeyPayload
+from families.intkey.client import VERSIONS, intkey_address
 from families.settings.candidates import Candidate, Proposal, Vote, encode_candidates
 from ledger.batch import decode_batch_list, verify_batch
 from ledger.settings import PROPOSALS, encode_setting, setting_address
@@ -81,14 +80,26 @@ def test_submit_without_waiting_says_how_to_follow(run: Run, api: FakeApi) -> No
     assert api.requests[0].target == "/batches"
 
 
-@pytest.mark.parametrize("encoding", ["cbor", "json"])
-def test_a_payload_is_encoded_as_asked(run: Run, api: FakeApi, encoding: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "version", "encoding", "value"),
+    [
+        ((), "1.0", "cbor", 2**32 - 1),
+        (("--encoding", "cbor"), "1.0", "cbor", 5),
+        (("--encoding", "json"), "1.0", "json", 5),
+        (("--family-version", "2.0"), "2.0", "json", 2**64 - 1),
+        (("--family-version", "2.0", "--encoding", "cbor"), "2.0", "cbor", 2**32),
+    ],
+)
+def test_a_payload_is_encoded_as_asked(
+    run: Run, api: FakeApi, words: tuple[str, ...], version: str, encoding: str, value: int
+) -> None:
     api.answers["POST /batches"] = (202, {"link": "…"})
-    assert run("intkey", "inc", "apples", "5", "--encoding", encoding).code == 0
+    assert run("intkey", "inc", "apples", str(value), *words).code == 0
     _, transaction = _posted(api)
-    named = transaction.header.payload_encoding
-    assert named == f"application/{encoding}"
-    assert ENCODINGS[named].decode(transaction.payload) == IntkeyPayload("inc", "apples", 5)
+    assert transaction.header.family_version == version
+    assert transaction.header.payload_encoding == f"application/{encoding}"
+    codec = VERSIONS[version].encodings[transaction.header.payload_encoding]
+    assert codec.decode(transaction.payload) == VERSIONS[version].payload("inc", "apples", value)
 
 
 @pytest.mark.parametrize(
@@ -226,6 +237,8 @@ def test_a_refused_list_is_told_with_its_rule(run: Run, api: FakeApi) -> None:
         ("intkey", "set", "apples"),
         ("intkey", "set", "apples", "many"),
         ("intkey", "set", "apples", "4294967296"),
+        ("intkey", "set", "apples", "18446744073709551616", "--family-version", "2.0"),
+        ("intkey", "set", "apples", "1", "--family-version", "3.0"),
         ("intkey", "set", "a" * 21, "1"),
         ("intkey", "set", "apples", "1", "--wait", "-1"),
         ("intkey", "sett", "apples", "1"),

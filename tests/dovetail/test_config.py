@@ -64,7 +64,7 @@ def test_file_then_environment_then_flag(tmp_path: Path) -> None:
     [
         ("[validater]\n", "unknown table [validater]; did you mean validator?"),
         ('[validator]\nbnid = "x"', "unknown key bnid in [validator]; did you mean bind?"),
-        ("[processor]\nzzz = 1", "unknown key zzz in [processor]; known are apply_timeout_ms, connect"),
+        ("[processor]\nzzz = 1", "unknown key zzz in [processor]; known are apply_timeout_ms, build_id, connect"),
         ("limits = 3", "limits = 3 is no table; write [limits] on a line of its own"),
         ("[validator\n", "is no TOML"),
         ("[validator]\nbind = 4004", "validator.bind = 4004 ({file}): must be tcp://HOST:PORT"),

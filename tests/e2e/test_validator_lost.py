@@ -66,6 +66,7 @@ class _Node:
             "/stats/validator",
             "/stats/gossip",
             "/status/config",
+            "/status/families",
             "/status/system",
             "/readyz",
         ]

@@ -1,7 +1,8 @@
-"""intkey 1.0: verbs and ranges, strict payloads, leaves."""
+"""intkey, both versions on one state: verbs and ranges, strict payloads, leaves, and what each makes of the other's."""
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 import cbor2
@@ -9,33 +10,45 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from families.intkey.client import LEAF, intkey_address, intkey_transaction
-from families.intkey.handler import IntkeyHandler
-from families.intkey.payload import ENCODINGS, IntkeyPayload, Verb
+from families.intkey import handler as v1
+from families.intkey.client import LEAF, VERSIONS, intkey_address, intkey_transaction
+from families.intkey.payload import Verb
+from families.intkey.v2 import handler as v2
 from ledger.signing import Signer
+from ledger.transaction import decode_transaction
 from processor_sdk import TransactionHandler
 from processor_sdk.testing import Ledger, Result
 
-TOP = 2**32 - 1
-CBOR, JSON = ENCODINGS["application/cbor"], ENCODINGS["application/json"]
+TOPS = {"1.0": 2**32 - 1, "2.0": 2**64 - 1}
 GOOD = {"Verb": "set", "Name": "n", "Value": 1}
 
 
 SIGNER = Signer("11" * 32)
 
 
+@pytest.fixture(params=TOPS)
+def version(request: pytest.FixtureRequest) -> str:
+    """Each version: what has no other source holds for both."""
+    return str(request.param)
+
+
 @pytest.fixture
 def handlers() -> list[TransactionHandler[Any]]:
-    return [IntkeyHandler()]
+    return [v1.IntkeyHandler(), v2.IntkeyHandler()]
 
 
-def do(ledger: Ledger, verb: Verb, name: str, value: int) -> Result:
-    return ledger.apply(intkey_transaction(SIGNER, SIGNER.public_key, verb, name, value, str(len(ledger.receipts))))
+def do(ledger: Ledger, version: str, verb: Verb, name: str, value: int, encoding: str | None = None) -> Result:
+    nonce = str(len(ledger.receipts))
+    return ledger.apply(
+        intkey_transaction(SIGNER, SIGNER.public_key, verb, name, value, nonce, encoding, family_version=version)
+    )
 
 
-def do_raw(ledger: Ledger, payload: bytes, name: str, encoding: str = "") -> Result:
+def do_raw(ledger: Ledger, version: str, payload: bytes, name: str, encoding: str = "") -> Result:
     addresses = [intkey_address(name)]
-    return ledger.apply(ledger.transaction(payload, encoding=encoding, inputs=addresses, outputs=addresses))
+    return ledger.apply(
+        ledger.transaction(payload, version=version, encoding=encoding, inputs=addresses, outputs=addresses)
+    )
 
 
 def value_of(ledger: Ledger, name: str) -> int:
@@ -46,12 +59,16 @@ def test_addresses() -> None:
     assert intkey_address("a") == "1cf126" + hashlib.sha512(b"a").hexdigest()[64:]
 
 
-def test_set_inc_dec(ledger: Ledger) -> None:
-    assert do(ledger, "set", "n", 5)
-    assert do(ledger, "inc", "n", 10)
-    assert do(ledger, "dec", "n", 15)
+def test_set_inc_dec(ledger: Ledger, version: str) -> None:
+    assert do(ledger, version, "set", "n", 5)
+    assert do(ledger, version, "inc", "n", 10)
+    assert do(ledger, version, "dec", "n", 15)
     assert value_of(ledger, "n") == 0
     assert ledger.state == {intkey_address("n"): cbor2.dumps({"n": 0})}
+
+
+TOP = -1
+"""Stands for the version's largest value, and what is added to it for one less or more."""
 
 
 @pytest.mark.parametrize(
@@ -68,30 +85,65 @@ def test_set_inc_dec(ledger: Ledger) -> None:
         (TOP, "dec", TOP, True, 0),
     ],
 )
-def test_the_edges(ledger: Ledger, start: int | None, verb: Verb, value: int, valid: bool, left: int | None) -> None:
+def test_the_edges(
+    ledger: Ledger, version: str, start: int | None, verb: Verb, value: int, valid: bool, left: int | None
+) -> None:
+    def meant(number: int) -> int:
+        return number if number >= 0 else TOPS[version] + 1 + number
+
     if start is not None:
-        assert do(ledger, "set", "n", start)
-    assert bool(do(ledger, verb, "n", value)) == valid
+        assert do(ledger, version, "set", "n", meant(start))
+    assert bool(do(ledger, version, verb, "n", meant(value))) == valid
     if left is None:
         assert not ledger.state
     else:
-        assert value_of(ledger, "n") == left
+        assert value_of(ledger, "n") == meant(left)
 
 
-def test_names_that_collide_share_a_leaf(ledger: Ledger) -> None:
+def test_names_that_collide_share_a_leaf(ledger: Ledger, version: str) -> None:
     address = intkey_address("n")
     ledger.state[address] = cbor2.dumps({"other": 7, "longer name": 8})
-    assert do(ledger, "set", "n", 1)
+    assert do(ledger, version, "set", "n", 1)
     assert LEAF.decode(ledger.state[address]) == {"n": 1, "other": 7, "longer name": 8}
     assert ledger.state[address] == cbor2.dumps({"n": 1, "other": 7, "longer name": 8}, canonical=True)
 
 
 @pytest.mark.parametrize(
-    "leaf", [b"", b"\xff", b"\xa1", cbor2.dumps({"n": -1}), cbor2.dumps({"n": 2**32}), cbor2.dumps({"n": "1"}), b"\x80"]
+    "leaf", [b"", b"\xff", b"\xa1", cbor2.dumps({"n": -1}), cbor2.dumps({"n": 2**64}), cbor2.dumps({"n": "1"}), b"\x80"]
 )
-def test_a_damaged_leaf_is_told(ledger: Ledger, leaf: bytes) -> None:
+def test_a_damaged_leaf_is_told(ledger: Ledger, version: str, leaf: bytes) -> None:
     ledger.state[intkey_address("n")] = leaf
-    assert f"the entry at {intkey_address('n')} " in do(ledger, "inc", "n", 1).message
+    assert f"the entry at {intkey_address('n')} " in do(ledger, version, "inc", "n", 1).message
+
+
+def test_both_versions_change_the_same_names(ledger: Ledger) -> None:
+    assert do(ledger, "1.0", "set", "n", 5)
+    assert do(ledger, "2.0", "inc", "n", 10)
+    assert "exists already" in do(ledger, "2.0", "set", "n", 1).message
+    assert do(ledger, "1.0", "dec", "n", 15)
+    assert ledger.state == {intkey_address("n"): cbor2.dumps({"n": 0})}
+
+
+def test_1_0_leaves_alone_what_is_too_wide_for_it(ledger: Ledger) -> None:
+    """Also where it is the value of another name at the address."""
+    address = intkey_address("n")
+    assert do(ledger, "2.0", "set", "n", 2**32)
+    before = dict(ledger.state)
+    for verb in ("set", "inc", "dec"):
+        refused = do(ledger, "1.0", verb, "n", 1)
+        assert refused.message == f"the entry at {address} holds the value 4294967296; intkey 1.0 knows 0 to 4294967295"
+    assert ledger.state == before
+    assert do(ledger, "2.0", "dec", "n", 1)
+    assert do(ledger, "1.0", "dec", "n", 1)
+    ledger.state[address] = cbor2.dumps({"other": 2**32, "n": 1})
+    assert not do(ledger, "1.0", "inc", "n", 1)
+    assert do(ledger, "2.0", "inc", "n", 1)
+
+
+def test_a_transaction_of_1_0_that_names_cbor_means_the_same_in_2_0(ledger: Ledger) -> None:
+    payload = VERSIONS["1.0"].encodings["application/cbor"].encode(VERSIONS["1.0"].payload("set", "n", TOPS["1.0"]))
+    assert do_raw(ledger, "2.0", payload, "n", "application/cbor")
+    assert value_of(ledger, "n") == TOPS["1.0"]
 
 
 def changed(**fields: Any) -> bytes:
@@ -105,8 +157,9 @@ WIDE = b"\xb9\x00\x03" + cbor2.dumps(GOOD)[1:]
 
 
 @pytest.mark.parametrize("data", [cbor2.dumps(GOOD), cbor2.dumps(GOOD, canonical=True), INDEFINITE, WIDE])
-def test_every_form_of_a_valid_payload_is_accepted(data: bytes) -> None:
-    assert CBOR.decode(data) == IntkeyPayload("set", "n", 1)
+def test_every_form_of_a_valid_payload_is_accepted(version: str, data: bytes) -> None:
+    known = VERSIONS[version]
+    assert known.encodings["application/cbor"].decode(data) == known.payload("set", "n", 1)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +181,6 @@ def test_every_form_of_a_valid_payload_is_accepted(data: bytes) -> None:
         (changed(Name="x" * 21), "21 characters"),
         (changed(Name=5), "Name is 5"),
         (changed(Name=b"n"), "Name is b'n', not text"),
-        (changed(Value=TOP + 1), "4294967296"),
         (changed(Value=2**64), "a tagged item"),
         (changed(Value=-1), "Value is -1"),
         (changed(Value=True), "Value is True, not an integer"),
@@ -146,17 +198,40 @@ def test_every_form_of_a_valid_payload_is_accepted(data: bytes) -> None:
         pytest.param(b"\xa1\x61a" + b"\x81" * 1_000_000, "deeper than 32 levels", id="deep inside"),
     ],
 )
-def test_what_is_wrong_with_a_payload_is_said(ledger: Ledger, data: bytes, said: str) -> None:
-    assert said in do_raw(ledger, data, "n").message
+def test_what_is_wrong_with_a_payload_is_said(ledger: Ledger, version: str, data: bytes, said: str) -> None:
+    assert said in do_raw(ledger, version, data, "n", "application/cbor").message
     assert not ledger.state
 
 
-def test_the_payload_encoding(ledger: Ledger) -> None:
-    refused = do_raw(ledger, cbor2.dumps(GOOD), "n", "text/plain")
-    assert refused.message == "payload_encoding is 'text/plain'; intkey 1.0 knows application/cbor, application/json"
-    assert do_raw(ledger, json.dumps(GOOD).encode(), "n", "application/json")
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [("1.0", "Value is 4294967296, not from 0 to 4294967295"), ("2.0", "Value is an integer of 65 bits")],
+)
+def test_a_value_beyond_the_range_is_refused(ledger: Ledger, version: str, said: str) -> None:
+    wide = {**GOOD, "Value": TOPS[version] + 1}
+    refused = do_raw(ledger, version, json.dumps(wide).encode(), "n", "application/json")
+    assert said in refused.message
+    assert not do_raw(ledger, version, cbor2.dumps(wide), "n", "application/cbor")
+    assert not ledger.state
+
+
+@pytest.mark.parametrize(
+    ("version", "known", "unnamed"),
+    [
+        ("1.0", "application/cbor, application/json", cbor2.dumps),
+        ("2.0", "application/json, application/cbor", json.dumps),
+    ],
+)
+def test_the_payload_encoding(ledger: Ledger, version: str, known: str, unnamed: Callable[[Any], Any]) -> None:
+    refused = do_raw(ledger, version, cbor2.dumps(GOOD), "n", "text/plain")
+    assert refused.message == f"payload_encoding is 'text/plain'; intkey {version} knows {known}"
+    assert do_raw(ledger, version, json.dumps(GOOD).encode(), "n", "application/json")
     assert value_of(ledger, "n") == 1
-    assert do_raw(ledger, cbor2.dumps({**GOOD, "Name": "m"}), "m")
+    assert do_raw(ledger, version, cbor2.dumps({**GOOD, "Name": "o"}), "o", "application/cbor")
+    payload = unnamed({**GOOD, "Name": "m"})
+    assert do_raw(ledger, version, payload if isinstance(payload, bytes) else payload.encode(), "m")
+    built = intkey_transaction(SIGNER, SIGNER.public_key, "set", "p", 1, "nonce", family_version=version)
+    assert decode_transaction(built.raw).header.payload_encoding == known.partition(",")[0]
 
 
 @pytest.mark.parametrize(
@@ -170,18 +245,20 @@ def test_the_payload_encoding(ledger: Ledger) -> None:
         ("set", "n", True),
     ],
 )
-def test_a_client_builds_no_transaction_that_can_never_be_valid(verb: str, name: str, value: int) -> None:
-    for encoding in ENCODINGS:
+def test_a_client_builds_no_transaction_that_can_never_be_valid(version: str, verb: str, name: str, value: int) -> None:
+    for encoding in VERSIONS[version].encodings:
         with pytest.raises(ValueError, match=r"Verb|Name|Value|4300"):
-            intkey_transaction(SIGNER, SIGNER.public_key, verb, name, value, "nonce", encoding)  # type: ignore[arg-type]
+            intkey_transaction(SIGNER, SIGNER.public_key, verb, name, value, "nonce", encoding, version)  # type: ignore[arg-type]
 
 
-@given(st.sampled_from(("set", "inc", "dec")), st.text(min_size=1, max_size=20), st.integers(0, TOP))
-def test_payloads_survive_their_encoding(verb: Verb, name: str, value: int) -> None:
+@pytest.mark.parametrize("version", TOPS)
+@given(st.sampled_from(("set", "inc", "dec")), st.text(min_size=1, max_size=20), st.data())
+def test_payloads_survive_their_encoding(version: str, verb: Verb, name: str, data: st.DataObject) -> None:
     try:
         name.encode()
     except UnicodeEncodeError:
         return
-    meant = IntkeyPayload(verb, name, value)
-    for codec in (CBOR, JSON):
+    known = VERSIONS[version]
+    meant = known.payload(verb, name, data.draw(st.integers(0, TOPS[version])))
+    for codec in known.encodings.values():
         assert codec.decode(codec.encode(meant)) == meant

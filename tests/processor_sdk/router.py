@@ -65,6 +65,10 @@ class Validator:
         response = processor_pb2.TpUnregisterResponse(status=processor_pb2.TpUnregisterResponse.OK)
         self.reply(request, response.SerializeToString())
 
+    def part(self) -> None:
+        """Answer the ping by which a processor that drains makes sure that nothing more comes."""
+        self.reply(self.receive(Message.PING_REQUEST))
+
     def verdict(self, correlation_id: str) -> int:
         message = self.receive(Message.TP_PROCESS_RESPONSE)
         assert message.correlation_id == correlation_id

@@ -270,6 +270,26 @@ def test_stop_unregisters_first_and_finishes_what_is_in_flight(start: Start, val
     handler.let.set()
     assert validator.verdict("running") == OK
     assert validator.verdict("waiting") == OK
+    validator.part()
+
+
+def test_a_batch_that_it_is_in_the_middle_of_is_finished(start: Start, validator: Validator) -> None:
+    """By the 1.x conversation its next transaction comes only when the one before is answered."""
+    handler = GatedHandler()
+    processor = start(validator.url, handler)
+    validator.accept()
+    validator.single("first of three", Spec((), (), []))
+    assert handler.begun.wait(WAIT_MS / 1000)
+    processor.stop()
+    validator.release()
+    handler.let.set()
+    for before, following in (("first of three", "second"), ("second", "third")):
+        assert validator.verdict(before) == OK
+        ping = validator.receive(Message.PING_REQUEST)
+        validator.single(following, Spec((), (), []))
+        validator.reply(ping)
+    assert validator.verdict("third") == OK
+    validator.part()
 
 
 def test_rubbish_from_the_validator_is_dropped(start: Start, validator: Validator) -> None:
@@ -298,6 +318,7 @@ def test_sigterm_drains_and_returns(validator: Validator) -> None:
         validator.release()
         handler.let.set()
         verdicts.append(validator.verdict("task"))
+        validator.part()
 
     before = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=play)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -167,7 +168,10 @@ def test_what_cannot_pass_to_a_worker_is_refused(validator: Validator) -> None:
     processor = TransactionProcessor(validator.url).add(*adapted(worker_family.OldUnpicklable()))
     with pytest.raises(TypeError, match="the handler OldUnpicklable cannot be given"):
         processor.run()
-    for option, value in (("workers", 0), ("apply_timeout_ms", 0), ("stop_s_max", -1), ("memory_mib_max", 255)):
+    options: list[tuple[str, Any]] = [
+        ("workers", 0), ("apply_timeout_ms", 0), ("stop_s_max", -1), ("memory_mib_max", 255),
+    ]  # fmt: skip
+    for option, value in options:
         with pytest.raises(ValueError, match=f"{option} is {value}; it must be from"):
             TransactionProcessor(validator.url, **{option: value})
 
@@ -254,4 +258,5 @@ def test_signals_that_come_at_once_let_what_is_in_flight_finish(
         validator.release()
         held.close()
     assert validator.verdict("held") == OK
+    validator.part()
     assert script.wait(WAIT_MS / 1000) == 0

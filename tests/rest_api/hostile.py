@@ -22,6 +22,8 @@ _PATHS = [
     "/stats/validator",
     "/stats/gossip",
     "/status/config",
+    "/status/families",
+    "/status/processors",
     "/status/system",
     "/healthz",
     "/readyz",

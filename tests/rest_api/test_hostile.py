@@ -44,19 +44,19 @@ ANSWERS: dict[int, tuple[int, Answering]] = {
     Type.CLIENT_BATCH_STATUS_REQUEST: (Type.CLIENT_BATCH_STATUS_RESPONSE, lambda _: StatusResponse(status="OK")),
     Type.CLIENT_BLOCK_GET_BY_ID_REQUEST: (
         Type.CLIENT_BLOCK_GET_RESPONSE,
-        lambda _: client_block_pb2.ClientBlockGetResponse(status="NO_RESOURCE"),
+        lambda _: client_block_pb2.ClientBlockGetResponse(status="NO_RESOURCE", head_id=_HEAD),
     ),
     Type.CLIENT_BLOCK_GET_BY_NUM_REQUEST: (
         Type.CLIENT_BLOCK_GET_RESPONSE,
-        lambda _: client_block_pb2.ClientBlockGetResponse(status="NO_RESOURCE"),
+        lambda _: client_block_pb2.ClientBlockGetResponse(status="NO_RESOURCE", head_id=_HEAD),
     ),
     Type.CLIENT_BATCH_GET_REQUEST: (
         Type.CLIENT_BATCH_GET_RESPONSE,
-        lambda _: client_batch_pb2.ClientBatchGetResponse(status="NO_RESOURCE"),
+        lambda _: client_batch_pb2.ClientBatchGetResponse(status="NO_RESOURCE", head_id=_HEAD),
     ),
     Type.CLIENT_TRANSACTION_GET_REQUEST: (
         Type.CLIENT_TRANSACTION_GET_RESPONSE,
-        lambda _: client_transaction_pb2.ClientTransactionGetResponse(status="NO_RESOURCE"),
+        lambda _: client_transaction_pb2.ClientTransactionGetResponse(status="NO_RESOURCE", head_id=_HEAD),
     ),
     Type.NODE_STATUS_REQUEST: (
         Type.NODE_STATUS_RESPONSE,
@@ -66,6 +66,11 @@ ANSWERS: dict[int, tuple[int, Answering]] = {
             config=[node_pb2.ConfigEntry(key="limits.block_transactions_max", number=5_000)],
         ),
     ),
+    Type.FAMILIES_REQUEST: (
+        Type.FAMILIES_RESPONSE,
+        lambda _: node_pb2.FamiliesResponse(status="OK", head_id=_HEAD, timestamp="2001-02-03T04:05:06.789Z"),
+    ),
+    Type.PROCESSORS_REQUEST: (Type.PROCESSORS_RESPONSE, lambda _: node_pb2.ProcessorsResponse()),
     Type.METRICS_REQUEST: (Type.METRICS_RESPONSE, lambda _: node_pb2.MetricsResponse(text=b"")),
 }
 

@@ -4,7 +4,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from protos.node_pb2 import MetricsResponse
+from protos.node_pb2 import MetricsResponse, ProcessorsResponse
 from rest_api import health
 from rest_api.config import POSITIVE_KEYS, RestConfig
 from tests.rest_api.support import Api, ListResponse, NodeStatus, Type, error_of, run, running_api
@@ -41,12 +41,20 @@ STATUS = NodeStatus(
     timestamp=TIME,
     system={"percent_cpu": 0.25, "percent_memory": 0.5, "network_rx": 10, "network_tx": 11},
 )
-ASKING = ["/stats/validator", "/stats/gossip", "/status/config", "/status/system"]
+ASKING = ["/stats/validator", "/stats/gossip", "/status/config", "/status/processors", "/status/system"]
 
 
 def tell(api: Api, status: NodeStatus = STATUS) -> None:
     api.validator.answer(Type.NODE_STATUS_REQUEST, Type.NODE_STATUS_RESPONSE, status)
     api.validator.answer(Type.METRICS_REQUEST, Type.METRICS_RESPONSE, MetricsResponse())
+    api.validator.answer(Type.PROCESSORS_REQUEST, Type.PROCESSORS_RESPONSE, ProcessorsResponse())
+
+
+async def listed(api: Api, path: str) -> list[dict[str, object]]:
+    """As ``data``, of a path that lists."""
+    found: object = await data(api, path)
+    assert isinstance(found, list)
+    return found
 
 
 async def data(api: Api, path: str) -> dict[str, object]:
@@ -159,6 +167,86 @@ def test_the_system_is_the_validators() -> None:
     run(test())
 
 
+PROCESSORS = ProcessorsResponse(
+    processors=[
+        {
+            "connection_id": "00ff",
+            "state": "DRAINING",
+            "families": [
+                {
+                    "family_name": "intkey",
+                    "family_version": "2.0",
+                    "build_id": "7f3a",
+                    "migrates": True,
+                    "namespaces": ["1cf126", ""],
+                }
+            ],
+            "packed_version": 1,
+            "max_occupancy": 2,
+            "in_flight_tasks": 3,
+            "in_flight_transactions": 4,
+            "done": 5,
+            "invalid": 6,
+            "internal_errors": 7,
+            "apply_ms_p50": 0.25,
+            "apply_ms_p95": 0.5,
+            "apply_ms_p99": 0.75,
+            "connected_s": 1.5,
+            "last_heard_s": 0.5,
+        },
+        {"connection_id": "01", "state": "SILENT"},
+        {"connection_id": "02", "state": "TAKES_WORK", "apply_ms_p50": 0, "apply_ms_p95": 0, "apply_ms_p99": 0},
+    ],
+    timestamp=TIME,
+)
+
+
+def test_processors_are_told_of_one_by_one() -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            api.validator.answer(Type.PROCESSORS_REQUEST, Type.PROCESSORS_RESPONSE, PROCESSORS)
+            first, second, third = await listed(api, "/status/processors")
+            assert first == {
+                "connection_id": "00ff",
+                "state": "draining",
+                "families": [
+                    {
+                        "family_name": "intkey",
+                        "family_version": "2.0",
+                        "build_id": "7f3a",
+                        "migrates": True,
+                        "namespaces": ["1cf126", ""],
+                    }
+                ],
+                "packed_version": 1,
+                "max_occupancy": 2,
+                "in_flight": {"tasks": 3, "transactions": 4},
+                "done": 5,
+                "invalid": 6,
+                "internal_errors": 7,
+                "apply_ms": {"p50": 0.25, "p95": 0.5, "p99": 0.75},
+                "connected_s": 1.5,
+                "last_heard_s": 0.5,
+            }
+            assert (second["state"], second["families"], second["done"]) == ("silent", [], 0)
+            assert "apply_ms" not in second
+            assert (third["state"], third["apply_ms"]) == ("takes_work", {"p50": 0, "p95": 0, "p99": 0})
+            api.validator.answer(Type.PROCESSORS_REQUEST, Type.PROCESSORS_RESPONSE, ProcessorsResponse())
+            assert await listed(api, "/status/processors") == []
+
+    run(test())
+
+
+def test_a_state_that_is_none_is_no_answer() -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            odd = ProcessorsResponse(processors=[{"connection_id": "00"}])
+            api.validator.answer(Type.PROCESSORS_REQUEST, Type.PROCESSORS_RESPONSE, odd)
+            assert error_of(await api.http.get("/status/processors"))[:2] == (500, 20)
+
+    run(test())
+
+
 def test_before_genesis_only_readiness_is_refused() -> None:
     async def test() -> None:
         async with running_api() as api:
@@ -176,7 +264,7 @@ def test_alive_needs_no_validator_and_ready_does() -> None:
     async def test() -> None:
         async with running_api() as api:
             tell(api)
-            ready = {"status": "ready", "head_id": "f" * 128, "head_num": 9, "pending_batches": 8}
+            ready = {"status": "ready", "head_id": "f" * 128, "head_num": 9, "pending_batches": 8, "warnings": []}
             assert await data(api, "/readyz") == ready
             api.connection.close()
             assert await data(api, "/healthz") == {"status": "alive"}

@@ -60,6 +60,7 @@ class Peer:
             dealer.set(zmq.IDENTITY, identity)
         dealer.connect(endpoint)
         self.arrived: asyncio.Queue[list[bytes]] = asyncio.Queue()
+        self._dealer = dealer
         self.socket = DrainedSocket(dealer, self._readable)
 
     def _readable(self) -> None:
@@ -81,6 +82,11 @@ class Peer:
             envelope = await self.receive()
             if envelope.message_type == Envelope.PING_RESPONSE and envelope.correlation_id == correlation_id:
                 return envelope
+
+    def leave(self) -> None:
+        """Close when all that was sent has left."""
+        self._dealer.close(10_000)
+        self.close()
 
     def close(self) -> None:
         self.socket.close()

@@ -15,7 +15,8 @@ from protos.validator_pb2 import Message as Envelope
 from tests.validator.support import address, make_id, make_transaction, view_of
 from validator.execution.model import Task, Unit
 from validator.gateway import Delivery
-from validator.processors.registry import Processor, ProcessorEvent, Processors
+from validator.processors.processor import Processor
+from validator.processors.registry import ProcessorEvent, Processors
 
 FAMILY = FamilyVersion("intkey", "1.0")
 OTHER = FamilyVersion("other", "2.0")

@@ -26,7 +26,7 @@ from protos.client_batch_submit_pb2 import (
     ClientBatchStatusResponse,
     ClientBatchSubmitResponse,
 )
-from protos.node_pb2 import MetricsResponse, NodeStatusRequest, NodeStatusResponse, StatusWaitCancel
+from protos.node_pb2 import MetricsResponse, NodeStatusRequest, NodeStatusResponse, ProcessorsResponse, StatusWaitCancel
 from protos.query_pb2 import ListRequest
 from protos.validator_pb2 import Message as Envelope
 from tests.validator.peers import run
@@ -70,7 +70,9 @@ class Bench:
         self.gone: set[bytes] = set()
         self.sent: list[tuple[bytes, int, str, bytes]] = []
         pool: Any = self.pool
-        self.clients = Clients(self.config, self._send, store, self.queue, pool, self.processors, self.metrics)
+        self.clients = Clients(
+            self.config, self._send, store, self.queue, pool, self.processors, self.metrics, lambda _: ("NONE", "")
+        )
         self.clients.submissions.open = True
 
     def _send(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> Delivery:
@@ -318,6 +320,21 @@ def test_clients_that_are_gone_are_found_by_a_ping(bench: Bench) -> None:
     run(test)
 
 
+def test_processors_are_listed_as_far_as_a_message_has_room(store: Store) -> None:
+    bench = Bench(store, replace(LIMITS, message_bytes_max=4_000))
+    for number in range(4):
+        request = processor_pb2.TpRegisterRequest(
+            family=INTKEY.name, version=INTKEY.version, build_id=f"{number}" * 256, namespaces=["1cf126"] * 40
+        )
+        content = request.SerializeToString()
+        bench.processors.handle(b"%d" % number, Envelope.TP_REGISTER_REQUEST, "", content)
+    content = bench.ask(Envelope.PROCESSORS_REQUEST, b"", Envelope.PROCESSORS_RESPONSE)
+    told = ProcessorsResponse.FromString(content)
+    assert len(content) < 2_000
+    assert [entry.families[0].build_id[0] for entry in told.processors] == ["0", "1", "2"]
+    assert bench.samples()["dovetail_validator_processor_connections takes_work"] == 4
+
+
 # Log lines and statuses
 
 
@@ -336,6 +353,7 @@ def test_reads_are_logged_with_their_outcome(bench: Bench) -> None:
         (STATUS, b"\x0a\xff", Envelope.CLIENT_BATCH_STATUS_RESPONSE, "INTERNAL_ERROR"),
         (Envelope.NODE_STATUS_REQUEST, b"", Envelope.NODE_STATUS_RESPONSE, "NOT_READY"),
         (Envelope.METRICS_REQUEST, b"", Envelope.METRICS_RESPONSE, "OK"),
+        (Envelope.PROCESSORS_REQUEST, b"", Envelope.PROCESSORS_RESPONSE, "OK"),
     ]
     for message_type, message, answered, outcome in asked:
         bench.ask(message_type, message, answered)

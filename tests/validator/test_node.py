@@ -130,6 +130,38 @@ def test_a_batch_that_was_alone_for_its_size_counts_what_was_lost_with_it(tmp_pa
     run(test)
 
 
+def test_the_last_words_of_a_closed_connection_count(tmp_path: Path) -> None:
+    """A processor that drains answers and closes: its answer is heard though the close is seen first."""
+
+    async def test() -> None:
+        batch = signed_batch()
+        async with open_node(tmp_path, batch) as node, open_peers(node, 2) as (processor, client):
+            await register(processor)
+            asked = await processor.receive()
+            while asked.message_type != Envelope.TP_PROCESS_REQUEST:
+                asked = await processor.receive()
+            processor.send(Envelope.TP_UNREGISTER_REQUEST, "unregister")
+            while (await processor.receive()).message_type != Envelope.TP_UNREGISTER_RESPONSE:
+                pass
+            answer = TpProcessResponse(status=OK).SerializeToString()
+            # From here on the node's loop stands still: answer and close are both there when it goes on.
+            processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, answer)
+            processor.leave()
+            monitor = node._gateway._monitor
+            assert monitor._socket.poll(10_000)
+            with capture_logs() as lines:
+                monitor._on_readable()
+                wait_for(client, batch, "settled")
+                told = await client.receive()
+                while told.message_type != Envelope.CLIENT_BATCH_STATUS_RESPONSE:
+                    told = await client.receive()
+            (status,) = ClientBatchStatusResponse.FromString(told.content).batch_statuses
+            assert status.status == ClientBatchStatus.COMMITTED
+            assert not [line for line in lines if line["event"] == "processor left"]
+
+    run(test)
+
+
 @pytest.mark.parametrize(
     ("verdicts", "blocks", "committed", "invalid"),
     [([OK], 1, 1, 0), ([INVALID], 0, 0, 1), ([OK, INVALID, OK], 1, 2, 1), ([INVALID, INVALID], 0, 0, 2)],

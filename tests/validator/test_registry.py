@@ -12,6 +12,7 @@ from tests.validator.support import address, make_batch, make_transaction, view_
 from validator.execution.executor import Execution
 from validator.execution.model import Task, TransactionOutcome, Verdict
 from validator.processors.dispatch import dispatch
+from validator.processors.processor import Registered
 from validator.processors.registry import MESSAGE_TYPES, Answered, Arrived, Left, Lost
 
 OK = processor_pb2.TpProcessResponse(status="OK")
@@ -28,7 +29,7 @@ def test_a_registration_is_answered_and_told() -> None:
     assert bench.processors.count(FAMILY) == 1
     assert not bench.processors.has(OTHER)
     assert bench.processors.free(OTHER) is None
-    assert bench.free().families == {FAMILY: ("1cf126",)}
+    assert bench.free().families == {FAMILY: Registered(("1cf126",))}
 
 
 @pytest.mark.parametrize(("asked", "given"), [(0, 0), (1, 1), (2, 1), (2**32 - 1, 1)])
@@ -127,7 +128,7 @@ def test_who_registers_again_takes_work_again() -> None:
     bench.register()
     bench.unregister()
     assert bench.register(namespaces=["00"]) == [Arrived(FAMILY, False)]
-    assert bench.free().families == {FAMILY: ("00",)}
+    assert bench.free().families == {FAMILY: Registered(("00",))}
 
 
 def test_a_stranger_cannot_unregister() -> None:

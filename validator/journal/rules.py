@@ -34,7 +34,7 @@ class Body:
         self._barred: dict[FamilyVersion, str | Withdrawn | None] = {}
         self.due = [e for e in self._permitted or () if e.covers(block_num) and not self._migrated(e)]
         """The versions whose migration this block may hold, because no earlier one does."""
-        self._migrations = {name for entry in self.due for name in migrations.ids_of(entry)}
+        self._first_of = {name: entry for entry in self.due for name in migrations.transaction_ids_of(entry)}
 
     @property
     def moves(self) -> bool:
@@ -50,12 +50,13 @@ class Body:
 
     def is_migration(self, batch: VerifiedBatch) -> bool:
         """Whether ``batch`` is a migration that this block may hold."""
-        return batch.id in self._migrations
+        entry = self._first_of.get(batch.transactions[0].id)
+        return entry is not None and batch.id in migrations.ids_of(entry)
 
     def check(self, batch: VerifiedBatch) -> Rejected | Withdrawn | None:
         """Why ``batch`` may never, or not now, be the next one of the body; None if it may."""
         own: set[TransactionId] = set()
-        migrates = bool(self._migrations) and self.is_migration(batch)
+        migrates = bool(self._first_of) and self.is_migration(batch)
         for transaction in batch.transactions:
             family = transaction.family
             if not migrates and (barred := self._bar(family)) is not None:

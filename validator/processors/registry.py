@@ -5,7 +5,7 @@ gives. Nothing here knows blocks or batches.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError, Message
@@ -15,6 +15,7 @@ from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from ledger.transaction import FAMILY_CHARACTERS_MAX
 from protos import packed_pb2, processor_pb2, state_context_pb2
+from protos.node_pb2 import ProcessorStatus
 from protos.validator_pb2 import Message as Envelope
 from validator.execution.model import Task
 from validator.gateway import Delivery
@@ -27,12 +28,10 @@ from validator.processors.assignment import (
     new_context_id,
     refused,
 )
+from validator.processors.processor import OCCUPANCY_DEFAULT, Held, Processor, Registered
 
 PACKED_VERSION: Final = 1
-_PACKED_IN_FLIGHT: Final = 2
-"""Tasks at a packed processor at once: it works on one while the other travels."""
-
-_OCCUPANCY_DEFAULT: Final = 10
+BUILD_ID_CHARACTERS_MAX: Final = 256
 _OCCUPANCY_MAX: Final = 1_000
 _FAMILIES_MAX: Final = 100
 _NAMESPACES_MAX: Final = 1_000
@@ -69,6 +68,7 @@ class Arrived(NamedTuple):
 
     family: FamilyVersion
     packed: bool
+    build_id: str = ""
 
 
 class Left(NamedTuple):
@@ -100,53 +100,14 @@ class Lost(NamedTuple):
 ProcessorEvent = Arrived | Left | Answered | Lost
 
 
-class Processor:
-    """One connection."""
-
-    def __init__(self, identity: bytes, now_ms: int) -> None:
-        self.identity = identity
-        self.families: dict[FamilyVersion, tuple[str, ...]] = {}
-        self.packed = False
-        self.raw_header = False
-        self.occupancy = _OCCUPANCY_DEFAULT
-        self.silent = False
-        """It answered no ping for too long: its tasks are lost, and it gets none until it is heard again."""
-        self.unreachable = False
-        """A message to it could not be sent: it is dropped at the next tick."""
-        self.assignments: dict[str, Assignment] = {}
-        self.heard_ms = now_ms
-        self.asked_ms = now_ms
-        """When the last ping was sent."""
-        self.pinged_ms: int | None = None
-        """When the first ping was sent that it has not answered."""
-
-    def takes(self, family: FamilyVersion) -> bool:
-        """Whether it is given work of ``family`` at all."""
-        return family in self.families and not (self.silent or self.unreachable)
-
-    @property
-    def room(self) -> int:
-        """How many more tasks it takes now.
-
-        One that works them off in their order takes none behind one that is alone: of that it may die, and the next
-        would be lost for nothing.
-        """
-        if not self.packed:
-            return self.occupancy - len(self.assignments)
-        if any(assignment.task.alone for assignment in self.assignments.values()):
-            return 0
-        return _PACKED_IN_FLIGHT - len(self.assignments)
-
-    @property
-    def transactions_max(self) -> int:
-        """How many transactions one task may give it."""
-        return max(1, self.occupancy // _PACKED_IN_FLIGHT) if self.packed else 1
-
-
 class Processors:
-    """All connected processors. ``clock_ms``: milliseconds of a steady clock."""
+    """All connected processors. ``clock_ms``: milliseconds of a steady clock, with their fractions.
 
-    def __init__(self, send: SendTo, clock_ms: Callable[[], int], limits: Limits) -> None:
+    A connection that has unregistered and holds no task any more is no processor: it is forgotten, whether it closes or
+    stays, until it registers again.
+    """
+
+    def __init__(self, send: SendTo, clock_ms: Callable[[], float], limits: Limits) -> None:
         self._send = send
         self._clock_ms = clock_ms
         self._limits = limits
@@ -166,10 +127,25 @@ class Processors:
             family for processor in self._connected.values() for family in processor.families if processor.takes(family)
         )
 
+    def migrating(self, family: FamilyVersion) -> int:
+        """How many of those that take work of ``family`` said that they migrate its state."""
+        return sum(
+            processor.takes(family) and processor.families[family].migrates for processor in self._connected.values()
+        )
+
+    def statuses(self) -> Iterator[ProcessorStatus]:
+        """How each of them does, in the order in which they connected."""
+        now_ms = self._clock_ms()
+        return (processor.status(now_ms) for processor in self._connected.values())
+
+    def states(self) -> Counter[str]:
+        """How many there are in each state, by the words of ``processor.STATES``."""
+        return Counter(processor.state for processor in self._connected.values())
+
     def free(self, family: FamilyVersion) -> Processor | None:
         """The processor of ``family`` with the fewest tasks, if one has room."""
         takers = (entry for entry in self._connected.values() if entry.takes(family) and entry.room > 0)
-        return min(takers, key=lambda entry: len(entry.assignments), default=None)
+        return min(takers, key=lambda entry: len(entry.held), default=None)
 
     def start(self, processor: Processor, task: Task, view_for: ViewFor) -> bool:
         """Hand a task to a processor with room: it comes back as Answered or Lost.
@@ -181,17 +157,17 @@ class Processors:
         def send(message_type: int, correlation_id: str, content: bytes) -> None:
             self._tell(processor, message_type, correlation_id, content)
 
-        namespaces = processor.families[task.route]
+        namespaces = processor.families[task.route].namespaces
         assignment: Assignment
-        if processor.packed and not task.alone:
+        if processor.packed_version and not task.alone:
             assignment = PackedAssignment(task, view_for, send, context_id, namespaces, self._limits)
         else:
             raw_header = processor.raw_header
             assignment = Conversation(task, view_for, send, context_id, namespaces, raw_header, self._limits)
-        processor.assignments[context_id] = assignment
+        processor.held[context_id] = Held(assignment, self._clock_ms())
         if assignment.start():
             return True
-        del processor.assignments[context_id]
+        del processor.held[context_id]
         return False
 
     def heard(self, identity: bytes) -> list[ProcessorEvent]:
@@ -204,7 +180,7 @@ class Processors:
         if not processor.silent:
             return []
         processor.silent = False
-        return [Arrived(family, processor.packed) for family in processor.families]
+        return [_arrived(processor, family) for family in processor.serves]
 
     def handle(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> list[ProcessorEvent]:
         """Take one frame of ``MESSAGE_TYPES``; what cannot be understood or belongs to nobody changes nothing."""
@@ -231,7 +207,7 @@ class Processors:
                 silent_ms = now_ms - processor.pinged_ms
                 if silent_ms > self._limits.processor_silence_ms - self._limits.processor_ping_ms:
                     processor.silent = True
-                    events += self._lose(processor, f"it is silent: no answer to a ping for {silent_ms} ms")
+                    events += self._lose(processor, f"it is silent: no answer to a ping for {silent_ms:.0f} ms")
             elif now_ms - max(processor.heard_ms, processor.asked_ms) > self._limits.processor_ping_ms:
                 events += self._ping(processor)
         return events
@@ -249,14 +225,20 @@ class Processors:
         return []
 
     def _drop(self, processor: Processor, why: str) -> list[ProcessorEvent]:
-        del self._connected[processor.identity]
-        return self._lose(processor, why)
+        lost = self._lose(processor, why)
+        self._connected.pop(processor.identity, None)
+        return lost
 
     def _lose(self, processor: Processor, why: str) -> list[ProcessorEvent]:
-        assignments = processor.assignments.values()
-        lost = [Lost(entry.task, not processor.packed or place == 0) for place, entry in enumerate(assignments)]
-        processor.assignments.clear()
-        return [Left(tuple(processor.families), why), *lost]
+        tasks = [assignment.task for assignment, _ in processor.held.values()]
+        processor.held.clear()
+        self._forget_drained(processor)
+        lost = [Lost(task, not processor.packed_version or place == 0) for place, task in enumerate(tasks)]
+        return [Left(processor.serves, why), *lost]
+
+    def _forget_drained(self, processor: Processor) -> None:
+        if processor.draining and not processor.held:
+            del self._connected[processor.identity]
 
     def _tell(self, processor: Processor, message_type: int, correlation_id: str, content: bytes) -> None:
         """Send what a processor must get to go on."""
@@ -281,12 +263,15 @@ class Processors:
         else:
             family = FamilyVersion(request.family, request.version)
             self._connected[identity] = processor
-            processor.families[family] = tuple(request.namespaces)
-            processor.packed = request.packed_version >= PACKED_VERSION
+            if processor.draining:
+                processor.draining = False
+                processor.families.clear()
+            processor.families[family] = Registered(tuple(request.namespaces), request.build_id, request.migrates)
+            processor.packed_version = min(request.packed_version, PACKED_VERSION)
             processor.raw_header = request.request_header_style == processor_pb2.TpRegisterRequest.RAW
-            processor.occupancy = min(request.max_occupancy or _OCCUPANCY_DEFAULT, _OCCUPANCY_MAX)
-            response.packed_version = PACKED_VERSION if processor.packed else 0
-            events.append(Arrived(family, processor.packed))
+            processor.occupancy = min(request.max_occupancy or OCCUPANCY_DEFAULT, _OCCUPANCY_MAX)
+            response.packed_version = processor.packed_version
+            events.append(_arrived(processor, family))
         self._send(identity, Envelope.TP_REGISTER_RESPONSE, correlation_id, response.SerializeToString())
         return events
 
@@ -297,8 +282,9 @@ class Processors:
         self._send(identity, Envelope.TP_UNREGISTER_RESPONSE, correlation_id, response.SerializeToString())
         if processor is None:
             return []
-        families = tuple(processor.families)
-        processor.families.clear()
+        families = processor.serves
+        processor.draining = True
+        self._forget_drained(processor)
         return [Left(families, "it unregistered")]
 
     def _serve_state(self, processor: Processor, message_type: int, correlation_id: str, content: bytes) -> None:
@@ -308,18 +294,27 @@ class Processors:
         except DecodeError:
             return
         context_id: str = request.context_id  # type: ignore[attr-defined]
-        assignment = processor.assignments.get(context_id.partition(":")[0])
-        response = assignment.state_request(context_id, request) if assignment else refused(request)
+        held = processor.held.get(context_id.partition(":")[0])
+        response = held.assignment.state_request(context_id, request) if held else refused(request)
         self._tell(processor, response_type, correlation_id, response.SerializeToString())
 
     def _take_answer(self, processor: Processor, correlation_id: str, content: bytes) -> list[ProcessorEvent]:
         key = correlation_id.partition(":")[0]
-        assignment = processor.assignments.get(key)
-        outcomes = assignment.answer(correlation_id, content) if assignment else None
-        if assignment is None or outcomes is None:
+        held = processor.held.get(key)
+        if held is None:
             return []
-        del processor.assignments[key]
-        return [Answered(assignment.task, outcomes, assignment.namespaces, tuple(processor.families))]
+        assignment = held.assignment
+        outcomes = assignment.answer(correlation_id, content)
+        if outcomes is None:
+            return []
+        processor.record.answered(held, outcomes, self._clock_ms())
+        del processor.held[key]
+        self._forget_drained(processor)
+        return [Answered(assignment.task, outcomes, assignment.namespaces, processor.serves)]
+
+
+def _arrived(processor: Processor, family: FamilyVersion) -> Arrived:
+    return Arrived(family, bool(processor.packed_version), processor.families[family].build_id)
 
 
 def _registration_refusal(request: processor_pb2.TpRegisterRequest, processor: Processor) -> str | None:
@@ -327,12 +322,14 @@ def _registration_refusal(request: processor_pb2.TpRegisterRequest, processor: P
     for name, value in (("family", request.family), ("version", request.version)):
         if not 0 < len(value) <= FAMILY_CHARACTERS_MAX:
             return f"{name} has {len(value)} characters, allowed are 1 to {FAMILY_CHARACTERS_MAX}"
+    if len(request.build_id) > BUILD_ID_CHARACTERS_MAX:
+        return f"build_id has {len(request.build_id)} characters, at most {BUILD_ID_CHARACTERS_MAX} are allowed"
     if len(request.namespaces) > _NAMESPACES_MAX:
         return f"{len(request.namespaces)} namespaces, at most {_NAMESPACES_MAX} are allowed"
     for namespace in request.namespaces:
         if not is_prefix(namespace):
             return f"namespace {namespace[:80]!r} is not an even number of lower-case hex characters, at most 70"
     family = FamilyVersion(request.family, request.version)
-    if family not in processor.families and len(processor.families) >= _FAMILIES_MAX:
+    if family not in processor.serves and len(processor.serves) >= _FAMILIES_MAX:
         return f"this connection registered {_FAMILIES_MAX} families already"
     return None

@@ -16,6 +16,7 @@ from validator.state.nodes import Ref
 _BLOCK: Final = struct.Struct(">64s32sQIQIQI")
 _BATCH: Final = struct.Struct(">QQ")
 _TRANSACTION: Final = struct.Struct(">QI")
+_NUMBER: Final = struct.Struct(">Q")
 _KEY_BYTES: Final = 8
 _invalid_encoder: Final = msgspec.msgpack.Encoder()
 _invalid_decoder: Final = msgspec.msgpack.Decoder(InvalidBatch)
@@ -146,3 +147,8 @@ def number_key(record: bytes) -> bytes:
 
 def encode_numbers(numbers: list[int]) -> bytes:
     return struct.pack(f">{len(numbers)}Q", *numbers)
+
+
+def decode_numbers(record: bytes) -> list[int]:
+    """Raises struct.error for bytes that ``encode_numbers`` never makes."""
+    return [number for (number,) in _NUMBER.iter_unpack(record)]

@@ -1,55 +1,30 @@
-"""The only module that knows LMDB: tables, read snapshots, write transactions, growth of the map.
+"""The store as it is written: one owner, write transactions, growth of the map.
 
 Everything runs in the validator's loop thread: one owner, no locks. All reads see the newest commit; nothing is
-reported as done before its write transaction is synced. What is in the records is the business of
-``validator.store.records``.
+reported as done before its write transaction is synced. Reading, and what the tables are, is in
+``validator.store.reader``, what is in the records in ``validator.store.records``.
 """
 
 import fcntl
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
 import lmdb
 
-from ledger.ids import BatchId, BlockId, TransactionId
 from ledger.limits import Limits
 from validator.journal.model import BlockCommit, InvalidBatch
 from validator.store import records
-from validator.store.records import BlockInfo, StoredBatch, StoredTransaction, id_key, key
-
-_FORMAT: Final = b"dovetail-store-1"
-_TABLES: Final = (
-    "meta",
-    "blocks",
-    "block_ids",
-    "batches",
-    "batch_ids",
-    "transactions",
-    "transaction_ids",
-    "nodes",
-    "superseded",
-    "pending",
-    "invalid",
-    "invalid_order",
-    "invalid_transactions",
-    "invalid_transactions_order",
-)
-_CACHED_NODES_MAX: Final = 65_536
-_CACHED_NODE_BYTES_MAX: Final = 1_024
-"""What is larger is a leaf with a large value; no branch is."""
+from validator.store.reader import FORMAT, READERS_MAX, TABLES, StorageFailed, StoreReader
+from validator.store.records import BlockInfo, id_key, key
 
 _PAGE_OVERHEAD: Final = 3
 """A write may touch this many times its own bytes in pages: copied tree pages and half-filled new ones."""
 _GROWTH_BYTES_MIN: Final = 16 * 1024 * 1024
 
 
-class StorageFailed(Exception):
-    """The disk or the environment refused; the message says what. Nothing of the write was kept."""
-
-
-class Store:
+class Store(StoreReader):
     """Chain and state on disk. ``path``: a folder, made when absent. Raises StorageFailed when it cannot be opened."""
 
     def __init__(self, path: Path, limits: Limits) -> None:
@@ -61,95 +36,25 @@ class Store:
                 env = lmdb.open(
                     str(path),
                     map_size=limits.store_map_bytes_initial,
-                    max_dbs=len(_TABLES),
-                    max_readers=16,
+                    max_dbs=len(TABLES),
+                    max_readers=READERS_MAX,
                     mode=0o600,
                 )
                 undo.callback(env.close)
-                self._tables: dict[str, Any] = {name: env.open_db(name.encode()) for name in _TABLES}
+                tables = {name: env.open_db(name.encode()) for name in TABLES}
             except (lmdb.Error, OSError) as error:
                 raise StorageFailed(f"cannot open the store at {path}: {error}") from None
-            self._lock, self._env, self._reader = lock, env, env.begin()
-            undo.callback(lambda: self._reader.abort())
-            self._check_format(path)
+            self._lock = lock
+            super().__init__(path, env, tables)
             undo.pop_all()
-        self._nodes: dict[int, bytes] = {}
-        self.head: BlockInfo | None = self._last_block()
         self.next_node_number: int = self._last_key("nodes") + 1 or 1
         self.next_arrival: int = self._last_key("pending") + 1
         """The arrival number of the next batch that is accepted."""
 
     def close(self) -> None:
-        self._reader.abort()
-        self._env.close()
+        """Let go of the store; another process may own it then."""
+        super().close()
         self._lock.close()
-
-    # Reading
-
-    def node(self, number: int) -> bytes:
-        """The trie node with this number, which must be there. Nodes never change, so the newest used are kept."""
-        node = self._nodes.get(number)
-        if node is None:
-            node = self._require("nodes", number)
-            self._keep(number, node)
-        return node
-
-    def _keep(self, number: int, node: bytes) -> None:
-        if len(node) <= _CACHED_NODE_BYTES_MAX:
-            if len(self._nodes) >= _CACHED_NODES_MAX:
-                del self._nodes[next(iter(self._nodes))]
-            self._nodes[number] = node
-
-    def block(self, num: int) -> BlockInfo | None:
-        """The block with number ``num``."""
-        record = self._get("blocks", key(num)) if num >= 0 else None
-        return None if record is None else records.decode_block_info(num, record)
-
-    def block_num(self, block_id: BlockId) -> int | None:
-        return self._number("block_ids", block_id)
-
-    def block_of_batch(self, number: int) -> BlockInfo:
-        """The block that holds batch ``number``, which must be on the chain."""
-        return self._block_where(lambda block: block.batch_end > number)
-
-    def block_of_transaction(self, number: int) -> BlockInfo:
-        """The block that holds transaction ``number``, which must be on the chain."""
-        return self._block_where(lambda block: block.transaction_end > number)
-
-    def batch_number(self, batch_id: BatchId) -> int | None:
-        return self._number("batch_ids", batch_id)
-
-    def batch(self, number: int) -> StoredBatch:
-        """Batch ``number``, which must be on the chain."""
-        return records.decode_batch(number, self._require("batches", number))
-
-    def batches(self, block: BlockInfo) -> list[bytes]:
-        """The serialized batches of a block, in its order."""
-        return [self.batch(number).raw for number in block.batches]
-
-    def transaction_number(self, transaction_id: TransactionId) -> int | None:
-        return self._number("transaction_ids", transaction_id)
-
-    def transaction(self, number: int) -> StoredTransaction:
-        """Transaction ``number``, which must be on the chain."""
-        return records.decode_transaction(number, self._require("transactions", number))
-
-    def invalid(self, batch_id: BatchId) -> InvalidBatch | None:
-        """Why a batch was judged INVALID, as far back as is remembered."""
-        record = self._get("invalid", id_key(batch_id))
-        return None if record is None else records.decode_invalid(record)
-
-    def judged_invalid(self, transaction_id: TransactionId) -> bool:
-        """Whether a batch with this transaction was judged INVALID, as far back as is remembered."""
-        return self._get("invalid_transactions", id_key(transaction_id)) is not None
-
-    def pending(self) -> Iterator[tuple[int, bytes]]:
-        """Arrival number and bytes of every pending batch, in order of arrival."""
-        with self._reader.cursor(db=self._tables["pending"]) as cursor:
-            for name, raw in cursor:
-                yield int.from_bytes(name, "big"), raw
-
-    # Writing
 
     def add_pending(self, raw_batches: list[bytes]) -> int:
         """Keep accepted batches; the arrival number of the first. Synced on return. Raises StorageFailed."""
@@ -265,7 +170,7 @@ class Store:
         except (lmdb.Error, OSError) as error:
             raise StorageFailed(f"the store refused a write of {data_bytes} bytes: {error}") from None
         finally:
-            self._reader = self._env.begin()
+            self._reader = self._begin()
 
     def _make_room(self, data_bytes: int) -> None:
         """Grow the map before a write that it might not hold; no transaction is open in this process then."""
@@ -276,52 +181,12 @@ class Store:
         if wanted > info["map_size"]:
             self._env.set_mapsize(max(wanted, 2 * info["map_size"]))
 
-    # Tables
-
-    def _get(self, table: str, name: bytes) -> bytes | None:
-        value: bytes | None = self._reader.get(name, db=self._tables[table])
-        return value
-
-    def _require(self, table: str, number: int) -> bytes:
-        record = self._get(table, key(number))
-        if record is None:
-            raise StorageFailed(f"the store lacks entry {number} of {table}")
-        return record
-
-    def _number(self, table: str, text: str) -> int | None:
-        record = self._get(table, id_key(text))
-        return None if record is None else int.from_bytes(record, "big")
-
-    def _last_key(self, table: str) -> int:
-        """The highest number in a table; -1 when it is empty."""
-        with self._reader.cursor(db=self._tables[table]) as cursor:
-            return int.from_bytes(cursor.key(), "big") if cursor.last() else -1
-
-    def _last_block(self) -> BlockInfo | None:
-        return self.block(self._last_key("blocks"))
-
-    def _block_where(self, ends_after: Callable[[BlockInfo], bool]) -> BlockInfo:
-        """The first block for which ``ends_after`` holds; there must be one."""
-        assert self.head is not None, "an entry on the chain has a block"
-        low, high = 0, self.head.num
-        while low < high:
-            middle = (low + high) // 2
-            if ends_after(self._require_block(middle)):
-                high = middle
-            else:
-                low = middle + 1
-        return self._require_block(low)
-
-    def _require_block(self, num: int) -> BlockInfo:
-        return records.decode_block_info(num, self._require("blocks", num))
-
     def _check_format(self, path: Path) -> None:
-        found = self._get("meta", b"format")
-        if found is None:
+        """A new store gets its format here."""
+        if self._get("meta", b"format") is None:
             with self._write(4096) as transaction:
-                transaction.put(b"format", _FORMAT, db=self._tables["meta"])
-        elif found != _FORMAT:
-            raise StorageFailed(f"the store at {path} has format {found!r}, this validator reads {_FORMAT!r}")
+                transaction.put(b"format", FORMAT, db=self._tables["meta"])
+        super()._check_format(path)
 
 
 def _lock(path: Path) -> IO[bytes]:

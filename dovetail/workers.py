@@ -1,4 +1,4 @@
-"""Worker processes of the benchmark, one for each processor core; what they do is the business of who gives it."""
+"""Worker processes of the command line; what they do is the business of who gives it."""
 
 import multiprocessing
 import os
@@ -16,8 +16,9 @@ T = TypeVar("T")
 class Workers:
     """They end with this process, however it ends."""
 
-    def __init__(self) -> None:
-        self.count = os.cpu_count() or 1
+    def __init__(self, count: int | None = None) -> None:
+        """``count``: how many; by default one for each processor core."""
+        self.count = count or os.cpu_count() or 1
         # Fresh interpreters: a fork would take open sockets and the event loop along.
         self._pool = ProcessPoolExecutor(
             self.count, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker

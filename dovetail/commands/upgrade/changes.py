@@ -1,0 +1,176 @@
+"""What a plan, a retirement and a calling off make of the setting: entries in, entries out. Asks and prints nothing.
+
+``head_num`` is the newest block: whatever is proposed is in block ``head_num + 1`` at the earliest, and counts from the
+block behind it on.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from dovetail.errors import Refused
+from ledger.addresses import NAMESPACE_CHARACTERS, is_prefix
+from ledger.permitted import BLOCK_NUM_MAX, MIGRATED_PREFIXES_MAX, Permission
+from ledger.settings import FAMILY_NAME, FamilyVersion
+
+Entries = tuple[Permission, ...]
+
+_is_block: Final = re.compile(r"\+?[0-9]{1,19}").fullmatch
+
+
+def block_of(text: str, option: str, head_num: int) -> int:
+    """The number that ``--at`` or ``--until`` names: a block, or with a + so many behind the head. Raises Refused."""
+    number = -1
+    if _is_block(text):
+        number = int(text) + (head_num if text.startswith("+") else 0)
+    if not 0 <= number <= BLOCK_NUM_MAX:
+        raise Refused(f"{option} {text!r} is no block: a number as 1200, or +100 for 100 blocks behind the head")
+    return number
+
+
+def planned(
+    entries: Entries,
+    old: FamilyVersion,
+    new: FamilyVersion,
+    *,
+    from_block: int,
+    until_block: int | None,
+    migrate: Sequence[str],
+    head_num: int,
+) -> Entries:
+    """``new`` from ``from_block`` on, and ``old`` until ``until_block``; None: it has no end that it has not already.
+
+    With ``migrate`` the old one ends before ``from_block``. Raises Refused.
+    """
+    if old == new:
+        raise Refused(f"{old} is both the old and the new version; name two")
+    if from_block <= head_num + 1:
+        raise Refused(
+            f"--at: block {from_block} is too early, the head is block {head_num} and the next one can hold no"
+            f" more than the plan itself; say --at +2 or more, and leave time to start processors of {new}"
+        )
+    now = _in_force(entries, old, head_num)
+    if not now:
+        raise Refused(f"{old} is not permitted, so there is nothing to move from; {_permitted_of(old, entries)}")
+    there = _in_force(entries, new, head_num)
+    if there:
+        raise Refused(
+            f"{there[0]} is permitted or planned already; to plan it anew, call that off first with `dovetail upgrade"
+            f" cancel {new.name} {new.version}`"
+        )
+    if until_block is not None and until_block < from_block - 1:
+        raise Refused(
+            f"--until: block {until_block} comes too early, blocks {until_block + 1} to {from_block - 1} would take"
+            f" neither version of {new.name}; say --until {from_block - 1} or later"
+        )
+    if migrate:
+        _check_prefixes(migrate)
+        if until_block is not None and until_block >= from_block:
+            raise Refused(
+                f"--until: {old} cannot go on to block {until_block}, because {new} rewrites from block {from_block} on"
+                f" what it reads; leave --until out, and {old} ends with block {from_block - 1}"
+            )
+        until_block = from_block - 1
+    if until_block is not None:
+        entries = _ended(entries, old, until_block, head_num)
+    entries = (*entries, Permission(new, from_block, None, tuple(migrate)))
+    _check_migrations(entries)
+    return entries
+
+
+def retired(entries: Entries, old: FamilyVersion, *, until_block: int, head_num: int) -> Entries:
+    """``old`` until ``until_block``, earlier or later than it ended before. Raises Refused."""
+    if not _in_force(entries, old, head_num):
+        raise Refused(f"{old} is not permitted, so there is nothing to end; {_permitted_of(old, entries)}")
+    if until_block <= head_num:
+        raise Refused(f"--until: block {until_block} is past, the head is block {head_num}; say --until +1 or more")
+    if old.name == FAMILY_NAME and not any(
+        entry.family.name == FAMILY_NAME and entry.family != old and entry.until_block is None for entry in entries
+    ):
+        raise Refused(f"without {old} no setting could be changed any more; it has to stay")
+    entries = _ended(entries, old, until_block, head_num, later=True)
+    _check_migrations(entries)
+    return entries
+
+
+def called_off(entries: Entries, new: FamilyVersion, *, head_num: int) -> Entries:
+    """Without the coming ``new``, and without the ends that its plan set to the other versions. Raises Refused."""
+    coming = [entry for entry in entries if entry.family == new and entry.from_block > head_num + 1]
+    now = [entry for entry in _in_force(entries, new, head_num) if entry not in coming]
+    if now:
+        since = f"since block {now[0].from_block}" if now[0].from_block <= head_num else "from the next block on"
+        back = "its migration may have rewritten what older versions read" if now[0].migrate else "it may be in use"
+        raise Refused(
+            f"{new} is permitted {since}: that is no plan any more, and {back}. To end it, say `dovetail upgrade retire"
+            f" {new.name} {new.version} --until +N`; to replace it, plan the next version with `dovetail upgrade plan"
+            f" {new.name} {new.version} NEXT --at +N`"
+        )
+    if not coming:
+        raise Refused(f"{new} is not planned, so there is nothing to call off; {_permitted_of(new, entries)}")
+    first = min(entry.from_block for entry in coming)
+    kept = [entry for entry in entries if entry not in coming]
+    return tuple(
+        entry._replace(until_block=None)
+        if entry.family.name == new.name and entry.until_block is not None and entry.until_block >= first - 1
+        else entry
+        for entry in kept
+    )
+
+
+def left_without(entries: Entries, name: str, block_num: int) -> bool:
+    """Whether no version of the family ``name`` may enter block ``block_num`` or a later one."""
+    return not any(
+        entry.family.name == name and (entry.until_block is None or entry.until_block >= block_num) for entry in entries
+    )
+
+
+def _in_force(entries: Entries, family: FamilyVersion, head_num: int) -> list[Permission]:
+    """The entries by which ``family`` may enter the next block or a later one."""
+    return [
+        entry
+        for entry in entries
+        if entry.family == family and (entry.until_block is None or entry.until_block > head_num)
+    ]
+
+
+def _ended(entries: Entries, family: FamilyVersion, until_block: int, head_num: int, *, later: bool = False) -> Entries:
+    """``family`` with no entry beyond ``until_block``; ``later``: what would end before goes on until then, too."""
+    in_force = _in_force(entries, family, head_num)
+    changed = []
+    for entry in entries:
+        if entry not in in_force:
+            changed.append(entry)
+        elif entry.from_block <= until_block:
+            ends_before = entry.until_block is not None and entry.until_block < until_block
+            changed.append(entry if ends_before and not later else entry._replace(until_block=until_block))
+    return tuple(changed)
+
+
+def _check_migrations(entries: Entries) -> None:
+    """That no version goes on where another one of its family rewrites what it reads. Raises Refused."""
+    for migrating in entries:
+        for entry in entries if migrating.migrate else ():
+            others = entry.family.name == migrating.family.name and entry.family != migrating.family
+            beyond = entry.until_block is None or entry.until_block >= migrating.from_block
+            if others and beyond and entry.from_block < migrating.from_block:
+                raise Refused(
+                    f"{entry} would go on where {migrating.family} rewrites, from block {migrating.from_block} on, what"
+                    f" it reads; end it first: `dovetail upgrade retire {entry.family.name} {entry.family.version}"
+                    f" --until {migrating.from_block - 1}`"
+                )
+
+
+def _check_prefixes(prefixes: Sequence[str]) -> None:
+    if len(prefixes) > MIGRATED_PREFIXES_MAX:
+        raise Refused(f"--migrate names {len(prefixes)} prefixes, at most {MIGRATED_PREFIXES_MAX} are allowed")
+    for prefix in prefixes:
+        if not (is_prefix(prefix) and len(prefix) >= NAMESPACE_CHARACTERS):
+            raise Refused(
+                f"--migrate {prefix!r} is no prefix of addresses: an even number of lower-case hex characters,"
+                f" {NAMESPACE_CHARACTERS} to 70, as in 1cf126; or MODULE:HANDLER, whose namespaces are taken"
+            )
+
+
+def _permitted_of(family: FamilyVersion, entries: Entries) -> str:
+    versions = ", ".join(str(entry) for entry in entries if entry.family.name == family.name)
+    return f"of {family.name} the setting names: {versions or 'no version'}"

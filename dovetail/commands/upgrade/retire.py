@@ -1,0 +1,69 @@
+"""``upgrade retire``: the last step of an upgrade, the end of the old version."""
+
+from typing import Annotated
+
+import typer
+
+from dovetail.commands.options import Json, Key, Url, examples, not_empty
+from dovetail.commands.upgrade.proposing import WAIT_S_DEFAULT, Family, WaitForCommit, Yes, propose_change, read_setting
+from dovetail.errors import Refused
+from dovetail.output import note
+from dovetail.urls import DEFAULT_URL
+
+
+def retire(
+    family: Family,
+    old: Annotated[str, typer.Argument(metavar="OLD", callback=not_empty, help="The version to end.")],
+    until: Annotated[
+        str,
+        typer.Option(
+            "--until",
+            metavar="+N|BLOCK",
+            callback=not_empty,
+            help="The last block that may hold OLD: a number, or +N for N blocks behind the head.",
+        ),
+    ],
+    yes: Yes = False,
+    key: Key = None,
+    url: Url = DEFAULT_URL,
+    wait: WaitForCommit = WAIT_S_DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """End a version, once its clients have moved.
+
+    Later transactions of it are INVALID. Keep a processor of it for replay: history needs it.
+    """
+    from dovetail.client import DovetailClient
+    from dovetail.commands.upgrade.changes import block_of, left_without, retired
+    from ledger.settings import FamilyVersion
+
+    version = FamilyVersion(family, old)
+    with DovetailClient(url) as client:
+        setting = read_setting(client)
+    if setting.entries is None:
+        raise Refused(
+            "the setting is absent, so everything is permitted and nothing can be ended; plan the next version with"
+            " `dovetail upgrade plan`, which makes it"
+        )
+    until_block = block_of(until, "--until", setting.head_num)
+    entries = retired(setting.entries, version, until_block=until_block, head_num=setting.head_num)
+    ends = left_without(entries, family, until_block + 1)
+    if ends:
+        note(f"no version of {family} is permitted behind block {until_block} then")
+    propose_change(
+        setting,
+        entries,
+        what=f"the end of {version} with block {until_block}",
+        key=key,
+        url=url,
+        wait_s=wait,
+        yes=yes,
+        must_ask=ends,
+        as_json=as_json,
+        extra={"head_num": setting.head_num, "until_block": until_block},
+    )
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put this command into the command line."""
+    app.command(epilog=examples("dovetail upgrade retire intkey 1.0 --until +500"))(retire)

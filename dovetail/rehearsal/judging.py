@@ -1,0 +1,119 @@
+"""One handler over some blocks of one store: each transaction of the family judged again, and compared.
+
+In one process; which blocks, and in how many processes, is ``dovetail.rehearsal.run``'s to say.
+"""
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from dovetail.rehearsal.differences import Difference, Findings, Outcome, differences, outcome_of, same
+from dovetail.rehearsal.history import Before, BlockHistory, Happened
+from dovetail.rehearsal.values import RecordingContext, RecordingMigrationContext
+from ledger.settings import FamilyVersion
+from processor_sdk.dispatch import Dispatcher, Judgement
+from processor_sdk.handler import TransactionHandler
+from validator.store import StoreReader
+
+
+class Overtime(BaseException):
+    """An apply took longer than its limit. No Exception: a handler that catches those must not go on."""
+
+
+class Judge:
+    """``handler``, whatever its version, on transactions of ``family``; ``apply_timeout_ms``: how long one may take."""
+
+    def __init__(
+        self, store: StoreReader, handler: TransactionHandler[Any], family: FamilyVersion, apply_timeout_ms: int
+    ) -> None:
+        self.store = store
+        self._family = family
+        self._judged_by = (handler.family_name, handler.family_version)
+        self._dispatcher = Dispatcher((handler,))
+        # Codecs are recorded only where values are to be shown: hardly any transaction differs.
+        self._recording = Dispatcher((handler,), contexts=(RecordingContext, RecordingMigrationContext))
+        self._clock = Clock(apply_timeout_ms)
+
+    def blocks(self, first: int, last: int, differences_max: int) -> Findings:
+        """What blocks ``first`` to ``last`` have; so many differences in full. Raises StorageFailed."""
+        self.store.refresh()
+        transactions = differing = 0
+        kinds: Counter[str] = Counter()
+        found: list[Difference] = []
+        judge, judged_by = self._dispatcher.judge, self._judged_by
+        with self._clock.running():
+            for num in range(first, last + 1):
+                block = BlockHistory(self.store, num)
+                before = block.before
+                for happened in block.of(self._family):
+                    self._clock.begin(transactions)
+                    outcome = outcome_of(happened, judge(judged_by, happened.transaction, before), before)
+                    self._clock.end()
+                    transactions += 1
+                    if same(happened, outcome):
+                        continue
+                    differing += 1
+                    for difference in self._differences(happened, outcome, before):
+                        kinds[difference.kind] += 1
+                        if len(found) < differences_max:
+                            found.append(difference)
+        return Findings(transactions, differing, dict(kinds), tuple(found))
+
+    def _differences(self, happened: Happened, outcome: Outcome, before: Before) -> Iterator[Difference]:
+        context = None
+        if outcome.kind is None:
+            self._clock.begin(-1)
+            context = self._recording.judge(self._judged_by, happened.transaction, before).context
+            self._clock.end()
+        return differences(happened, outcome, context)
+
+    def slice(self, prefixes: tuple[str, ...], before: Before) -> Judgement:
+        """How the handler ends the slice of its migration under ``prefixes``, its codecs recorded."""
+        with self._clock.running():
+            self._clock.begin(0)
+            judgement = self._recording.judge_slice(self._judged_by, prefixes, before)
+            self._clock.end()
+        return judgement
+
+
+class Clock:
+    """Ends an apply that takes longer than its limit, in the main thread of a process, by raising Overtime in it.
+
+    One alarm every ``limit_ms`` for all applies: setting one for each would cost more than most applies. So an apply
+    is ended after one to two times its limit.
+    """
+
+    def __init__(self, limit_ms: int) -> None:
+        self._limit_ms = limit_ms
+        self._running: int | None = None
+        self._seen: int | None = None
+
+    def begin(self, number: int) -> None:
+        """An apply begins; ``number``: another than the one before it has."""
+        self._running = number
+
+    def end(self) -> None:
+        """It has ended."""
+        self._running = None
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """As long as this lasts, applies are limited."""
+        before = signal.signal(signal.SIGALRM, self._alarm)
+        signal.setitimer(signal.ITIMER_REAL, self._limit_ms / 1000, self._limit_ms / 1000)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+            self._running = self._seen = None
+
+    def _alarm(self, number: int, frame: FrameType | None) -> None:
+        running, seen = self._running, self._seen
+        self._seen = running
+        if running is not None and running == seen:
+            self._seen = None
+            raise Overtime(f"it took longer than {self._limit_ms} ms")

@@ -1,0 +1,111 @@
+"""Chains as a validator writes them, made without one: signed batches judged by handlers, receipts, state, blocks.
+
+What lives here: what the tests of rehearsals build on. What must not: assertions, sockets.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from dovetail.rehearsal.history import Before
+from families.intkey.client import intkey_transaction
+from families.intkey.handler import IntkeyHandler
+from families.intkey.payload import Verb
+from ledger.block import BlockHeader, seal
+from ledger.building import SignedTransaction, build_batch
+from ledger.ids import NULL_BLOCK_ID, StateRoot
+from ledger.limits import Limits
+from ledger.receipt import Receipt, decode_event, encode_receipt
+from ledger.signing import Signer
+from ledger.transaction import decode_transaction
+from processor_sdk import TransactionHandler
+from processor_sdk.dispatch import Dispatcher
+from validator.journal.model import BlockCommit, CommittedBatch
+from validator.state import merkle
+from validator.state.nodes import EMPTY
+from validator.state.view import Changed, Stored
+from validator.store import BlockInfo, Store
+
+SIGNER = Signer("22" * 32)
+
+Step = tuple[Verb, str, int]
+"""What one intkey transaction does: verb, name, value."""
+
+
+class Chain:
+    """The store at ``folder``, and the handlers that judge what goes into it."""
+
+    def __init__(self, folder: Path, *handlers: TransactionHandler[Any]) -> None:
+        self.store = Store(folder, Limits())
+        self._dispatcher = Dispatcher(handlers or (IntkeyHandler(),))
+        self._nonce = self.store.head.transaction_end if self.store.head else 0
+
+    def intkey(self, verb: Verb, name: str, value: int) -> SignedTransaction:
+        """A transaction that no other is equal to."""
+        self._nonce += 1
+        return intkey_transaction(SIGNER, SIGNER.public_key, verb, name, value, f"{self._nonce}")
+
+    def steps(self, *batches: Iterable[Step]) -> BlockInfo:
+        """One block of intkey batches."""
+        return self.block([[self.intkey(*step) for step in batch] for batch in batches])
+
+    def block(self, batches: Iterable[Sequence[SignedTransaction]]) -> BlockInfo:
+        """The next block, of those ``batches`` in which every transaction is OK."""
+        store, head = self.store, self.store.head
+        base = head.root if head else EMPTY
+        changes: dict[str, bytes | None] = {}
+        view = Changed(Stored(store.node, base), changes)
+        committed = []
+        for transactions in batches:
+            batch = build_batch(SIGNER, transactions)
+            own: dict[str, bytes | None] = {}
+            before = Before(Changed(view, own))
+            receipts = []
+            for signed in transactions:
+                transaction = decode_transaction(signed.raw)
+                family = (transaction.header.family_name, transaction.header.family_version)
+                context = self._dispatcher.judge(family, transaction, before).context
+                if context is None:
+                    break
+                kept = {
+                    name: value
+                    for name, value in context.changes.items()
+                    if value is not None or before.get(name) is not None
+                }
+                events = tuple(map(decode_event, context.events))
+                receipt = encode_receipt(Receipt(signed.id, kept, events, tuple(context.receipt_data)))
+                receipts.append((signed.id, receipt))
+                own.update(kept)
+            else:
+                changes.update(own)
+                committed.append(CommittedBatch(batch.id, batch.raw, tuple(receipts)))
+        state = merkle.update(store.node, base, changes, store.next_node_number)
+        header = BlockHeader(
+            block_num=head.num + 1 if head else 0,
+            previous_block_id=head.id if head else NULL_BLOCK_ID,
+            signer_pubkey=SIGNER.public_key,
+            batch_ids=tuple(batch.id for batch in committed),
+            consensus=b"solo",
+            state_root_hash=StateRoot(state.root.hash.hex()),
+        )
+        sealed = seal(SIGNER, header, [batch.raw for batch in committed])
+        return store.commit_block(BlockCommit(sealed, committed, state.root, state.nodes, state.superseded, [], []))
+
+    def close(self) -> None:
+        """Let go of the store, so that it can be read here."""
+        self.store.close()
+
+
+def long_chain(folder: Path, transactions: int, block_transactions: int, names: int) -> None:
+    """An intkey chain of that many transactions, one a batch: names are set, then increased and decreased in turn."""
+    chain = Chain(folder)
+    for first in range(0, transactions, block_transactions):
+        chain.steps(*([_step(number, names)] for number in range(first, min(first + block_transactions, transactions))))
+    chain.close()
+
+
+def _step(number: int, names: int) -> Step:
+    name = f"n{number % names}"
+    if number < names:
+        return "set", name, 1000
+    return ("inc", "dec")[number // names % 2], name, 1 + number % 7

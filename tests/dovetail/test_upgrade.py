@@ -1,0 +1,188 @@
+"""What plans make of the setting, and what would happen if a block came now: arithmetic and words, without a node."""
+
+import re
+from typing import Any
+
+import pytest
+
+from dovetail.commands.upgrade.changes import block_of, called_off, left_without, planned, retired
+from dovetail.commands.upgrade.outlook import outlook, stalls
+from dovetail.errors import Refused
+from ledger.permitted import Permission
+from ledger.settings import FamilyVersion
+
+SETTINGS = Permission(FamilyVersion("sawtooth_settings", "1.0"))
+V1, V2, V3 = (FamilyVersion("intkey", version) for version in ("1.0", "2.0", "3.0"))
+BEFORE = (SETTINGS, Permission(V1))
+HEAD = 10
+
+
+def plan(
+    entries: tuple[Permission, ...] = BEFORE,
+    old: FamilyVersion = V1,
+    new: FamilyVersion = V2,
+    *,
+    at: int = 20,
+    until: int | None = None,
+    migrate: tuple[str, ...] = (),
+) -> tuple[Permission, ...]:
+    return planned(entries, old, new, from_block=at, until_block=until, migrate=migrate, head_num=HEAD)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("0", 0), ("1200", 1200), ("+100", 110), ("+0", 10), (str(2**63 - 1), 2**63 - 1)]
+)
+def test_blocks_are_numbers_or_so_many_behind_the_head(text: str, number: int) -> None:
+    assert block_of(text, "--at", HEAD) == number
+
+
+@pytest.mark.parametrize("text", ["", "+", "-1", "x", "1.5", " 1", "1_0", "٣", str(2**63), "+" + str(2**63 - 1)])
+def test_what_is_no_block_is_refused(text: str) -> None:
+    with pytest.raises(Refused, match=r"--until .* is no block: a number as 1200, or \+100"):
+        block_of(text, "--until", HEAD)
+
+
+@pytest.mark.parametrize(
+    ("words", "entries"),
+    [
+        ({}, (*BEFORE, Permission(V2, 20))),
+        ({"at": 12}, (*BEFORE, Permission(V2, 12))),
+        ({"until": 30}, (SETTINGS, Permission(V1, 0, 30), Permission(V2, 20))),
+        ({"until": 19}, (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20))),
+        (
+            {"migrate": ("1cf126",)},
+            (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20, None, ("1cf126",))),
+        ),
+        # What ends earlier than the plan says is not made to last, what began later does not begin.
+        (
+            {"entries": (Permission(V1, 0, 15), Permission(V1, 18, 40), Permission(V1, 50)), "until": 30},
+            (Permission(V1, 0, 15), Permission(V1, 18, 30), Permission(V2, 20)),
+        ),
+        # What is over stays as it was.
+        (
+            {"entries": (Permission(V1, 0, 5), Permission(V1, 8), Permission(V2, 0, 9)), "until": 30},
+            (Permission(V1, 0, 5), Permission(V1, 8, 30), Permission(V2, 0, 9), Permission(V2, 20)),
+        ),
+    ],
+)
+def test_a_plan_adds_the_new_version_and_ends_the_old(words: dict[str, Any], entries: tuple[Permission, ...]) -> None:
+    assert plan(**words) == entries
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"new": V1}, "both the old and the new"),
+        ({"at": 11}, r"block 11 is too early, the head is block 10 .* --at \+2"),
+        ({"at": 3}, "block 3 is too early"),
+        ({"old": V3}, "intkey 3.0 is not permitted, .* names: intkey 1.0"),
+        ({"entries": (Permission(V1, 0, 10),)}, "intkey 1.0 is not permitted"),
+        ({"entries": (*BEFORE, Permission(V2, 15))}, "intkey 2.0 from block 15 is .*planned already.*upgrade cancel"),
+        ({"entries": (*BEFORE, Permission(V2))}, "intkey 2.0 is permitted"),
+        ({"until": 18}, "blocks 19 to 19 would take neither version of intkey; say --until 19"),
+        ({"until": 20, "migrate": ("1cf126",)}, "cannot go on to block 20, .* ends with block 19"),
+        ({"migrate": ("1cf12",)}, "'1cf12' is no prefix"),
+        ({"migrate": ("1cf1",)}, "'1cf1' is no prefix"),
+        ({"migrate": tuple(f"{n:06x}" for n in range(17))}, "17 prefixes, at most 16"),
+        (
+            {"entries": (*BEFORE, Permission(V3)), "migrate": ("1cf126",)},
+            "intkey 3.0 would go on .*retire intkey 3.0 --until 19",
+        ),
+    ],
+)
+def test_plans_that_make_no_sense_are_refused_with_what_to_do(words: dict[str, Any], said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        plan(**words)
+
+
+def test_a_retirement_ends_a_version_earlier_or_later() -> None:
+    entries = (SETTINGS, Permission(V1, 0, 5), Permission(V1, 8, 40), Permission(V2, 20))
+    for until in (10 + 1, 40, 99):
+        assert retired(entries, V1, until_block=until, head_num=HEAD) == (
+            SETTINGS, Permission(V1, 0, 5), Permission(V1, 8, until), Permission(V2, 20),
+        )  # fmt: skip
+    assert retired(BEFORE, V1, until_block=11, head_num=HEAD) == (SETTINGS, Permission(V1, 0, 11))
+    assert left_without(retired(BEFORE, V1, until_block=11, head_num=HEAD), "intkey", 12)
+    assert not left_without(entries, "intkey", 12)
+
+
+@pytest.mark.parametrize(
+    ("entries", "family", "until", "said"),
+    [
+        (BEFORE, V2, 20, "intkey 2.0 is not permitted"),
+        (BEFORE, V1, 10, r"block 10 is past, the head is block 10; say --until \+1"),
+        (BEFORE, SETTINGS.family, 20, "no setting could be changed any more"),
+        ((Permission(V1, 0, 19), Permission(V2, 20, None, ("1cf126",))), V1, 20, "rewrites, from block 20 on"),
+    ],
+)
+def test_retirements_that_make_no_sense_are_refused(
+    entries: tuple[Permission, ...], family: FamilyVersion, until: int, said: str
+) -> None:
+    with pytest.raises(Refused, match=said):
+        retired(entries, family, until_block=until, head_num=HEAD)
+
+
+@pytest.mark.parametrize("words", [{}, {"until": 19}, {"until": 50}, {"migrate": ("1cf126",)}, {"at": 12}])
+def test_what_is_called_off_leaves_what_was_before_its_plan(words: dict[str, Any]) -> None:
+    assert called_off(plan(**words), V2, head_num=HEAD) == BEFORE
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        (BEFORE, "intkey 2.0 is not planned"),
+        ((*BEFORE, Permission(V2, 0, 9)), "intkey 2.0 is not planned"),
+        ((*BEFORE, Permission(V2, 11)), "permitted from the next block on: .*retire intkey 2.0 --until"),
+        ((*BEFORE, Permission(V2, 9)), "permitted since block 9"),
+        ((Permission(V2, 9, None, ("1cf126",)),), "its migration may have rewritten what older versions read"),
+    ],
+)
+def test_what_is_in_force_is_not_called_off(entries: tuple[Permission, ...], said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        called_off(entries, V2, head_num=HEAD)
+
+
+def told(**members: Any) -> dict[str, Any]:
+    return {
+        "family_name": "intkey", "family_version": "2.0", "permission": "permitted", "migrates": [],
+        "migration": "none", "processors": 1, "migrating_processors": 0, "pending": {}, **members,
+    }  # fmt: skip
+
+
+WAITING = {"permission": "waiting", "from_block": 12}
+
+
+@pytest.mark.parametrize(
+    ("members", "stalled", "said"),
+    [
+        ({}, False, "served"),
+        ({"until_block": 30}, False, "ends with block 30"),
+        ({"permission": "ended", "until_block": 3, "processors": 0}, False, "has ended"),
+        ({"permission": "not_permitted", "pending": {"queued": 2}}, False, "2 batches will be INVALID"),
+        ({"processors": 0}, True, "batches would wait: no processor serves it; start one of intkey 2.0"),
+        ({"processors": 0, "pending": {"waiting_for_processor": 3}}, True, "3 batches waiting: no processor serves it"),
+        (WAITING, False, "ready from block 12, in 2 blocks"),
+        ({**WAITING, "pending": {"waiting_for_activation": 1}}, False, "1 batch waiting for it"),
+        ({**WAITING, "processors": 0, "pending": {"queued": 1}}, True, "1 batch would wait: no processor serves it"),
+        ({**WAITING, "migration": "due", "processors": 0}, True, "no processor serves and migrates it"),
+        ({**WAITING, "migration": "due"}, True, "start one that has migrate"),
+        (
+            {**WAITING, "migration": "due", "migrating_processors": 1},
+            False,
+            "ready from block 12, .* after its migration",
+        ),
+        ({"migration": "due", "migrating_processors": 1}, False, "under way"),
+        ({"migration": "refused", "migration_message": "too much"}, True, "its migration was refused: too much"),
+        ({"migration": "done"}, False, "served"),
+    ],
+)
+def test_what_would_happen_if_the_block_came_now(members: dict[str, Any], stalled: bool, said: str) -> None:
+    found = outlook(told(**members), HEAD, restricted=True)
+    assert found.stalls is stalled
+    assert re.search(said, found.text), found.text
+    assert bool(stalls([told(**members)], HEAD, restricted=True)) is stalled
+
+
+def test_without_the_setting_only_what_waits_stalls() -> None:
+    assert not outlook(told(processors=0), HEAD, restricted=False).stalls
+    assert outlook(told(processors=0, pending={"waiting_for_processor": 1}), HEAD, restricted=False).stalls

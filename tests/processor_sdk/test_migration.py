@@ -1,0 +1,309 @@
+"""A handler's migrate: how it is declared, what one slice of it sees, what is no migration, and how state is sliced.
+
+What lives here: the dispatcher without sockets. What must not: migrations that misbehave
+(``test_migration_misbehaviour``), and the ledger in memory (``test_testing_migration``).
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import Any, ClassVar, NoReturn
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger import migration
+from processor_sdk import Context, MigrationContext, NotDecodable, Transaction, TransactionHandler
+from processor_sdk.dispatch import Dispatcher
+from processor_sdk.sawtooth import adapted
+from processor_sdk.state import CALL_BYTES_MAX
+from protos import packed_pb2, transaction_pb2
+from tests.processor_sdk.migrations import (
+    ELSEWHERE,
+    FAMILY,
+    INSIDE,
+    OUTSIDE,
+    SLICE,
+    Moving,
+    Staying,
+    header,
+    migrated,
+    refused,
+    run,
+)
+from tests.processor_sdk.scripts import INTERNAL, INVALID, NAMESPACE, OK, State
+
+
+@pytest.fixture(autouse=True)
+def _no_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "processor_sdk.dispatch")
+
+
+# --- declaring --------------------------------------------------------------------------------------------------------
+
+
+def test_a_class_that_declares_migrate_migrates() -> None:
+    class Heir(Moving):
+        pass
+
+    assert (Moving.migrates, Heir.migrates, Staying.migrates, TransactionHandler.migrates) == (True, True, False, False)
+    with pytest.raises(NotImplementedError, match="Staying declares no migrate"):
+        Staying().migrate(None)  # type: ignore[arg-type]
+
+
+class Coroutine:
+    async def migrate(self, context: Any) -> None: ...
+
+
+class Generator:
+    def migrate(self, context: Any) -> Iterator[None]:
+        yield
+
+
+class NoContext:
+    def migrate(self) -> None: ...
+
+
+class TooMany:
+    def migrate(self, transaction: Any, context: Any) -> None: ...
+
+
+class Static:
+    @staticmethod
+    def migrate(context: Any) -> None: ...
+
+
+class NoMethod:
+    migrate = 7
+
+
+class ByHand:
+    migrates = True
+
+
+@pytest.mark.parametrize(
+    ("mixin", "said"),
+    [
+        (Coroutine, r"migrate is a coroutine or generator function; it must be a plain function"),
+        (Generator, r"migrate is a coroutine or generator function; it must be a plain function"),
+        (NoContext, r"migrate takes \(self\) -> None; it must take \(self, context\)"),
+        (TooMany, r"migrate takes .*; it must take \(self, context\)"),
+        (Static, r"it must be a method: def migrate\(self, context\)"),
+        (NoMethod, r"migrate is 7; it must be a method: def migrate\(self, context\)"),
+        (ByHand, r"has migrates; it is found by itself"),
+    ],
+)
+def test_a_migrate_that_cannot_be_called_is_told_when_the_class_is_made(mixin: type, said: str) -> None:
+    declared = {name: value for name, value in vars(mixin).items() if name in ("migrate", "migrates")}
+    with pytest.raises(TypeError, match=said):
+        type("Mistaken", (Staying,), declared)
+
+
+def test_a_handler_of_the_1x_line_never_migrates() -> None:
+    class Old:
+        family_name: ClassVar[str] = FAMILY[0]
+        family_versions: ClassVar = [FAMILY[1]]
+        namespaces: ClassVar = [NAMESPACE]
+
+        def apply(self, transaction: Any, context: Any) -> None:
+            context.add_receipt_data(b"applied")
+
+        def migrate(self, context: Any) -> NoReturn:
+            raise AssertionError
+
+    [old] = adapted(Old())
+    assert not old.migrates
+    response = run(old, State({}))
+    assert response.status == INVALID
+    assert "declares no migrate" in response.message
+    # Beside a validator of that line the key is one like any other: all nodes must judge alike, whatever their SDK.
+    state = State({})
+    assert run(old, state, batch_id="").status == OK
+    assert state.receipt_data == [b"applied"]
+
+
+# --- what a slice sees ------------------------------------------------------------------------------------------------
+
+
+def test_every_leaf_of_the_slice_is_given_once_in_order_whatever_is_written() -> None:
+    values = dict.fromkeys((*INSIDE[:4], OUTSIDE, ELSEWHERE), b"old")
+    given_: list[tuple[str, bytes]] = []
+
+    def migrate(context: MigrationContext) -> None:
+        context.set(INSIDE[5], b"before all")
+        context.delete(INSIDE[3])
+        for name, data in context.leaves():
+            given_.append((name, data))
+            context.delete(name)
+            context.set(INSIDE[4], b"ahead")
+            context.set(INSIDE[2], b"changed ahead")
+
+    state = migrated(migrate, values)
+    assert given_ == [(name, b"old") for name in INSIDE[:4]]
+    assert state.values == {
+        OUTSIDE: b"old", ELSEWHERE: b"old", INSIDE[4]: b"ahead", INSIDE[5]: b"before all", INSIDE[2]: b"changed ahead"
+    }  # fmt: skip
+
+
+def test_leaves_may_be_taken_again_and_halfway() -> None:
+    def migrate(context: MigrationContext) -> None:
+        first = context.leaves()
+        seen = [next(first)]
+        context.set(INSIDE[1], b"new")
+        assert [*seen, *first] == list(context.leaves()) == [(name, b"old") for name in INSIDE[:3]]
+        assert dict(context.list(SLICE))[INSIDE[1]] == b"new"
+
+    migrated(migrate, dict.fromkeys(INSIDE[:3], b"old"))
+
+
+def test_leaves_of_several_prefixes_come_in_the_order_of_addresses() -> None:
+    other = "aaaaab00" + "0" * 62
+
+    def migrate(context: MigrationContext) -> None:
+        assert [name for name, _ in context.leaves()] == [INSIDE[0], INSIDE[1], other]
+        assert context.prefixes == ("aaaaab00", SLICE)
+        assert [context.covers(name) for name in (INSIDE[0], other, OUTSIDE, SLICE)] == [True, True, False, False]
+
+    migrated(migrate, dict.fromkeys((*INSIDE[:2], OUTSIDE, other), b""), ("aaaaab00", SLICE))
+
+
+class Number:
+    """A codec of a test's own."""
+
+    def decode(self, data: bytes) -> int:
+        if not data.isdigit():
+            raise NotDecodable(f"{data!r} is no number")
+        return int(data)
+
+    def encode(self, value: int) -> bytes:
+        return str(value).encode()
+
+
+def test_leaves_are_decoded() -> None:
+    def migrate(context: MigrationContext) -> None:
+        for name, number in context.leaves(Number()):
+            context.set(name, number + 1, Number())
+
+    assert migrated(migrate, {INSIDE[0]: b"1", INSIDE[1]: b"41"}).values == {INSIDE[0]: b"2", INSIDE[1]: b"42"}
+    response = refused(migrate, {INSIDE[0]: b"1", INSIDE[1]: b"x"})
+    assert response.status == INVALID
+    assert response.message == f"the entry at {INSIDE[1]} does not fit its codec: b'x' is no number"
+
+
+def test_what_was_given_is_not_asked_for_again() -> None:
+    def migrate(context: MigrationContext) -> None:
+        for name, data in context.leaves():
+            assert context.get(name) == data
+            assert context.delete(name)
+        assert context.get(INSIDE[5]) is None
+
+    state = migrated(migrate, dict.fromkeys(INSIDE[:5], b"old"))
+    assert not state.values
+    kinds = [kind for kind, *_ in state.calls]
+    assert kinds == ["list", "list", "list", "get", "delete"]
+
+
+def test_events_and_receipt_data_are_allowed() -> None:
+    def migrate(context: MigrationContext) -> None:
+        context.add_event("moving/slice", {"leaves": str(len(list(context.leaves())))})
+        context.add_receipt_data(b"done")
+
+    state = migrated(migrate, {INSIDE[0]: b""})
+    assert (state.receipt_data, state.event_types) == ([b"done"], ["moving/slice"])
+
+
+def test_large_slices_are_written_in_several_calls() -> None:
+    value = b"x" * 100_000
+    names = [NAMESPACE + "00" + f"{number:062x}" for number in range(30)]
+
+    def migrate(context: MigrationContext) -> None:
+        context.set_many(dict.fromkeys(names, value))
+        context.set(INSIDE[0], b"y" * (CALL_BYTES_MAX + 1))
+
+    state = migrated(migrate, {})
+    assert state.values == dict.fromkeys(names, value) | {INSIDE[0]: b"y" * (CALL_BYTES_MAX + 1)}
+    written = [names for kind, _, names in state.calls if kind == "set"]
+    assert len(written) == 4
+    assert sum(map(len, written)) == 30
+
+
+def test_many_removals_are_told_in_several_calls() -> None:
+    names = [NAMESPACE + "00" + f"{number:062x}" for number in range(CALL_BYTES_MAX // 70 + 1)]
+
+    class Blind(Staying):
+        def apply(self, transaction: Transaction[bytes], context: Context) -> None:
+            context.delete_many(names)
+
+    state = State({})
+    assert run(Blind(), state, inputs=(), signer_pubkey="02" * 33).status == OK
+    assert [(kind, len(removed)) for kind, _, removed in state.calls] == [("delete", len(names) - 1), ("delete", 1)]
+
+
+# --- what is no migration ---------------------------------------------------------------------------------------------
+
+
+def test_the_key_makes_no_migration_where_the_validator_does_not_guard_it() -> None:
+    def never(context: MigrationContext) -> NoReturn:
+        raise AssertionError
+
+    response = run(Moving(never), State({}), batch_id="")
+    assert response.status == INVALID
+    assert "signed with the key of migrations" in response.message
+    raw = transaction_pb2.Transaction(header=header(), header_signature="ab" * 64).SerializeToString()
+    request = packed_pb2.PackedProcessRequest(context_id="ctx")
+    request.units.add(transactions=[raw], batch_id="ba" * 64)
+    answer = Dispatcher([Moving(never)]).packed(request.SerializeToString(), State({}).link)
+    [unit] = packed_pb2.PackedProcessResponse.FromString(answer).units
+    assert [(result.status, result.message) for result in unit.results] == [(INVALID, response.message)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"payload_encoding": "application/cbor"}, "payload_encoding 'application/cbor'"),
+        ({"payload": b"x"}, "1 bytes of payload"),
+        ({"outputs": [SLICE, ELSEWHERE]}, "1 inputs, 2 outputs"),
+    ],
+)
+def test_what_the_key_signed_in_another_form_is_refused(fields: dict[str, Any], said: str) -> None:
+    response = run(Moving(lambda context: None), State({}), **fields)
+    assert response.status == INVALID
+    assert said in response.message
+
+
+def test_another_signer_makes_no_migration() -> None:
+    state = State({})
+    assert run(Moving(lambda context: None), state, signer_pubkey="02" * 33).status == OK
+    assert state.receipt_data == [b"applied"]
+
+
+def test_a_handler_that_is_not_here_gives_no_verdict() -> None:
+    response = run(Moving(lambda context: None), State({}), family_version="3.0")
+    assert (response.status, response.message) == (INTERNAL, "InternalError: no handler here for the family moving 3.0")
+
+
+# --- slices -----------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.sampled_from(["aaaaaa", "aaaaaa00", "aaaaaaff", "bbbbbb", "bbbbbb01" + "0" * 62]), max_size=6),
+    st.integers(0, 3 * migration.LEAVES_MAX),
+    st.sampled_from(["aaaaaa00", "aaaaaa7f", "aaaaaaff", "bbbbbb01", "bbbbbb02", "cccccc00"]),
+)
+def test_every_address_under_the_prefixes_is_in_exactly_one_slice(prefixes: list[str], leaves: int, at: str) -> None:
+    name = at + "0" * 62
+    slices = migration.slices(prefixes, leaves)
+    assert sum(name.startswith(part) for part in slices) == name.startswith(tuple(prefixes))
+    if leaves <= migration.LEAVES_MAX:
+        assert len(slices) == 1
+    elif any(len(prefix) < 70 for prefix in prefixes):
+        assert len(slices) == migration.SLICES
+    assert len({migration.nonce(number, len(slices)) for number in range(len(slices))}) == len(slices)
+
+
+def test_slices_as_they_are() -> None:
+    assert migration.slices(["aaaaaa"], migration.LEAVES_MAX) == [("aaaaaa",)]
+    many = migration.slices(["aaaaaa", "bbbbbb01" + "0" * 62], migration.LEAVES_MAX + 1)
+    assert many[:2] == [("aaaaaa00", "bbbbbb01" + "0" * 62), ("aaaaaa01",)]
+    assert many[-1] == ("aaaaaaff",)
+    assert (migration.nonce(0, 1), migration.nonce(2, 256)) == ("migration 1/1", "migration 3/256")

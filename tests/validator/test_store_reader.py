@@ -1,0 +1,132 @@
+"""Reading a store that another process writes to: the newest commit at each refresh, one commit until then."""
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from tests.validator.support import address, commit, make_batch, open_store
+from validator.state import merkle
+from validator.store import BlockInfo, StorageFailed, StoreReader
+from validator.store.reader import TABLES
+
+LARGE = 200_000
+
+
+def write(folder: Path, pipe: "Connection[BlockInfo | None, str]") -> None:
+    """The writer's process: a block for each word, told when it is synced, until there are no more words."""
+    store = open_store(folder)
+    pipe.send(store.head)
+    number = 0
+    while word := pipe.recv():
+        changes = {address(number): word.encode() * (LARGE if word == "large" else 1)}
+        pipe.send(commit(store, [make_batch(number)], changes))
+        number += 1
+    store.close()
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator["Connection[str, BlockInfo | None]"]:
+    """A process that has the store open; takes words, gives the blocks that it has made of them."""
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=write, args=(tmp_path, theirs))
+    process.start()
+    theirs.close()
+    assert ours.recv() is None
+    yield ours
+    ours.send("")
+    process.join()
+    ours.close()
+    assert process.exitcode == 0
+
+
+def written(writer: "Connection[str, BlockInfo | None]", word: str) -> BlockInfo:
+    writer.send(word)
+    block = writer.recv()
+    assert block is not None
+    return block
+
+
+def test_a_reader_moves_on_when_it_refreshes(tmp_path: Path, writer: "Connection[str, BlockInfo | None]") -> None:
+    reader = StoreReader.open(tmp_path / "store")
+    assert reader.head is None
+    for number in range(3):
+        block = written(writer, f"word {number}")
+        # The same commit until it refreshes, however much is written.
+        assert reader.head is None or reader.head.num == number - 1
+        assert reader.block(number) is None
+        reader.refresh()
+        assert reader.head == reader.block(number) == block
+        assert reader.block_num(block.id) == number
+        assert reader.batches(block) == [make_batch(number).raw]
+        assert reader.batch_number(make_batch(number).id) == number
+        assert reader.transaction_number(make_batch(number).transactions[0].id) == number
+        assert make_batch(number).transactions[0].id.encode() in reader.transaction(number).receipt
+        assert merkle.get(reader.node, block.root, address(number)) == f"word {number}".encode()
+        assert reader.count("blocks") == len(list(reader.entries("blocks"))) == number + 1
+    assert reader.superseded(0) == []
+    assert len(reader.superseded(2)) == 1
+    reader.close()
+
+
+def test_a_reader_follows_while_the_map_grows(tmp_path: Path, writer: "Connection[str, BlockInfo | None]") -> None:
+    """The map begins with 1 MiB; before and between refreshes it grows to many times of that."""
+    written(writer, "small")
+    reader = StoreReader.open(tmp_path / "store")
+    before = reader._env.info()["map_size"]
+    for _ in range(40):
+        block = written(writer, "large")
+        reader.refresh()
+        assert reader.head == block
+        assert merkle.get(reader.node, block.root, address(block.num)) == b"large" * LARGE
+    assert reader._env.info()["map_size"] > before
+    reader.close()
+
+
+def test_a_reader_needs_no_writer(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    block = commit(store, [make_batch(0)], {address(0): b"0"})
+    store.close()
+    for _ in range(2):
+        reader = StoreReader.open(tmp_path / "store")
+        assert reader.head == block
+        reader.close()
+    commit(again := open_store(tmp_path), [make_batch(1)])
+    again.close()
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StorageFailed, match="there is no store at"):
+        StoreReader.open(tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+    (tmp_path / "data.mdb").write_bytes(b"no store" * 4096)
+    with pytest.raises(StorageFailed, match=r"cannot read the store at .*INVALID"):
+        StoreReader.open(tmp_path)
+    (tmp_path / "other").mkdir()
+    lmdb.open(str(tmp_path / "other")).close()
+    with pytest.raises(StorageFailed, match="is no store, or one of another release"):
+        StoreReader.open(tmp_path / "other")
+
+
+def test_another_format_is_refused_and_nothing_stays_open(tmp_path: Path) -> None:
+    open_store(tmp_path).close()
+    with lmdb.open(str(tmp_path / "store"), max_dbs=len(TABLES)) as env:
+        meta = env.open_db(b"meta")
+        with env.begin(write=True) as transaction:
+            transaction.put(b"format", b"of tomorrow", db=meta)
+    for _ in range(2):  # What stayed open could not be opened a second time.
+        with pytest.raises(StorageFailed, match=r"has format b'of tomorrow', this release reads b'dovetail-store-1'"):
+            StoreReader.open(tmp_path / "store")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_refused(tmp_path: Path) -> None:
+    open_store(tmp_path).close()
+    (tmp_path / "store" / "data.mdb").chmod(0)
+    with pytest.raises(StorageFailed, match=r"must be allowed to read data.mdb"):
+        StoreReader.open(tmp_path / "store")

@@ -1,0 +1,200 @@
+"""Which families there are, which may enter a block, and what would stall: for those who plan upgrades.
+
+Reads setting, queue and processors, changes nothing. What a permission means is ``ledger.permitted``'s business, what
+becomes of a migration is production's.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+import structlog
+
+from ledger.permitted import PERMITTED_AT, Permission, Permitted, permission_for, permitted_families
+from ledger.settings import FamilyVersion
+from ledger.transaction import FAMILY_CHARACTERS_MAX
+from protos.node_pb2 import FamiliesResponse, FamilyStatus
+from validator.mempool.queue import PendingQueue
+from validator.processors.registry import Processors
+from validator.state.view import Stored
+from validator.store import Store
+
+FAMILIES_SHOWN_MAX: Final = 1_000
+"""Most families that are told of, and most entries of the setting that are looked at."""
+
+WARNINGS_MAX: Final = 100
+_MESSAGE_CHARACTERS_MAX: Final = 500
+
+MigrationOf = Callable[[Permission], tuple[str, str]]
+"""How far the migration of a version is, as a word of FamilyStatus.Migration, and why it was refused."""
+
+log = structlog.get_logger("validator.families")
+
+
+class Unready(NamedTuple):
+    """Something that would stall ``family``: a sentence for people, the same for as long as it holds."""
+
+    family: FamilyVersion
+    warning: str
+
+
+class Families:
+    """``migration_of`` is production's."""
+
+    def __init__(self, store: Store, queue: PendingQueue, processors: Processors, migration_of: MigrationOf) -> None:
+        self._store = store
+        self._queue = queue
+        self._processors = processors
+        self._migration_of = migration_of
+        self._leaf: bytes | None = None
+        self._permitted: Permitted = None
+        self._migrated: set[Permission] = set()
+        """Whose migration is in a block: it stays there, and is not asked for again."""
+        self._seen: frozenset[Unready] = frozenset()
+        self._logged: frozenset[Unready] = frozenset()
+
+    def status(self) -> FamiliesResponse:
+        """Every family that the setting names, a processor serves or a pending batch needs; NOT_READY without a chain.
+
+        At most ``FAMILIES_SHOWN_MAX``: the setting's first, in its order, then those that are served, then those that
+        only pending batches need, in order of arrival; anybody may fill the queue with names. Names that are too long
+        to be registered or submitted are left out.
+        """
+        head = self._store.head
+        permitted = self._read()
+        response = FamiliesResponse(
+            status="OK" if head else "NOT_READY",
+            restricted=permitted is not None,
+            timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        )
+        if head is not None:
+            response.head_id, response.head_num = head.id, head.num
+        counts = self._processors.counts()
+        pending: dict[FamilyVersion, Counter[str]] = {}
+        for family in (*_named(permitted), *counts):
+            if len(pending) < FAMILIES_SHOWN_MAX:
+                pending.setdefault(family, Counter())
+        for entry in self._queue:
+            for family in {transaction.family for transaction in entry.batch.transactions}:
+                if family not in pending:
+                    if len(pending) >= FAMILIES_SHOWN_MAX:
+                        continue
+                    pending[family] = Counter()
+                pending[family][entry.reason] += 1
+        for family in sorted(pending):
+            status = response.families.add(
+                family_name=family.name, family_version=family.version, processors=counts[family]
+            )
+            self._tell(status, family, permitted)
+            for reason, batches in sorted(pending[family].items()):
+                status.pending.add(reason=reason, batches=batches)
+        return response
+
+    def unready(self) -> list[Unready]:
+        """What would stall, though the setting permits it now or from a later block on; at most ``WARNINGS_MAX``.
+
+        Only what the setting names: where it is absent, everything is permitted, and nobody planned anything.
+        """
+        permitted = self._read()
+        if permitted is None:
+            return []
+        counts = self._processors.counts()
+        found: list[Unready] = []
+        for family in _named(permitted):
+            permission = permission_for(family, permitted, self._next_block())
+            if permission is None:
+                continue
+            warning = self._warning(permission, counts[family])
+            if warning:
+                found.append(Unready(family, warning))
+                if len(found) >= WARNINGS_MAX:
+                    break
+        return found
+
+    def tick(self) -> None:
+        """Time has passed: log what came to be unready, and what is so no longer, once each.
+
+        What did not last from one tick to the next is not told: a processor that connects again is no trouble.
+        """
+        seen = frozenset(self.unready())
+        for unready in sorted((seen & self._seen) - self._logged):
+            log.warning("an upgrade would stall", family=str(unready.family), warning=unready.warning)
+        for unready in sorted(self._logged - seen):
+            log.info("an upgrade would not stall any more", family=str(unready.family), was=unready.warning)
+        self._logged = (self._logged & seen) | (seen & self._seen)
+        self._seen = seen
+
+    def _read(self) -> Permitted:
+        """What the setting says in the head's state."""
+        head = self._store.head
+        leaf = Stored(self._store.node, head.root).get(PERMITTED_AT) if head else None
+        if leaf != self._leaf:
+            self._permitted = permitted_families(lambda _: leaf)
+            self._leaf = leaf
+            self._migrated.clear()
+        return self._permitted
+
+    def _next_block(self) -> int:
+        head = self._store.head
+        return head.num + 1 if head else 0
+
+    def _tell(self, status: FamilyStatus, family: FamilyVersion, permitted: Permitted) -> None:
+        """The permission for the next block, by the entry that gives it or, where it ended, by the last one."""
+        status.migration = FamilyStatus.NONE
+        permission = permission_for(family, permitted, self._next_block())
+        if permission is None:
+            entries = [entry for entry in permitted or () if entry.family == family]
+            status.permission = FamilyStatus.ENDED if entries else FamilyStatus.NOT_PERMITTED
+            if not entries:
+                return
+            permission = max(entries, key=lambda entry: entry.until_block or 0)
+        elif permission.covers(self._next_block()):
+            status.permission = FamilyStatus.PERMITTED
+        else:
+            status.permission = FamilyStatus.WAITING
+        if permission.from_block:
+            status.from_block = permission.from_block
+        if permission.until_block is not None:
+            status.until_block = permission.until_block
+        if permission.migrate:
+            status.migrates.extend(permission.migrate)
+            status.migrating_processors = self._processors.migrating(family)
+            word, message = self._migration(permission)
+            status.MergeFrom(FamilyStatus(migration=word, migration_message=message[:_MESSAGE_CHARACTERS_MAX]))
+
+    def _migration(self, permission: Permission) -> tuple[str, str]:
+        if not permission.migrate:
+            return "NONE", ""
+        if permission in self._migrated:
+            return "DONE", ""
+        word, message = self._migration_of(permission)
+        if word == "DONE":
+            self._migrated.add(permission)
+        return word, message
+
+    def _warning(self, permission: Permission, processors: int) -> str | None:
+        family = permission.family
+        since = f"from block {permission.from_block} on" if permission.from_block else "now"
+        migration, message = self._migration(permission)
+        if migration == "REFUSED":
+            return (
+                f"the migration of {family} was refused, its batches wait: {message[:_MESSAGE_CHARACTERS_MAX]};"
+                f" start a processor of it that migrates this state, it is tried again then"
+            )
+        if not processors:
+            return (
+                f"{family} is permitted {since}, and no processor takes its work here: start one, or its batches wait"
+            )
+        if migration == "DUE" and not self._processors.migrating(family):
+            return (
+                f"{family} is permitted {since} and migrates {', '.join(permission.migrate)} first, which none of its"
+                f" {processors} processors here does: start one whose handler has migrate, or its batches wait"
+            )
+        return None
+
+
+def _named(permitted: Permitted) -> Iterable[FamilyVersion]:
+    """The families that the setting names, each once, in its order."""
+    named = dict.fromkeys(entry.family for entry in (permitted or ())[:FAMILIES_SHOWN_MAX])
+    return [family for family in named if max(map(len, family)) <= FAMILY_CHARACTERS_MAX]

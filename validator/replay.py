@@ -1,0 +1,304 @@
+"""Running history again: checked blocks go through connected processors, and what comes out is compared.
+
+The same gateway, registry, dispatch and execution as in production, over a chain that is only read. Each block runs on
+the stored state before it, so that several run at a time and a difference in one is no difference in the next.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ledger.batch import VerifiedBatch
+from ledger.limits import Limits
+from ledger.settings import FamilyVersion
+from validator.execution.executor import Execution
+from validator.execution.model import Applied, Result, Withdrawn
+from validator.gateway import Gateway
+from validator.processors import registry
+from validator.processors.dispatch import dispatch
+from validator.processors.registry import Answered, Lost, ProcessorEvent, Processors
+from validator.state import merkle
+from validator.state.merkle import ReadNode
+from validator.state.view import Stored
+from validator.store import StoreReader
+from validator.verification.batches import decode_receipt, families_of
+from validator.verification.chain import CheckedBlock
+from validator.verification.findings import REEXECUTE, Finding, difference, shown
+from validator.verification.state import GARBLED
+
+BLOCKS_AT_ONCE_MAX: Final = 32
+TRIES_MAX: Final = 5
+"""How often a block is tried whose processors are lost, or fail, before that is the finding."""
+
+_TRANSACTIONS_AT_ONCE_MAX: Final = 10_000
+_TICK_S: Final = 0.5
+_PROBE_AGAIN_S: Final = 0.1
+"""A closed connection is noticed a moment before it leaves the socket's routes."""
+
+
+def families_needed(
+    reader: StoreReader, first: int, last: int, on_block: Callable[[], None]
+) -> dict[FamilyVersion, int]:
+    """The families whose processors running blocks ``first`` to ``last`` again needs, with the first block of each.
+
+    What cannot be read is passed over: verification tells it.
+    """
+    needed: dict[FamilyVersion, int] = {}
+    for num in range(first, last + 1):
+        try:
+            info = reader.block(num)
+            for number in info.batches if info else ():
+                for family in families_of(reader.batch(number).raw):
+                    needed.setdefault(family, num)
+        except GARBLED:
+            pass
+        on_block()
+    return needed
+
+
+class ProcessorsMissing(Exception):
+    """No processor of ``families`` was there for as long as was agreed."""
+
+    def __init__(self, families: list[FamilyVersion]) -> None:
+        super().__init__(", ".join(map(str, families)))
+        self.families = families
+
+
+class _Run:
+    """One block on its way."""
+
+    def __init__(self, block: CheckedBlock) -> None:
+        self.block = block
+        self.alone = set(block.migrations)
+        self.tries = 0
+        self.due_s: float | None = None
+        """While it rests: when it is tried again, or, with ``waits_for``, given up."""
+        self.waits_for: FamilyVersion | None = None
+        self.execution: Execution
+
+
+class Replay:
+    """Listens on ``bind`` for processors. Needs a running event loop; one coroutine at a time may use it.
+
+    ``on_done`` gets each block when it has run. ``wait_s``: how long a lost processor may take to come back.
+    """
+
+    def __init__(
+        self,
+        bind: str,
+        limits: Limits,
+        wait_s: float,
+        read_node: ReadNode,
+        add: Callable[[Finding], None],
+        on_done: Callable[[CheckedBlock], None],
+    ) -> None:
+        self._limits = limits
+        self._wait_s = wait_s
+        self._read_node = read_node
+        self._add = add
+        self._on_done = on_done
+        self._loop = asyncio.get_running_loop()
+        # All is done in the coroutine that waits for this, so that what goes wrong is raised there.
+        self._woken = asyncio.Event()
+        self._gateway = Gateway(bind, limits, self._woken.set, self._on_disconnect)
+        self._processors = Processors(self._gateway.send, lambda: time.monotonic_ns() / 1_000_000, limits)
+        self._closed_connections = False
+        self._ticked = False
+        self._timer = self._loop.call_later(_TICK_S, self._on_tick)
+        self._probe_timer: asyncio.TimerHandle | None = None
+        self._runs: list[_Run] = []
+        self._tasks: dict[int, _Run] = {}
+        self.endpoint = self._gateway.endpoint
+        """Where processors connect."""
+
+    def close(self) -> None:
+        self._timer.cancel()
+        if self._probe_timer is not None:
+            self._probe_timer.cancel()
+        self._gateway.close()
+
+    async def wait_for(self, families: Iterable[FamilyVersion], wait_s: float) -> None:
+        """Wait, for at most so long, until each family has a processor. Raises ProcessorsMissing."""
+        wanted = sorted(families)
+        due_s = self._loop.time() + wait_s
+        while missing := [family for family in wanted if not self._processors.has(family)]:
+            if self._loop.time() >= due_s:
+                raise ProcessorsMissing(missing)
+            await self._wake()
+
+    async def run(self, block: CheckedBlock) -> None:
+        """Start a sound block, as soon as there is room for it. Raises ProcessorsMissing."""
+        while self._runs and self._is_full(block):
+            await self._wake()
+        run = _Run(block)
+        self._runs.append(run)
+        self._start(run)
+        self._conclude()
+
+    async def finish(self) -> None:
+        """Wait until all blocks have run. Raises ProcessorsMissing."""
+        while self._runs:
+            await self._wake()
+
+    async def attend(self) -> None:
+        """Answer processors that take leave, until cancelled. What runs is let go."""
+        self._runs.clear()
+        while True:
+            await self._wake()
+
+    def _is_full(self, block: CheckedBlock) -> bool:
+        transactions = sum(run.block.transactions for run in self._runs)
+        return (
+            len(self._runs) >= BLOCKS_AT_ONCE_MAX
+            or transactions + block.transactions > _TRANSACTIONS_AT_ONCE_MAX
+            or any(run.due_s is not None for run in self._runs)
+        )
+
+    # What happens
+
+    def _on_disconnect(self) -> None:
+        self._closed_connections = True
+        if self._probe_timer is None:
+            self._probe_timer = self._loop.call_later(_PROBE_AGAIN_S, self._probe_again)
+        self._woken.set()
+
+    def _probe_again(self) -> None:
+        self._probe_timer = None
+        self._closed_connections = True
+        self._woken.set()
+
+    def _on_tick(self) -> None:
+        self._timer = self._loop.call_later(_TICK_S, self._on_tick)
+        self._ticked = True
+        self._woken.set()
+
+    async def _wake(self) -> None:
+        """Wait until something happens, and take it in whole."""
+        await self._woken.wait()
+        self._woken.clear()
+        for request in self._gateway.requests():
+            self._take(self._processors.heard(request.identity))
+            if request.message_type in registry.MESSAGE_TYPES:
+                self._take(
+                    self._processors.handle(
+                        request.identity, request.message_type, request.correlation_id, request.content
+                    )
+                )
+        if self._closed_connections:
+            self._closed_connections = False
+            self._take(self._processors.probe())
+        if self._ticked:
+            self._ticked = False
+            self._take(self._processors.tick())
+        for run in [run for run in self._runs if run.due_s is not None]:
+            self._look_at_resting(run)
+        for run in self._runs:
+            self._dispatch(run)
+        self._conclude()
+
+    def _take(self, events: list[ProcessorEvent]) -> None:
+        for event in events:
+            if isinstance(event, Answered):
+                run = self._tasks.pop(event.task.number)
+                run.execution.complete(event.task, event.outcomes, event.namespaces)
+            elif isinstance(event, Lost):
+                run = self._tasks.pop(event.task.number)
+                run.alone.update(run.execution.abandon(event.task, event.begun))
+
+    def _look_at_resting(self, run: _Run) -> None:
+        assert run.due_s is not None, "only what rests is looked at"
+        if run.waits_for is not None and not self._processors.has(run.waits_for):
+            if self._loop.time() >= run.due_s:
+                raise ProcessorsMissing([run.waits_for])
+        elif run.waits_for is not None or self._loop.time() >= run.due_s:
+            self._start(run)
+
+    # A block
+
+    def _start(self, run: _Run) -> None:
+        block = run.block
+        base = Stored(self._read_node, block.base)
+        run.due_s = run.waits_for = None
+        run.execution = Execution(base, block.batches, self._limits, frozenset(run.alone))
+        self._dispatch(run)
+
+    def _dispatch(self, run: _Run) -> None:
+        if run.due_s is None:
+            for task in dispatch(run.execution, self._processors, self._limits.packed_transactions_max):
+                self._tasks[task.number] = run
+
+    def _conclude(self) -> None:
+        for run in [run for run in self._runs if run.due_s is None and run.execution.finished]:
+            results = run.execution.results()
+            withdrawn = next((result for result in results if isinstance(result, Withdrawn)), None)
+            if withdrawn is not None and self._rests(run, results):
+                continue
+            self._compare(run.block, run.execution)
+            self._runs.remove(run)
+            self._on_done(run.block)
+
+    def _rests(self, run: _Run, results: list[Result | None]) -> bool:
+        """Whether a block without a verdict on some batch is to be tried again, and when."""
+        for result in results:
+            if isinstance(result, Withdrawn) and result.reason == "waiting_for_processor":
+                run.waits_for = result.family
+                run.due_s = self._loop.time() + self._wait_s
+                return True
+        run.tries += 1
+        run.due_s = self._loop.time() + self._limits.internal_error_back_off_ms / 1000
+        if run.tries < TRIES_MAX:
+            self._loop.call_at(run.due_s, self._woken.set)
+            return True
+        run.due_s = None
+        return False
+
+    def _compare(self, block: CheckedBlock, execution: Execution) -> None:
+        same = True
+        for batch, stored, result in zip(block.batches, block.receipts, execution.results(), strict=True):
+            if isinstance(result, Applied):
+                for transaction, old, new in zip(batch.transactions, stored, result.receipts, strict=True):
+                    if old != new:
+                        same = False
+                        self._compare_receipts(block.num, batch, transaction.id, old, new)
+            else:
+                same = False
+                self._add(_verdict(block.num, batch, result))
+        if not same:
+            update = merkle.update(self._read_node, block.base, execution.changes, 1)
+            if update.root.hash != block.root.hash:
+                before, after = block.root.hash.hex(), update.root.hash.hex()
+                self._add(Finding(block.num, "reexecuted_root", f"block {block.num}", before, after, REEXECUTE))
+
+    def _compare_receipts(self, num: int, batch: VerifiedBatch, transaction_id: str, old: bytes, new: bytes) -> None:
+        where = f"block {num}, batch {batch.id}, transaction {transaction_id}"
+        before, after = decode_receipt(old), decode_receipt(new)
+        found = []
+        if before is not None and after is not None:
+            for address in sorted(before.changes.keys() | after.changes.keys()):
+                values = [
+                    ("nothing written" if address not in changes else "removed" if changes[address] is None
+                     else shown(changes[address]))
+                    for changes in (before.changes, after.changes)
+                ]  # fmt: skip
+                if values[0] != values[1] or before.changes.get(address) != after.changes.get(address):
+                    at = f"{where}, address {address}"
+                    found.append(Finding(num, "reexecuted_state", at, values[0], values[1], REEXECUTE))
+            if before.events != after.events:
+                words = (shown(before.events), shown(after.events))
+                found.append(Finding(num, "reexecuted_events", where, *words, REEXECUTE))
+            if before.data != after.data:
+                words = (shown(before.data), shown(after.data))
+                found.append(Finding(num, "reexecuted_receipt_data", where, *words, REEXECUTE))
+        for finding in found or [Finding(num, "reexecuted_receipt", where, *difference(old, new), REEXECUTE)]:
+            self._add(finding)
+
+
+def _verdict(num: int, batch: VerifiedBatch, result: Result | None) -> Finding:
+    assert result is not None, "a finished execution has a result for every batch"
+    assert not isinstance(result, Applied), "what applied is compared by its receipts"
+    what = "reexecuted_verdict" if not isinstance(result, Withdrawn) else f"reexecution_{result.reason}"
+    where = f"block {num}, batch {batch.id}"
+    named = getattr(result, "transaction_id", None)
+    where += f", transaction {named}" if named else ""
+    return Finding(num, what, where, "applied", shown(f"{result.reason}: {result.message}"), REEXECUTE)
