@@ -6,7 +6,8 @@ them to their place ``validator.journal``. Signing is not done here: who only pr
 library.
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable
 from typing import Final
 
 from ledger.addresses import ADDRESS_CHARACTERS
@@ -21,32 +22,39 @@ PAYLOAD_ENCODING: Final = "application/x-dovetail-migration"
 """The ``payload_encoding`` of a migration, whose payload is empty."""
 
 LEAVES_MAX: Final = 2_000
-"""Most leaves that are migrated in one transaction; where there are more, there are SLICES transactions."""
+BYTES_MAX: Final = 1024 * 1024
+"""Most leaves, and most bytes in them, that one transaction migrates; beyond either, there are SLICES of them."""
 
 SLICES: Final = 256
 """One for each two characters that may follow a prefix."""
 
 
-def slices(prefixes: Sequence[str], leaves: int) -> list[tuple[str, ...]]:
+def is_sliced(values: Iterable[bytes]) -> bool:
+    """Whether state with these values goes in SLICES; looks at no more of them than it takes to tell."""
+    data_bytes = 0
+    for leaves, value in enumerate(values, 1):
+        data_bytes += len(value)
+        if leaves > LEAVES_MAX or data_bytes > BYTES_MAX:
+            return True
+    return False
+
+
+def slices(prefixes: Iterable[str], *, sliced: bool) -> list[tuple[str, ...]]:
     """What each transaction of a migration reads and writes, in their order: every address under ``prefixes`` in one.
 
-    One slice where there are at most LEAVES_MAX ``leaves`` under all of ``prefixes`` together, else SLICES. A prefix
-    that another covers adds nothing; one that is a whole address is in the first slice.
+    No prefix may cover another. One that is a whole address is in the first slice.
     """
-    apart = [prefix for prefix in sorted(set(prefixes)) if not prefix.startswith(_all_but(prefixes, prefix))]
-    if leaves <= LEAVES_MAX:
+    apart = sorted(set(prefixes))
+    if not sliced:
         return [tuple(apart)]
     whole = [prefix for prefix in apart if len(prefix) == ADDRESS_CHARACTERS]
     parts = [prefix for prefix in apart if len(prefix) < ADDRESS_CHARACTERS]
     cut = [tuple(f"{prefix}{number:02x}" for prefix in parts) for number in range(SLICES)]
     cut[0] = tuple(sorted((*cut[0], *whole)))
-    return [prefixes for prefixes in cut if prefixes]
+    return [covered for covered in cut if covered]
 
 
-def nonce(number: int, slices: int) -> str:
-    """What tells the transactions of one migration apart; ``number``: of the slice, from 0."""
-    return f"migration {number + 1}/{slices}"
-
-
-def _all_but(prefixes: Sequence[str], one: str) -> tuple[str, ...]:
-    return tuple(prefix for prefix in prefixes if prefix != one)
+def nonce(number: int, count: int, from_block: int, prefixes: Iterable[str]) -> str:
+    """What tells the transactions of migrations apart: which of how many, from 0, and of which plan."""
+    plan = hashlib.sha256(" ".join(sorted(set(prefixes))).encode()).hexdigest()[:16]
+    return f"migration {number + 1}/{count} from block {from_block} of {plan}"

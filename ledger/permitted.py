@@ -20,6 +20,10 @@ PERMITTED_AT: Final = settings.setting_address(TRANSACTION_FAMILIES)
 """The address of the leaf that says which families may enter a block."""
 
 BLOCK_NUM_MAX: Final = 2**63 - 1
+ENTRIES_MAX: Final = 1_000
+MIGRATING_ENTRIES_MAX: Final = 100
+"""Most entries of the setting, and most of those that migrate."""
+
 MIGRATED_PREFIXES_MAX: Final = 16
 """Most prefixes that one version may migrate."""
 
@@ -102,6 +106,17 @@ def permission_refusal(family: FamilyVersion, permitted: Permitted, block_num: i
     return f"{family} {why}; {TRANSACTION_FAMILIES} permits: {listed}"
 
 
+def first_gap(entries: Iterable[Permission], block_num: int) -> int | None:
+    """The first block from ``block_num`` on that none of ``entries`` covers; None: they cover every one."""
+    for _, from_block, until_block, _ in sorted(entries, key=lambda entry: entry.from_block):
+        if from_block > block_num:
+            break
+        if until_block is None:
+            return None
+        block_num = max(block_num, until_block + 1)
+    return block_num
+
+
 def encode_permitted_families(permitted: Iterable[Permission]) -> str:
     """The value of the setting, in the order given; members that say nothing are left out."""
     entries = []
@@ -133,7 +148,15 @@ def decode_permitted_families(value: str) -> tuple[Permission, ...]:
         raise NotDecodable(f"{TRANSACTION_FAMILIES} is no JSON: {error}") from None
     if not isinstance(entries, list):
         raise NotDecodable(f"{TRANSACTION_FAMILIES} is a JSON {type(entries).__name__}, not an array")
-    return tuple(map(_permission, entries))
+    if len(entries) > ENTRIES_MAX:
+        raise NotDecodable(f"{TRANSACTION_FAMILIES} has {len(entries)} entries, at most {ENTRIES_MAX} are allowed")
+    permitted = tuple(map(_permission, entries))
+    migrating = sum(bool(entry.migrate) for entry in permitted)
+    if migrating > MIGRATING_ENTRIES_MAX:
+        raise NotDecodable(
+            f"{TRANSACTION_FAMILIES} has {migrating} entries that migrate, at most {MIGRATING_ENTRIES_MAX} are allowed"
+        )
+    return permitted
 
 
 def _permission(entry: object) -> Permission:

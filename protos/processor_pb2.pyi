@@ -76,20 +76,22 @@ class TpUnregisterResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[TpUnregisterResponse.Status, str]] = ...) -> None: ...
 
 class TpProcessRequest(_message.Message):
-    __slots__ = ("header", "payload", "signature", "context_id", "header_bytes", "batch_id")
+    __slots__ = ("header", "payload", "signature", "context_id", "header_bytes", "batch_id", "migration")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_ID_FIELD_NUMBER: _ClassVar[int]
     HEADER_BYTES_FIELD_NUMBER: _ClassVar[int]
     BATCH_ID_FIELD_NUMBER: _ClassVar[int]
+    MIGRATION_FIELD_NUMBER: _ClassVar[int]
     header: _transaction_pb2.TransactionHeader
     payload: bytes
     signature: str
     context_id: str
     header_bytes: bytes
     batch_id: str
-    def __init__(self, header: _Optional[_Union[_transaction_pb2.TransactionHeader, _Mapping]] = ..., payload: _Optional[bytes] = ..., signature: _Optional[str] = ..., context_id: _Optional[str] = ..., header_bytes: _Optional[bytes] = ..., batch_id: _Optional[str] = ...) -> None: ...
+    migration: bool
+    def __init__(self, header: _Optional[_Union[_transaction_pb2.TransactionHeader, _Mapping]] = ..., payload: _Optional[bytes] = ..., signature: _Optional[str] = ..., context_id: _Optional[str] = ..., header_bytes: _Optional[bytes] = ..., batch_id: _Optional[str] = ..., migration: bool = ...) -> None: ...
 
 class TpProcessResponse(_message.Message):
     __slots__ = ("status", "message", "extended_data")

@@ -5,13 +5,14 @@ becomes of a migration is production's.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import structlog
 
-from ledger.permitted import PERMITTED_AT, Permission, Permitted, permission_for, permitted_families
+from ledger import settings
+from ledger.permitted import PERMITTED_AT, Permission, Permitted, first_gap, permission_for, permitted_families
 from ledger.settings import FamilyVersion
 from ledger.transaction import FAMILY_CHARACTERS_MAX
 from protos.node_pb2 import FamiliesResponse, FamilyStatus
@@ -24,6 +25,13 @@ FAMILIES_SHOWN_MAX: Final = 1_000
 """Most families that are told of, and most entries of the setting that are looked at."""
 
 WARNINGS_MAX: Final = 100
+WALKS_MAX: Final = 4
+"""Most walks over the whole queue between two ticks, whoever asks."""
+
+_GRACE_TICKS: Final = 10
+"""So long after a start nothing is logged: the processors of a node that starts again come back in that time."""
+
+_SETTINGS: Final = FamilyVersion(settings.FAMILY_NAME, settings.FAMILY_VERSION)
 _MESSAGE_CHARACTERS_MAX: Final = 500
 
 MigrationOf = Callable[[Permission], tuple[str, str]]
@@ -51,6 +59,9 @@ class Families:
         self._permitted: Permitted = None
         self._migrated: set[Permission] = set()
         """Whose migration is in a block: it stays there, and is not asked for again."""
+        self._walks = 0
+        self._pending: Mapping[FamilyVersion, Counter[str]] = {}
+        self._grace_ticks = _GRACE_TICKS
         self._seen: frozenset[Unready] = frozenset()
         self._logged: frozenset[Unready] = frozenset()
 
@@ -60,6 +71,9 @@ class Families:
         At most ``FAMILIES_SHOWN_MAX``: the setting's first, in its order, then those that are served, then those that
         only pending batches need, in order of arrival; anybody may fill the queue with names. Names that are too long
         to be registered or submitted are left out.
+
+        Pending batches are counted at most ``WALKS_MAX`` times between two ticks; who asks more often is told the last
+        counts.
         """
         head = self._store.head
         permitted = self._read()
@@ -71,23 +85,14 @@ class Families:
         if head is not None:
             response.head_id, response.head_num = head.id, head.num
         counts = self._processors.counts()
-        pending: dict[FamilyVersion, Counter[str]] = {}
-        for family in (*_named(permitted), *counts):
-            if len(pending) < FAMILIES_SHOWN_MAX:
-                pending.setdefault(family, Counter())
-        for entry in self._queue:
-            for family in {transaction.family for transaction in entry.batch.transactions}:
-                if family not in pending:
-                    if len(pending) >= FAMILIES_SHOWN_MAX:
-                        continue
-                    pending[family] = Counter()
-                pending[family][entry.reason] += 1
-        for family in sorted(pending):
+        first = dict.fromkeys((*_named(permitted), *counts))
+        pending = self._count_pending(first)
+        for family in sorted(list(dict.fromkeys((*first, *pending)))[:FAMILIES_SHOWN_MAX]):
             status = response.families.add(
                 family_name=family.name, family_version=family.version, processors=counts[family]
             )
             self._tell(status, family, permitted)
-            for reason, batches in sorted(pending[family].items()):
+            for reason, batches in sorted(pending.get(family, {}).items()):
                 status.pending.add(reason=reason, batches=batches)
         return response
 
@@ -101,6 +106,9 @@ class Families:
             return []
         counts = self._processors.counts()
         found: list[Unready] = []
+        locked = first_gap((entry for entry in permitted if entry.family == _SETTINGS), self._next_block())
+        if locked is not None:
+            found.append(Unready(_SETTINGS, _locked(locked, self._next_block())))
         for family in _named(permitted):
             permission = permission_for(family, permitted, self._next_block())
             if permission is None:
@@ -115,8 +123,13 @@ class Families:
     def tick(self) -> None:
         """Time has passed: log what came to be unready, and what is so no longer, once each.
 
-        What did not last from one tick to the next is not told: a processor that connects again is no trouble.
+        What did not last from one tick to the next is not told: a processor that connects again is no trouble. Nor is
+        anything in the first ``_GRACE_TICKS``.
         """
+        self._walks = 0
+        if self._grace_ticks:
+            self._grace_ticks -= 1
+            return
         seen = frozenset(self.unready())
         for unready in sorted((seen & self._seen) - self._logged):
             log.warning("an upgrade would stall", family=str(unready.family), warning=unready.warning)
@@ -124,6 +137,25 @@ class Families:
             log.info("an upgrade would not stall any more", family=str(unready.family), was=unready.warning)
         self._logged = (self._logged & seen) | (seen & self._seen)
         self._seen = seen
+
+    def _count_pending(self, first: Iterable[FamilyVersion]) -> Mapping[FamilyVersion, Counter[str]]:
+        """How many pending batches need each family, by the reason for which they are pending; ``first`` come first."""
+        if self._walks >= WALKS_MAX:
+            return self._pending
+        self._walks += 1
+        pending: dict[FamilyVersion, Counter[str]] = {}
+        for family in first:
+            if len(pending) < FAMILIES_SHOWN_MAX:
+                pending.setdefault(family, Counter())
+        for entry in self._queue:
+            for family in {transaction.family for transaction in entry.batch.transactions}:
+                if family not in pending:
+                    if len(pending) >= FAMILIES_SHOWN_MAX:
+                        continue
+                    pending[family] = Counter()
+                pending[family][entry.reason] += 1
+        self._pending = pending
+        return pending
 
     def _read(self) -> Permitted:
         """What the setting says in the head's state."""
@@ -142,6 +174,8 @@ class Families:
     def _tell(self, status: FamilyStatus, family: FamilyVersion, permitted: Permitted) -> None:
         """The permission for the next block, by the entry that gives it or, where it ended, by the last one."""
         status.migration = FamilyStatus.NONE
+        # Asked only where somebody serves it: there may be many of both.
+        status.migrating_processors = self._processors.count(family, migration=True) if status.processors else 0
         permission = permission_for(family, permitted, self._next_block())
         if permission is None:
             entries = [entry for entry in permitted or () if entry.family == family]
@@ -159,7 +193,6 @@ class Families:
             status.until_block = permission.until_block
         if permission.migrate:
             status.migrates.extend(permission.migrate)
-            status.migrating_processors = self._processors.migrating(family)
             word, message = self._migration(permission)
             status.MergeFrom(FamilyStatus(migration=word, migration_message=message[:_MESSAGE_CHARACTERS_MAX]))
 
@@ -186,12 +219,27 @@ class Families:
             return (
                 f"{family} is permitted {since}, and no processor takes its work here: start one, or its batches wait"
             )
-        if migration == "DUE" and not self._processors.migrating(family):
+        migrates = self._processors.count(family, migration=True)
+        if migration == "NONE" and migrates and not permission.covers(self._next_block()):
+            return (
+                f"{family} is permitted {since} without a migration, though {migrates} of its {processors} processors"
+                f" here migrate: call it off and plan it anew with --migrate, or its migration is left out"
+            )
+        if migration == "DUE" and not migrates:
             return (
                 f"{family} is permitted {since} and migrates {', '.join(permission.migrate)} first, which none of its"
                 f" {processors} processors here does: start one whose handler has migrate, or its batches wait"
             )
         return None
+
+
+def _locked(block_num: int, next_block: int) -> str:
+    if block_num <= next_block:
+        return f"{_SETTINGS} may not enter the next block, {next_block}: no setting can be changed"
+    return (
+        f"{_SETTINGS} may not enter block {block_num}: no setting can be changed then; propose"
+        f" {settings.TRANSACTION_FAMILIES} with {_SETTINGS} and without an end before that"
+    )
 
 
 def _named(permitted: Permitted) -> Iterable[FamilyVersion]:

@@ -124,7 +124,7 @@ class Node:
             self._pool,
             self._processors,
             self._metrics,
-            self._production.migration_of,
+            self._production.migrating.state_of,
         )
         self._restored = False
         self._probe_timer: asyncio.TimerHandle | None = None

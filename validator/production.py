@@ -10,19 +10,20 @@ import structlog
 
 from ledger.ids import NULL_BLOCK_ID, BatchId, TransactionId
 from ledger.limits import Limits
-from ledger.permitted import PERMITTED_AT, Permission
+from ledger.permitted import PERMITTED_AT
 from ledger.settings import FamilyVersion
 from ledger.signing import Signer
 from validator.consensus.solo import Do, Happened, SoloEngine
 from validator.execution.model import Applied, Rejected, Withdrawn
-from validator.journal import builder, genesis, migrations
+from validator.journal import builder, genesis
 from validator.journal.builder import Candidate, Parent
 from validator.journal.model import BlockCommit, InvalidBatch
 from validator.journal.rules import Body
 from validator.mempool.queue import Pending, PendingQueue, Reason
 from validator.metrics import Metrics
+from validator.migrating import Migrating
 from validator.processors.dispatch import dispatch
-from validator.processors.registry import Answered, Arrived, Lost, ProcessorEvent, Processors
+from validator.processors.registry import Answered, Arrived, Left, Lost, ProcessorEvent, Processors
 from validator.state.nodes import EMPTY
 from validator.state.view import Changed, Stored, View
 from validator.store import StorageFailed, Store
@@ -63,31 +64,21 @@ class Production:
         """Block 0 is not tried again before."""
         self.genesis_refusal: str | None = None
         """Why no block 0 can be made of the genesis batches."""
-        self._migrations: dict[BatchId, FamilyVersion] = {}
-        """Injected batches that are pending, and the versions that they migrate."""
-        self._refused_migrations: dict[FamilyVersion, str] = {}
-        """Why a version's processors refused its migration; asked again when one of them arrives."""
+        self.migrating = Migrating(store, queue, processors)
 
     def lacking(self) -> list[FamilyVersion]:
         """The families of pending batches that no processor is there for, in the order of their names."""
         families = {transaction.family for entry in self._queue for transaction in entry.batch.transactions}
         return sorted(family for family in families if not self._processors.has(family))
 
-    def migration_of(self, permission: Permission) -> tuple[str, str]:
-        """How far the migration of a version is, as the word of FamilyStatus.Migration, and why it was refused."""
-        if not permission.migrate:
-            return "NONE", ""
-        if any(self._store.transaction_number(name) is not None for name in migrations.transaction_ids_of(permission)):
-            return "DONE", ""
-        refused = self._refused_migrations.get(permission.family)
-        return ("DUE", "") if refused is None else ("REFUSED", refused)
-
     def take(self, event: ProcessorEvent) -> None:
         """What a processor did. Answers for a block that was dropped change nothing."""
         if isinstance(event, Arrived):
             self._queue.wake(event.family)
-            self._refused_migrations.pop(event.family, None)
-            self._inject()
+            self.migrating.try_again(event.family)
+        elif isinstance(event, Left):
+            for family in event.families:
+                self.migrating.try_again(family)
         elif isinstance(event, Answered):
             self._metrics.task_ended(event.task, answered=True)
             for family in event.families:
@@ -135,7 +126,10 @@ class Production:
     def tick(self) -> None:
         """Time has passed: end waits for dependencies, let back-offs and a refused disk be tried again."""
         self._do(Happened.STORAGE_TRIED_AGAIN)
-        self._inject()
+        if self._executing is None and self._built is None and self._store.head is not None:
+            # Nobody needs to hand anything in for a migration that is due.
+            base = self._base()
+            self.migrating.inject(self._body(base), base)
         now_ms = self._now_ms()
         missing: list[tuple[Pending, Rejected]] = []
         for entry in self._queue.tick(now_ms):
@@ -177,7 +171,7 @@ class Production:
             return
         base = self._base()
         body = self._body(base)
-        self._inject_into(body, base)
+        self.migrating.inject(body, base)
         candidate = builder.choose(
             self._queue,
             body,
@@ -226,38 +220,6 @@ class Production:
         head = self._store.head
         # What is built becomes a block where a batch of it applied, and only then takes a number.
         return Body((head.num + 1 if head else 0) + bool(built), base.get, committed, invalid)
-
-    def _inject(self) -> None:
-        """Have the migrations that are due on the head be work, while nothing else is."""
-        if self._executing is None and self._built is None and self._store.head is not None:
-            base = self._base()
-            self._inject_into(self._body(base), base)
-
-    def _inject_into(self, body: Body, base: View) -> None:
-        """Put the migrations that a block may hold, and a processor may run, before all other pending batches."""
-        pending = {batch_id: self._queue.get(batch_id) for batch_id in self._migrations}
-        idle = [name for name, entry in pending.items() if entry is None or entry.reason is not Reason.EXECUTING]
-        under_way = {family for name, family in self._migrations.items() if name not in idle}
-        wanted = {
-            batch.id: batch
-            for permission in body.due
-            if permission.family not in under_way
-            and permission.family not in self._refused_migrations
-            and self._processors.migrating(permission.family)
-            for batch in [migrations.batch_for(permission, base)]
-        }
-        for batch_id in idle:
-            if batch_id not in wanted:
-                del self._migrations[batch_id]
-                entry = pending[batch_id]
-                if entry is not None:
-                    self._queue.remove(entry)
-        for batch_id, batch in wanted.items():
-            if batch_id not in self._migrations:
-                family = batch.transactions[0].family
-                log.info("migration is due", family=str(family), batch_id=batch_id)
-                self._migrations[batch_id] = family
-                self._queue.inject(batch)
 
     def _base(self) -> View:
         """The state that the next block builds on; a commit meanwhile does not change it."""
@@ -326,9 +288,11 @@ class Production:
         self._count(commit, settled, candidate.started_ms, self._clock_s() - writing_s)
         self._forget(settled, invalid)
         self._put_where_they_wait(verdicts.withdrawn)
-        if PERMITTED_AT in candidate.execution.changes or self._body(self._base()).moves:
-            self._queue.wake_families()
-        self._inject()
+        if PERMITTED_AT in candidate.execution.changes:
+            self.migrating.try_all_again()
+            self._queue.wake_all()
+        elif self._body(self._base()).moves:
+            self._queue.wake_all()
         self._do(Happened.COMMITTED)
 
     def _count(self, commit: BlockCommit, settled: list[Pending], started_ms: int, commit_s: float) -> None:
@@ -396,31 +360,13 @@ class Production:
 
     def _forget(self, settled: list[Pending], invalid: list[InvalidBatch]) -> None:
         """These batches are settled on disk: whoever waits for their transactions may go on."""
-        if self._migrations:
-            self._forget_migrations(settled, invalid)
         for entry in settled:
             self._queue.remove(entry)
+        self.migrating.settled(invalid)
         for entry in settled:
             for transaction in entry.batch.transactions:
                 self._queue.wake(transaction.id)
             self._settled.append(entry.batch.id)
-
-    def _forget_migrations(self, settled: list[Pending], invalid: list[InvalidBatch]) -> None:
-        refused = {verdict.batch_id: verdict for verdict in invalid}
-        for entry in settled:
-            family = self._migrations.pop(entry.batch.id, None)
-            if family is None:
-                continue
-            verdict = refused.get(entry.batch.id)
-            if verdict is None:
-                log.info("migration committed", family=str(family), batch_id=entry.batch.id)
-            else:
-                self._refused_migrations[family] = f"{verdict.reason}: {verdict.message}"
-                log.error(
-                    "migration refused, its version waits; start a processor that migrates, or cancel the upgrade",
-                    family=str(family), reason=verdict.reason, message=verdict.message,
-                )  # fmt: skip
-            self._queue.wake_families()
 
     def _fail(self, built: Candidate) -> None:
         """The disk refused, or not all of the genesis applied: everything on its way goes back to the queue."""

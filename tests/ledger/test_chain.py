@@ -181,6 +181,18 @@ def test_permitted_families_that_cannot_be_understood(value: str) -> None:
         decode_permitted_families(value)
 
 
+@pytest.mark.parametrize(("entries", "migrating"), [(1_000, 0), (1_000, 100)])
+def test_as_many_entries_as_may_be(entries: int, migrating: int) -> None:
+    plan = [
+        {"family": f"f{number}", "version": "1", "migrate": ["abcdef"] if number < migrating else []}
+        for number in range(entries)
+    ]
+    assert len(decode_permitted_families(json.dumps(plan))) == entries
+    more = {"family": "f", "version": "1", "migrate": ["abcdef"] if migrating else []}
+    with pytest.raises(NotDecodable, match="at most"):
+        decode_permitted_families(json.dumps([*(plan[:-1] if migrating else plan), more]))
+
+
 PERMISSIONS = st.builds(
     lambda family, first, length, migrate: Permission(
         family, first, None if length is None else first + length, tuple(sorted(migrate))

@@ -75,10 +75,10 @@ def test_who_migrates_counts_while_it_takes_work() -> None:
     bench.register(b"b", migrates=True)
     bench.register(b"c")
     bench.register(b"c", OTHER, migrates=True)
-    assert (bench.processors.migrating(FAMILY), bench.processors.migrating(OTHER)) == (2, 1)
+    assert (bench.processors.count(FAMILY, migration=True), bench.processors.count(OTHER, migration=True)) == (2, 1)
     bench.unregister(b"a")
-    assert bench.processors.migrating(FAMILY) == 1
-    assert bench.processors.migrating(FamilyVersion("nobody's", "1")) == 0
+    assert bench.processors.count(FAMILY, migration=True) == 1
+    assert bench.processors.count(FamilyVersion("nobody's", "1"), migration=True) == 0
 
 
 def test_one_that_drains_is_told_of_until_it_is_done() -> None:

@@ -9,7 +9,7 @@ from ledger.ids import TransactionId
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from tests.validator.support import make_batch, make_id, make_transaction
-from validator.mempool.queue import Pending, PendingQueue, Reason
+from validator.mempool.queue import INJECTED, Pending, PendingQueue, Reason
 
 FAMILIES = [FamilyVersion("intkey", "1.0"), FamilyVersion("intkey", "2.0"), FamilyVersion("other", "1.0")]
 DEPENDENCIES = [TransactionId(make_id("transaction", name)) for name in "xyz"]
@@ -104,23 +104,39 @@ def test_a_back_off_ends_with_its_time() -> None:
     assert not queue.has_ready
 
 
-def test_new_permissions_wake_what_waits_for_processors_alone() -> None:
-    queue = filled("a", "b", "c")
+def test_new_permissions_wake_whatever_waits() -> None:
+    queue = filled("a", "b", "c", "d")
     queue.park_for_processor(popped(queue), FAMILIES[0])
     queue.park_for_dependency(popped(queue), DEPENDENCIES[0], 10)
-    queue.park_for_processor(popped(queue), FAMILIES[1])
-    queue.wake_families()
-    assert order(queue) == [0, 2]
+    queue.park_for_activation(popped(queue), FAMILIES[0], "later")
+    queue.back_off(popped(queue), 10)
+    # It waits for a block, not for a processor.
+    queue.wake(FAMILIES[0])
+    assert popped(queue).arrival == 0
+    queue.wake_all()
+    woken = [popped(queue), popped(queue)]
+    assert [entry.arrival for entry in woken] == [1, 2]
+    assert not queue.has_ready
+    assert [entry.activation for entry in woken] == ["", ""]
+
+
+def test_what_is_injected_comes_first_and_alone() -> None:
+    queue = filled("a")
+    queue.inject(make_batch("injected"))
+    first = popped(queue)
+    assert (first.batch.id, first.arrival, first.alone) == (make_batch("injected").id, INJECTED, True)
+    assert not popped(queue).alone
 
 
 def test_what_is_removed_leaves_nothing_behind() -> None:
-    queue = filled("a", "b", "c", "d")
-    executing, parked, waiting = popped(queue), popped(queue), popped(queue)
+    queue = filled("a", "b", "c", "d", "e")
+    executing, parked, waiting, later = popped(queue), popped(queue), popped(queue), popped(queue)
     queue.park_for_processor(parked, FAMILIES[0])
+    queue.park_for_activation(later, FAMILIES[0], "later")
     queue.back_off(waiting, 10)
-    ready = queue.get(make_batch("d").id)
+    ready = queue.get(make_batch("e").id)
     assert ready is not None
-    for entry in (executing, parked, waiting, ready):
+    for entry in (executing, parked, waiting, later, ready):
         assert queue.holder(entry.batch.transactions[0].id) is entry
         queue.remove(entry)
         assert queue.holder(entry.batch.transactions[0].id) is None

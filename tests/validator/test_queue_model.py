@@ -27,6 +27,8 @@ class Model:
     batch: VerifiedBatch
     place: str = READY
     cause: FamilyVersion | TransactionId | None = None
+    """Of a batch that waits for its activation: None."""
+
     due_ms: int | None = None
 
 
@@ -92,6 +94,13 @@ class QueueMachine(RuleBasedStateMachine):
         model.place, model.cause = PARKED, family
 
     @precondition(lambda self: self._any(EXECUTING))
+    @rule(data=st.data(), family=st.sampled_from(FAMILIES))
+    def park_for_activation(self, data: st.DataObject, family: FamilyVersion) -> None:
+        model, entry = self._pick(data, EXECUTING)
+        self.queue.park_for_activation(entry, family, "later")
+        model.place, model.cause = PARKED, None
+
+    @precondition(lambda self: self._any(EXECUTING))
     @rule(data=st.data(), dependency=st.sampled_from(DEPENDENCIES), wait=st.integers(0, 50))
     def park_for_dependency(self, data: st.DataObject, dependency: TransactionId, wait: int) -> None:
         model, entry = self._pick(data, EXECUTING)
@@ -111,6 +120,13 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.wake(cause)
         for model in self.models:
             if model.place == PARKED and model.cause == cause:
+                model.place = READY
+
+    @rule()
+    def wake_all(self) -> None:
+        self.queue.wake_all()
+        for model in self.models:
+            if model.place == PARKED:
                 model.place = READY
 
     @rule(passed=st.integers(0, 40))
@@ -148,6 +164,8 @@ class QueueMachine(RuleBasedStateMachine):
                 Reason.WAITING_FOR_PROCESSOR
                 if isinstance(model.cause, FamilyVersion)
                 else Reason.WAITING_FOR_DEPENDENCY
+                if model.cause
+                else Reason.WAITING_FOR_ACTIVATION
             )
             expected = {READY: Reason.QUEUED, EXECUTING: Reason.EXECUTING, BACKING_OFF: Reason.QUEUED, PARKED: waiting}
             assert entry.reason is expected[model.place]

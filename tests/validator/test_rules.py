@@ -5,8 +5,8 @@ import json
 import pytest
 
 from ledger import settings
-from ledger.batch import verify_batch, verify_transaction
-from ledger.building import build_batch, build_transaction
+from ledger.batch import verify_batch, verify_migration, verify_transaction
+from ledger.building import SignedTransaction, build_batch, build_transaction
 from ledger.errors import RefusedBatch
 from ledger.ids import TransactionId
 from ledger.migration import PRIVATE_KEY
@@ -236,3 +236,52 @@ def test_nobody_else_makes_a_migration() -> None:
         verify_batch(build_batch(mallory, [forged]).raw)
     with pytest.raises(RefusedBatch, match="the key of migrations"):
         verify_transaction(forged.raw)
+
+
+def test_a_block_holds_one_form_of_a_migration() -> None:
+    plan = Permission(V2, 10, migrate=(NAMESPACE,))
+    changes: dict[str, bytes | None] = {f"{NAMESPACE}{number:064x}": b"v" for number in range(2_001)}
+    few, many = (migrations.batch_for(plan, Changed(Stored(lambda number: b"", EMPTY), held)) for held in ({}, changes))
+    assert few.id != many.id
+    for first, second in ((few, many), (many, few)):
+        checked = body(planned(plan), 10)
+        assert checked.check(first) is None
+        checked.include(first)
+        assert not checked.is_migration(second)
+        assert isinstance(checked.check(second), Withdrawn)
+
+
+def test_a_batch_that_begins_like_a_migration_is_none() -> None:
+    plan = Permission(V2, 10, migrate=(NAMESPACE,))
+    real = migrations.batch_for(plan, Stored(lambda number: b"", EMPTY))
+    signer = Signer(PRIVATE_KEY)
+    more = build_transaction(
+        signer, batcher_pubkey=signer.public_key, family_name="f", family_version="1", inputs=[], outputs=[],
+        payload=b"", payload_encoding="", nonce="more",
+    )  # fmt: skip
+    first = SignedTransaction(real.transactions[0].id, real.transactions[0].raw)
+    longer = verify_migration(build_batch(signer, [first, more]).raw)
+    checked = body(planned(plan), 10)
+    assert checked.is_migration(real)
+    assert not checked.is_migration(longer)
+    assert isinstance(checked.check(longer), Withdrawn)
+
+
+def test_versions_on_the_same_state_migrate_one_after_the_other() -> None:
+    v3 = FamilyVersion("intkey", "3.0")
+    first, second = Permission(V2, 5, migrate=(NAMESPACE,)), Permission(v3, 7, migrate=(NAMESPACE + "ab", "0000ff"))
+    elsewhere = Permission(FamilyVersion("other", "1"), 9, migrate=("abcdef",))
+    state = planned(second, elsewhere, first)
+    assert body(state, 10).due == [first, elsewhere]
+    assert body(state, 10, frozenset(migrations.transaction_ids_of(first))).due == [second, elsewhere]
+    # One that comes to its end unmigrated stands in nobody's way.
+    assert body(planned(second, first._replace(until_block=9)), 10).due == [second]
+
+
+def test_all_spans_of_a_version_migrate_before_its_first_transaction() -> None:
+    first, second = Permission(V2, 1, migrate=(NAMESPACE,)), Permission(V2, 3, migrate=("abcdef",))
+    done = frozenset(migrations.transaction_ids_of(first))
+    batch = make_batch("b", make_transaction("t", family=V2))
+    assert body(planned(first, second), 2, done).check(batch) is None
+    assert isinstance(body(planned(first, second), 3, done).check(batch), Withdrawn)
+    assert body(planned(first, second), 3, done | {migrations.transaction_ids_of(second)[0]}).check(batch) is None

@@ -120,9 +120,9 @@ def test_another_format_is_refused_and_nothing_stays_open(tmp_path: Path) -> Non
     with lmdb.open(str(tmp_path / "store"), max_dbs=20) as environment:
         meta = environment.open_db(b"meta")
         with environment.begin(write=True) as transaction:
-            transaction.put(b"format", b"dovetail-store-0", db=meta)
+            transaction.put(b"format", b"dovetail-store-1", db=meta)
     for _ in range(2):
-        with pytest.raises(StorageFailed, match=r"dovetail-store-0.*reads.*dovetail-store-1"):
+        with pytest.raises(StorageFailed, match=r"the format dovetail-store-1, .* reads dovetail-store-2 only: use the release that made it"):
             open_store(tmp_path)
 
 

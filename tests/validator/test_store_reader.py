@@ -12,7 +12,7 @@ import pytest
 from tests.validator.support import address, commit, make_batch, open_store
 from validator.state import merkle
 from validator.store import BlockInfo, StorageFailed, StoreReader
-from validator.store.reader import TABLES
+from validator.store.records import TABLES
 
 LARGE = 200_000
 
@@ -120,7 +120,7 @@ def test_another_format_is_refused_and_nothing_stays_open(tmp_path: Path) -> Non
         with env.begin(write=True) as transaction:
             transaction.put(b"format", b"of tomorrow", db=meta)
     for _ in range(2):  # What stayed open could not be opened a second time.
-        with pytest.raises(StorageFailed, match=r"has format b'of tomorrow', this release reads b'dovetail-store-1'"):
+        with pytest.raises(StorageFailed, match="has the format of tomorrow, this release reads dovetail-store-2 only"):
             StoreReader.open(tmp_path / "store")
 
 

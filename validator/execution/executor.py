@@ -16,7 +16,7 @@ from ledger.access import write_refusal
 from ledger.addresses import AccessList
 from ledger.batch import VerifiedBatch, VerifiedTransaction
 from ledger.limits import Limits
-from ledger.receipt import Receipt, encode_receipt
+from ledger.receipt import Receipt, encode_receipt, receipt_refusal
 from ledger.settings import FamilyVersion
 from validator.execution.model import (
     Applied,
@@ -64,6 +64,7 @@ class Execution:
     """The batches of one block over ``base``, the state that it builds on.
 
     ``alone``: indexes of batches that get a task of their own, because a processor was lost while it held them.
+    ``migrations``: indexes of batches that only processors run that migrate; no other of their versions is here.
     ``resumed``: the execution of the block before, ended early: ``batches`` begins with those that processors still
     hold, and their tasks go on. What these read stays as it was, because whatever meets them waits for them here.
     """
@@ -74,6 +75,7 @@ class Execution:
         batches: Sequence[VerifiedBatch],
         limits: Limits,
         alone: frozenset[int] = frozenset(),
+        migrations: frozenset[int] = frozenset(),
         resumed: "Execution | None" = None,
     ) -> None:
         self._limits = limits
@@ -93,6 +95,7 @@ class Execution:
         self._frees = order.frees
         self._dependents = order.dependents
         self._ready: defaultdict[FamilyVersion, list[int]] = defaultdict(list)
+        self._migrating = {self._runs[index].route for index in migrations}
         self.left = len(batches)
         """How many batches have no result yet."""
         self.changes: dict[str, bytes | None] = {}
@@ -125,6 +128,10 @@ class Execution:
     def reject(self, index: int, verdict: Rejected | Withdrawn) -> None:
         """A batch may no longer enter the block, whatever its processor will say."""
         self._finish(index, verdict)
+
+    def migrates(self, route: FamilyVersion) -> bool:
+        """Whether the work of ``route`` is its migration."""
+        return route in self._migrating
 
     def ready_routes(self) -> list[FamilyVersion]:
         """Families with work that may run now."""
@@ -174,7 +181,8 @@ class Execution:
                         heappush(behind, follower)
         if not units:
             return None
-        task = Task(next(_task_numbers), route, tuple(units), self._runs[units[0].batch].alone)
+        alone = self._runs[units[0].batch].alone
+        task = Task(next(_task_numbers), route, tuple(units), alone, self.migrates(route))
         self._tasks[task.number] = [unit.batch for unit in units]
         return task
 
@@ -304,12 +312,10 @@ class Execution:
                 if value is not None or view.get(address) is not None
             }
             receipt = encode_receipt(Receipt(transaction.id, kept, outcome.events, outcome.data))
-            if len(receipt) > self._limits.receipt_bytes_max:
-                return Rejected(
-                    "invalid_transaction",
-                    f"its receipt has {len(receipt)} bytes, at most {self._limits.receipt_bytes_max} are kept",
-                    transaction.id,
-                )
+            migrates = self.migrates(transaction.family)
+            refusal = receipt_refusal(len(receipt), self._limits.receipt_bytes_max, migrates)
+            if refusal:
+                return Rejected("invalid_transaction", refusal, transaction.id)
             receipts.append(receipt)
             changes.update(kept)
         if len(outcomes) != len(unit.transactions):

@@ -40,12 +40,14 @@ class Task(NamedTuple):
     """Work for one processor: units that run in this order, each over what the earlier ones left.
 
     ``alone``: its one unit must not share a message, and goes by the 1.x conversation, whose messages stay small.
+    ``migration``: it is one, and goes to a processor that migrates.
     """
 
     number: int
     route: FamilyVersion
     units: tuple[Unit, ...]
     alone: bool = False
+    migration: bool = False
 
 
 class Applied(NamedTuple):

@@ -106,7 +106,8 @@ def choose(
             size.add(batch)
     alone = frozenset(index for index, entry in enumerate(entries) if entry.alone)
     batches = [entry.batch for entry in entries]
-    execution = Execution(base, batches, limits, alone, before.execution if before else None)
+    injected = frozenset(index for index, entry in enumerate(entries) if entry.arrival == INJECTED)
+    execution = Execution(base, batches, limits, alone, injected, before.execution if before else None)
     for index, verdict in enumerate(carried):
         if verdict is not None:
             execution.reject(index, verdict)

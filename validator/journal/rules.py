@@ -5,6 +5,7 @@ the transactions do is the executor's business.
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 
 from ledger.batch import VerifiedBatch
 from ledger.ids import TransactionId
@@ -32,8 +33,15 @@ class Body:
         self._invalid = invalid
         self._included: set[TransactionId] = set()
         self._barred: dict[FamilyVersion, str | Withdrawn | None] = {}
-        self.due = [e for e in self._permitted or () if e.covers(block_num) and not self._migrated(e)]
-        """The versions whose migration this block may hold, because no earlier one does."""
+        # The sort keeps the setting's order among those of one block.
+        awaited = sorted(filter(self._awaits_migration, self._permitted or ()), key=attrgetter("from_block"))
+        self._awaited = {entry.family for entry in awaited}
+        self.due = [
+            entry
+            for place, entry in enumerate(awaited)
+            if not any(migrations.overlap(entry, earlier) for earlier in awaited[:place])
+        ]
+        """Whose migration this block may hold: no earlier one does, nor waits an earlier version's on the same state."""
         self._first_of = {name: entry for entry in self.due for name in migrations.transaction_ids_of(entry)}
 
     @property
@@ -46,6 +54,9 @@ class Body:
 
     def include(self, batch: VerifiedBatch) -> None:
         """Make ``batch`` the next one of the body; it was checked."""
+        if self._first_of and self.is_migration(batch):
+            done = self._first_of[batch.transactions[0].id]
+            self._first_of = {name: entry for name, entry in self._first_of.items() if entry != done}
         self._included.update(transaction.id for transaction in batch.transactions)
 
     def is_migration(self, batch: VerifiedBatch) -> bool:
@@ -92,14 +103,18 @@ class Body:
             assert permission is not None, "what is not refused is permitted now or later"
             if not permission.covers(self._block_num):
                 bar = _waits(family, f"{family} is permitted from block {permission.from_block} on")
-            elif not self._migrated(permission):
+            elif family in self._awaited:
                 bar = _waits(family, f"{family} is permitted when its migration is in a block")
         self._barred[family] = bar
         return bar
 
-    def _migrated(self, permission: Permission) -> bool:
-        """Whether an earlier block holds the migration of a version; one that has none needs none."""
-        return not permission.migrate or any(map(self._committed, migrations.transaction_ids_of(permission)))
+    def _awaits_migration(self, permission: Permission) -> bool:
+        """Whether a version may enter this block but for its migration, which no earlier block holds."""
+        return (
+            bool(permission.migrate)
+            and permission.covers(self._block_num)
+            and not any(map(self._committed, migrations.transaction_ids_of(permission)))
+        )
 
 
 def _waits(family: FamilyVersion, why: str) -> Withdrawn:

@@ -202,9 +202,9 @@ class PendingQueue:
         for batch_id in self._parked.pop(cause, ()):
             self.put_back(self._entries[batch_id])
 
-    def wake_families(self) -> None:
-        """Which families may enter a block has changed: what waits for one is looked at again."""
-        for cause in [cause for cause in self._parked if isinstance(cause, FamilyVersion | _Activation)]:
+    def wake_all(self) -> None:
+        """Which families may enter a block has changed: whatever waits is looked at again."""
+        for cause in list(self._parked):
             self._wake(cause)
 
     def tick(self, now_ms: int) -> list[Pending]:

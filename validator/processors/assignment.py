@@ -175,6 +175,7 @@ class Conversation:
             signature=message.header_signature,
             context_id=self._current_id,
             batch_id=self._unit.batch_id,
+            migration=self.task.migration,
         )
         if self._raw_header:
             request.header_bytes = message.header

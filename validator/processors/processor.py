@@ -62,9 +62,11 @@ class Processor:
         self.pinged_ms: float | None = None
         """When the first ping was sent that it has not answered."""
 
-    def takes(self, family: FamilyVersion) -> bool:
-        """Whether it is given work of ``family`` at all."""
-        return family in self.families and not (self.draining or self.silent or self.unreachable)
+    def takes(self, family: FamilyVersion, *, migration: bool = False) -> bool:
+        """Whether it is given work of ``family`` at all; with ``migration``: its migration."""
+        if family not in self.families or self.draining or self.silent or self.unreachable:
+            return False
+        return self.families[family].migrates or not migration
 
     @property
     def state(self) -> str:

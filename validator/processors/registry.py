@@ -113,24 +113,18 @@ class Processors:
         self._limits = limits
         self._connected: dict[bytes, Processor] = {}
 
-    def has(self, family: FamilyVersion) -> bool:
-        """Whether a processor takes work of ``family``."""
-        return any(processor.takes(family) for processor in self._connected.values())
+    def has(self, family: FamilyVersion, *, migration: bool = False) -> bool:
+        """Whether a processor takes work of ``family``; with ``migration``: its migration."""
+        return any(processor.takes(family, migration=migration) for processor in self._connected.values())
 
-    def count(self, family: FamilyVersion) -> int:
-        """How many processors take work of ``family``."""
-        return sum(processor.takes(family) for processor in self._connected.values())
+    def count(self, family: FamilyVersion, *, migration: bool = False) -> int:
+        """How many processors take work of ``family``; with ``migration``: its migration."""
+        return sum(processor.takes(family, migration=migration) for processor in self._connected.values())
 
     def counts(self) -> Counter[FamilyVersion]:
         """``count`` of every family that some processor takes work of."""
         return Counter(
             family for processor in self._connected.values() for family in processor.families if processor.takes(family)
-        )
-
-    def migrating(self, family: FamilyVersion) -> int:
-        """How many of those that take work of ``family`` said that they migrate its state."""
-        return sum(
-            processor.takes(family) and processor.families[family].migrates for processor in self._connected.values()
         )
 
     def statuses(self) -> Iterator[ProcessorStatus]:
@@ -142,9 +136,16 @@ class Processors:
         """How many there are in each state, by the words of ``processor.STATES``."""
         return Counter(processor.state for processor in self._connected.values())
 
-    def free(self, family: FamilyVersion) -> Processor | None:
-        """The processor of ``family`` with the fewest tasks, if one has room."""
-        takers = (entry for entry in self._connected.values() if entry.takes(family) and entry.room > 0)
+    def free(self, family: FamilyVersion, *, migration: bool = False) -> Processor | None:
+        """The processor of ``family`` with the fewest tasks, if one has room; for its migration the one that came last.
+
+        That may be what mends the one before, which refused.
+        """
+        takers = [
+            entry for entry in self._connected.values() if entry.takes(family, migration=migration) and entry.room > 0
+        ]
+        if migration:
+            return takers[-1] if takers else None
         return min(takers, key=lambda entry: len(entry.held), default=None)
 
     def start(self, processor: Processor, task: Task, view_for: ViewFor) -> bool:
