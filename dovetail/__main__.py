@@ -6,7 +6,7 @@ from typing import Final
 
 from dovetail.errors import Refused
 
-_REFUSED: Final = 1
+_FAILED: Final = 1
 _WRONG_USAGE: Final = 2
 _INTERRUPTED: Final = 130
 
@@ -28,14 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         app(args=list(arguments), prog_name="dovetail")
     except Refused as error:
         _say(str(error))
-        return _REFUSED
+        return error.exit_code
     except KeyboardInterrupt:
         return _INTERRUPTED
     except Exception as error:
         if "--debug" in arguments:
             raise
         _say(f"unexpected {type(error).__name__}: {error}; {_where_the_trace_is(error)}")
-        return _REFUSED
+        return _FAILED
     return 0
 
 

@@ -54,8 +54,10 @@ class BatchStatus(NamedTuple):
     def why(self) -> str:
         """The details in one line; empty when there are none."""
         parts = [str(self.details.get("reason", ""))]
-        if "family_name" in self.details:
-            parts.append(f"{self.details['family_name']} {self.details.get('family_version', '')}")
+        family = f"{self.details.get('family_name', '')} {self.details.get('family_version', '')}".strip()
+        # A message that begins with it says it already.
+        if not str(self.details.get("message", "")).startswith(family):
+            parts.append(family)
         if "dependency" in self.details:
             parts.append(str(self.details["dependency"]))
         if "message" in self.details:

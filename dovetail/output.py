@@ -8,7 +8,8 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,7 @@ from dovetail.errors import Refused
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.progress import Progress
     from rich.table import Table
 
 WATCH_S: Final = 1.0
@@ -122,6 +124,30 @@ def print_tree(value: Any, depth: int = 0) -> None:
             print_tree(entry, depth + 1)
         else:
             typer.echo(f"{indent}{label} {_scalar(entry)}")
+
+
+@contextmanager
+def progress_bar(unit: str) -> Iterator["Progress"]:
+    """A bar for long work on stderr, where that is a terminal; ``unit``: what its tasks count.
+
+    Its tasks have a field ``words``, what else is to be said; ``refresh`` shows what was changed.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True, highlight=False)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(f"{unit}  {{task.fields[words]}}  left:", markup=False),
+        TimeRemainingColumn(),
+    )
+    # A thread that drew it would take turns with the work.
+    with Progress(
+        *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
+    ) as bar:
+        yield bar
 
 
 def note(text: str) -> None:

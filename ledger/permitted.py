@@ -9,6 +9,8 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from itertools import repeat
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from ledger import settings
@@ -47,6 +49,12 @@ class Permission(NamedTuple):
 
     def covers(self, block_num: int) -> bool:
         return self.from_block <= block_num and (self.until_block is None or block_num <= self.until_block)
+
+    def overlaps(self, other: "Permission") -> bool:
+        """Whether both migrate some of the same state."""
+        return any(map(str.startswith, self.migrate, repeat(other.migrate))) or any(
+            map(str.startswith, other.migrate, repeat(self.migrate))
+        )
 
     def __str__(self) -> str:
         text = str(self.family)
@@ -115,6 +123,19 @@ def first_gap(entries: Iterable[Permission], block_num: int) -> int | None:
             return None
         block_num = max(block_num, until_block + 1)
     return block_num
+
+
+def awaiting_migration(
+    permitted: Permitted, block_num: int, is_migrated: Callable[[Permission], bool]
+) -> list[Permission]:
+    """What may enter block ``block_num`` but for its migration, in the order in which overlapping ones migrate.
+
+    That is by their first block, and for those of one block as the setting has them.
+    """
+    awaiting = [
+        entry for entry in permitted or () if entry.migrate and entry.covers(block_num) and not is_migrated(entry)
+    ]
+    return sorted(awaiting, key=attrgetter("from_block"))
 
 
 def encode_permitted_families(permitted: Iterable[Permission]) -> str:

@@ -21,6 +21,7 @@ from google.protobuf.message import DecodeError
 
 from processor_sdk.dealer import Dealer
 from processor_sdk.handler import TransactionHandler
+from processor_sdk.leaving import Leave
 from processor_sdk.registration import Registration, refusal
 from processor_sdk.watch import LATE_EXIT, OVERTIME_EXIT, Watch
 from protos import validator_pb2
@@ -38,7 +39,6 @@ STOP_NOW: Final = b"n"
 _STOPS: Final = (STOP, STOP_NOW, bytes([signal.SIGTERM]), bytes([signal.SIGINT]))
 
 TASKS_IN_FLIGHT_MAX: Final = 4096
-LEAVE_WAIT_S: Final = 5.0
 LAST_ANSWERS_WAIT_MS: Final = 2_000
 BACK_OFF_S_FIRST: Final = 0.1
 BACK_OFF_S_MAX: Final = 5.0
@@ -91,11 +91,7 @@ class Connection:
         self._correlation = 0
         self._stopping = False
         self._stop_now = False
-        self._leave_id = ""
-        """The last question before this connection ends: the unregistration, then pings."""
-        self._leave_until: float | None = None
-        self._answered_since = False
-        """Whether a task was answered after that question was asked."""
+        self._leave = Leave()
 
     def run(self) -> None:
         """The body of the thread. Ends by telling the apply thread to quit, also when a bug ends it."""
@@ -121,20 +117,14 @@ class Connection:
     def _finished(self) -> bool:
         if self._stop_now:
             return True
-        if not self._stopping:
-            return False
-        return not self._established or (self._drained and not self._answered_since)
-
-    @property
-    def _drained(self) -> bool:
-        return self._in_flight == 0 and self._leave_until is None
+        # When the last task is answered there is another question out by now (_run_timers).
+        return self._stopping and (not self._established or (self._in_flight == 0 and self._leave.until is None))
 
     def _timeout_ms(self) -> int | None:
         deadlines = [registration.retry_at for registration in self._registrations]
-        watch_at = self._watch.next_at() if self._watch is not None else None
-        times = [
-            at for at in (*deadlines, watch_at, self._connect_at, self._overdue_at, self._leave_until) if at is not None
-        ]
+        deadlines += [self._connect_at, self._overdue_at, self._leave.until]
+        deadlines.append(self._watch.next_at() if self._watch is not None else None)
+        times = [at for at in deadlines if at is not None]
         return max(0, int((min(times) - time.monotonic()) * 1000) + 1) if times else None
 
     def _run_timers(self, now: float) -> None:
@@ -147,12 +137,8 @@ class Connection:
         for registration in self._registrations:
             if registration.retry_at is not None and registration.retry_at <= now:
                 self._register(registration)
-        if self._leave_until is not None and self._leave_until <= now:
-            _log.warning("the validator has not answered the leave-taking in %s s", LEAVE_WAIT_S)
-            self._leave_until = None
-        if self._stopping and self._established and self._drained and self._answered_since:
-            # One that goes by the 1.x conversation sends a batch's next transaction when it has the answer to the one
-            # before: what it has still to say comes before the answer to this ping.
+        self._leave.give_up(now)
+        if self._stopping and self._established and self._in_flight == 0 and self._leave.asks_again:
             self._ask_to_leave(_Message.PING_REQUEST, now)
         if self._watch is not None:
             self._run_watch(self._watch, now)
@@ -244,8 +230,7 @@ class Connection:
         elif kind == _Message.TP_REGISTER_RESPONSE:
             self._on_registered(message)
         elif kind in (_Message.TP_UNREGISTER_RESPONSE, _Message.PING_RESPONSE):
-            if message.correlation_id == self._leave_id:
-                self._leave_until = None
+            self._leave.heard(message.correlation_id)
         else:
             if kind in (_Message.TP_PROCESS_REQUEST, _Message.PACKED_PROCESS_REQUEST):
                 self._in_flight += 1
@@ -282,7 +267,7 @@ class Connection:
                 continue
             if kind == ANSWER:
                 self._in_flight -= 1
-                self._answered_since = True
+                self._leave.task_answered()
             self._send_raw(raw)
 
     def _read_wake(self) -> None:
@@ -306,10 +291,9 @@ class Connection:
             self._ask_to_leave(_Message.TP_UNREGISTER_REQUEST, time.monotonic())
 
     def _ask_to_leave(self, kind: "_Message.MessageType", now: float) -> None:
-        self._leave_id = self._next_correlation_id()
-        self._leave_until = now + LEAVE_WAIT_S
-        self._answered_since = False
-        self._send(kind, self._leave_id)
+        correlation_id = self._next_correlation_id()
+        self._leave.ask(correlation_id, now)
+        self._send(kind, correlation_id)
 
 
 def back_off_s(failures: int) -> float:

@@ -13,29 +13,21 @@ from google.protobuf.message import DecodeError
 
 from ledger import migration
 from ledger.addresses import AccessList
-from ledger.ids import TransactionId
-from ledger.limits import Limits
-from ledger.transaction import Transaction, decode_header, decode_transaction
+from ledger.transaction import Transaction, decode_transaction
 from processor_sdk.context import Context, StateBefore
 from processor_sdk.errors import InternalError, InvalidTransaction, StateUnavailable
 from processor_sdk.handler import TransactionHandler
-from processor_sdk.migration import NO_MIGRATION, MigrationContext, check_migration
+from processor_sdk.messages import check_size, report, transaction_of
+from processor_sdk.migration import INHERITED_MIGRATE, NO_MIGRATION, MigrationContext, check_migration
 from processor_sdk.progress import Family, Progress
 from processor_sdk.state import Link, Overlay, StateCalls
 from processor_sdk.transaction import with_payload
-from protos import packed_pb2, processor_pb2, transaction_receipt_pb2
+from protos import packed_pb2, processor_pb2
 
 MESSAGE_CHARACTERS_MAX: Final = 4096
 EXTENDED_BYTES_MAX: Final = 65_536
-WRITTEN_BYTES_MAX: Final = Limits().message_bytes_max - 65_536
-"""How much a transaction may write, so that the message that says so is not too large for the validator."""
-
-_FRAMING_BYTES: Final = 16
-"""More than a message needs to hold one change, event or piece of receipt data."""
 
 _OK: Final = processor_pb2.TpProcessResponse.OK
-_SET: Final = transaction_receipt_pb2.StateChange.SET
-_DELETE: Final = transaction_receipt_pb2.StateChange.DELETE
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +102,7 @@ class Dispatcher:
                     readable = AccessList(header.inputs)
                     overlay.begin(position, readable)
                     context = self._apply(transaction, family, readable, overlay)
-                    _report(result, context)
+                    report(result, context)
                 except self._interrupt:
                     raise
                 except BaseException as error:
@@ -133,12 +125,12 @@ class Dispatcher:
             except DecodeError:
                 raise InternalError(f"{len(content)} bytes from the validator are no TpProcessRequest") from None
             calls = StateCalls(request.context_id, request.batch_id, link)
-            transaction = _transaction_of(request)
+            transaction = transaction_of(request)
             header = transaction.header
             family = (header.family_name, header.family_version)
             self._progress.begin(transaction.id, request.batch_id, family, True, self._progress.now())
-            # Validators that tell no batch let anybody sign with the key: there it makes no migration.
-            if request.batch_id and header.signer_pubkey == migration.PUBLIC_KEY:
+            # The key proves nothing: only a validator that lets no client use it says that it has made a migration.
+            if request.migration:
                 check_migration(transaction)
                 calls.flush(self.migrated(family, header.inputs, calls))
             else:
@@ -161,7 +153,7 @@ class Dispatcher:
         if not handler.migrates:
             raise InvalidTransaction(
                 f"the handler of {family[0]} {family[1]} declares no migrate: run a build of this version that does, or"
-                f" permit the version without the member migrate"
+                f" permit the version without the member migrate; {INHERITED_MIGRATE}"
             )
         context = self._migration_context(prefixes, handler.namespaces, before)
         self._run("migrate", family, context, lambda: handler.migrate(context))
@@ -228,43 +220,7 @@ class Dispatcher:
             raise context.refused from error
         if context.refused is not None:
             raise context.refused
-        _check_size(context)
-
-
-def _transaction_of(request: processor_pb2.TpProcessRequest) -> Transaction:
-    # An expanded header has lost the bytes that were signed; what stands in for them is only as good as this encoder.
-    header_bytes = request.header_bytes or request.header.SerializeToString()
-    return Transaction(TransactionId(request.signature), decode_header(header_bytes), header_bytes, request.payload)
-
-
-def _check_size(context: Context) -> None:
-    # The validator closes a connection on which more comes, and that is no answer: it would try for ever.
-    # Plain loops: a generator for each sum costs more than an apply's few changes.
-    size = 0
-    for address, data in context.changes.items():
-        size += _FRAMING_BYTES + len(address) + len(data or b"")
-    for data in context.receipt_data:
-        size += _FRAMING_BYTES + len(data)
-    for event in context.events:
-        size += _FRAMING_BYTES + event.ByteSize()
-    if size > WRITTEN_BYTES_MAX:
-        raise InvalidTransaction(
-            f"it writes {size} bytes of state, receipt data and events; one transaction may write {WRITTEN_BYTES_MAX}"
-        )
-
-
-def _report(result: packed_pb2.PackedProcessResponse.TransactionResult, context: Context) -> None:
-    result.status = _OK
-    changes = result.state_changes
-    for address, data in context.changes.items():
-        if data is None:
-            changes.add(address=address, type=_DELETE)
-        else:
-            changes.add(address=address, value=data, type=_SET)
-    if context.events:
-        result.events.extend(context.events)
-    if context.receipt_data:
-        result.data.extend(context.receipt_data)
+        check_size(context)
 
 
 def _refuse(

@@ -14,7 +14,7 @@ from ledger.addresses import NAMESPACE_CHARACTERS, namespace_of
 from ledger.transaction import FAMILY_CHARACTERS_MAX
 from processor_sdk.codecs.codec import Codec
 from processor_sdk.context import Context
-from processor_sdk.migration import MigrationContext
+from processor_sdk.migration import INHERITED_MIGRATE, MigrationContext
 from processor_sdk.transaction import Transaction
 
 P = TypeVar("P")
@@ -56,7 +56,11 @@ class TransactionHandler(ABC, Generic[P]):
     """
 
     migrates: ClassVar[bool] = False
-    """Whether the class declares ``migrate``; found when it is made."""
+    """Whether the class migrates the state that its version takes over; found when it is made.
+
+    It does where ``migrate`` stands in it, or comes from a class of the same ``family_version``, or of none. What comes
+    from a class of another version has been run for that one: who wants it again writes ``migrate = Earlier.migrate``.
+    """
 
     @abstractmethod
     def apply(self, transaction: Transaction[P], context: Context) -> None:
@@ -69,11 +73,12 @@ class TransactionHandler(ABC, Generic[P]):
     def migrate(self, context: MigrationContext) -> None:
         """Change the state that this version takes over from an earlier one; declared only by versions that do.
 
+        One that is inherited from a class of another version is that version's, and not run (``migrates``).
         Run once for each slice of that state, before the version's first transaction (docs/sdk.md). Must depend on
         nothing but the slice: not on the clock, on chance, or on what was done for another slice. Raises
         InvalidTransaction where the state cannot be migrated: then nothing is, and the version is not activated.
         """
-        raise NotImplementedError(f"{type(self).__qualname__} declares no migrate")
+        raise NotImplementedError(f"{type(self).__qualname__} declares no migrate; {INHERITED_MIGRATE}")
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -87,11 +92,10 @@ class TransactionHandler(ABC, Generic[P]):
             raise TypeError(
                 f"{where} has migrates; it is found by itself: write def migrate(self, context), or nothing"
             )
-        migrate = inspect.getattr_static(cls, "migrate")
-        cls.migrates = migrate is not TransactionHandler.migrate
-        _check_method(where, "migrate", migrate, "context")
+        _check_method(where, "migrate", inspect.getattr_static(cls, "migrate"), "context")
         for attribute in ("family_name", "family_version"):
             check_name(where, attribute, getattr(cls, attribute, None))
+        cls.migrates = _migrates(cls)
         cls.namespaces = _namespaces(where, getattr(cls, "namespaces", None))
         cls.encodings = _encodings(where, cls.encodings)
         _check_payload_type(where, cls)
@@ -109,6 +113,12 @@ class TransactionHandler(ABC, Generic[P]):
         if namespaces != self.namespaces:
             vars(self)["namespaces"] = namespaces
         _encodings(where, self.encodings)
+
+
+def _migrates(handler: type[TransactionHandler[Any]]) -> bool:
+    """Whether the class that ``migrate`` comes from has the version of ``handler``, or none."""
+    owner = next(base for base in handler.__mro__ if "migrate" in vars(base))
+    return owner is not TransactionHandler and getattr(owner, "family_version", None) in (None, handler.family_version)
 
 
 def _check_style(where: str, handler: type) -> None:

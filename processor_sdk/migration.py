@@ -8,7 +8,7 @@ from typing import Final, TypeVar, overload
 
 from ledger.addresses import AccessList, is_address
 from ledger.listing import Entry
-from ledger.migration import PAYLOAD_ENCODING
+from ledger.migration import PAYLOAD_ENCODING, PUBLIC_KEY
 from ledger.transaction import Transaction
 from processor_sdk.codecs.codec import Codec
 from processor_sdk.context import Context, StateBefore, decoded
@@ -16,21 +16,35 @@ from processor_sdk.errors import InvalidTransaction
 
 T = TypeVar("T")
 
+KNOWN_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Most bytes of addresses and values, of those that it gave last, that a MigrationContext keeps."""
+
 NO_MIGRATION: Final = (
     "it is signed with the key of migrations, which everybody knows, and is none: only Dovetail's validator makes them,"
     " by itself. Sign with a key of your own"
 )
-"""What is said to a transaction whose signer shows nothing, because the validator lets anybody use the key."""
+"""What is said to a transaction with the key that the validator does not say it has made."""
+
+INHERITED_MIGRATE: Final = (
+    "one that is inherited from a class of another version does not count: write migrate = Earlier.migrate to run it"
+    " for this version too"
+)
 
 
 def check_migration(transaction: Transaction) -> None:
     """That what a validator sent as a migration has the form of one. Raises InvalidTransaction."""
     _, header, _, payload = transaction
-    if header.payload_encoding != PAYLOAD_ENCODING or payload or header.inputs != header.outputs:
+    if (
+        header.signer_pubkey != PUBLIC_KEY
+        or header.payload_encoding != PAYLOAD_ENCODING
+        or payload
+        or header.inputs != header.outputs
+    ):
         raise InvalidTransaction(
-            f"it is signed with the key of migrations and is none: payload_encoding {header.payload_encoding[:80]!r},"
-            f" {len(payload)} bytes of payload, {len(header.inputs)} inputs, {len(header.outputs)} outputs; a migration"
-            f" has {PAYLOAD_ENCODING!r}, no payload, and outputs that are its inputs"
+            f"the validator calls it a migration and it is none: signer {header.signer_pubkey[:80]!r}, payload_encoding"
+            f" {header.payload_encoding[:80]!r}, {len(payload)} bytes of payload, {len(header.inputs)} inputs,"
+            f" {len(header.outputs)} outputs; a migration is signed with the key of migrations, and has"
+            f" {PAYLOAD_ENCODING!r}, no payload, and outputs that are its inputs"
         )
 
 
@@ -57,8 +71,9 @@ class MigrationContext(Context):
         """Every entry that the slice held before its migration, as (address, bytes or what ``codec`` makes of them).
 
         In address order, each once, fetched a page at a time; nothing that ``migrate`` writes, before or meanwhile,
-        shows. Bytes that do not fit ``codec`` refuse the migration. To get, or remove, what was given costs no question
-        to the validator any more.
+        shows. Bytes that do not fit ``codec`` raise InvalidTransaction and end the list: not caught, that refuses the
+        migration; whoever catches it takes ``leaves`` without a codec and decodes by himself. To get, or remove, what
+        was given asks the validator nothing, for the last KNOWN_BYTES_MAX.
         """
         for prefix in sorted(self.prefixes):
             for address, data in self._known.under(prefix):
@@ -70,11 +85,12 @@ class MigrationContext(Context):
 
 
 class _Known:
-    """The state before the slice; keeps what it listed, so that no entry is asked for twice."""
+    """The state before the slice; keeps what it listed last, so that few entries are asked for twice."""
 
     def __init__(self, before: StateBefore) -> None:
         self._before = before
         self._listed: dict[str, bytes] = {}
+        self._listed_bytes = 0
 
     def fetch(self, addresses: Collection[str]) -> Mapping[str, bytes]:
         """See ``StateBefore``."""
@@ -86,5 +102,15 @@ class _Known:
     def under(self, prefix: str) -> Iterator[Entry]:
         """See ``StateBefore``."""
         for address, data in self._before.under(prefix):
-            self._listed[address] = data
+            self._keep(address, data)
             yield address, data
+
+    def _keep(self, address: str, data: bytes) -> None:
+        listed = self._listed
+        if address in listed:
+            return
+        listed[address] = data
+        self._listed_bytes += len(address) + len(data)
+        while self._listed_bytes > KNOWN_BYTES_MAX:
+            oldest = next(iter(listed))
+            self._listed_bytes -= len(oldest) + len(listed.pop(oldest))

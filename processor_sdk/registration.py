@@ -67,7 +67,9 @@ def _installed_version(package: str, source: Path) -> str | None:
         found = distribution(package)
     except (PackageNotFoundError, ValueError):
         return None
-    installed = source.is_relative_to(Path(str(found.locate_file(""))).resolve())
+    # Without a record of files it is the folder of a project, whose sources lie there too.
+    recorded = found.read_text("RECORD") is not None
+    installed = recorded and source.is_relative_to(Path(str(found.locate_file(""))).resolve())
     return found.version[:BUILD_ID_CHARACTERS_MAX] if installed else None
 
 

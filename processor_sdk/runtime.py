@@ -38,6 +38,7 @@ STOP_S_MAX_DEFAULT: Final = 15.0
 WORKERS_MAX: Final = 256
 
 _PORT_MAX: Final = 65_535
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]").search
 _url: Final = re.compile(r"tcp://(?:\[[0-9A-Za-z:.%_-]+\]|[0-9A-Za-z][0-9A-Za-z._-]*):([0-9]{1,5})|ipc://\S+").fullmatch
 
 
@@ -76,8 +77,8 @@ class TransactionProcessor:
         _check("stop_s_max", stop_s_max, 0, 86_400)
         if memory_mib_max is not None:
             _check("memory_mib_max", memory_mib_max, MEMORY_MIB_MIN, 2**40)
-        if build_id is not None and len(build_id) > BUILD_ID_CHARACTERS_MAX:
-            raise ValueError(f"build_id has {len(build_id)} characters; at most {BUILD_ID_CHARACTERS_MAX} are allowed")
+        if build_id is not None:
+            _check_build_id(build_id)
         self._url = url
         self._workers = workers
         self._max_occupancy = max_occupancy
@@ -212,6 +213,15 @@ def _wait_for_children() -> None:
 def _check(name: str, value: float, least: float, most: int) -> None:
     if not least <= value <= most:
         raise ValueError(f"{name} is {value}; it must be from {least} to {most}")
+
+
+def _check_build_id(build_id: object) -> None:
+    if not isinstance(build_id, str):
+        raise ValueError(f"build_id is {type(build_id).__name__}, not text")
+    if len(build_id) > BUILD_ID_CHARACTERS_MAX:
+        raise ValueError(f"build_id has {len(build_id)} characters; at most {BUILD_ID_CHARACTERS_MAX} are allowed")
+    if _LONE_SURROGATE(build_id):
+        raise ValueError(f"build_id is {build_id!r}, which holds halves of characters (lone surrogates): no text")
 
 
 def _pickled(service: Service) -> bytes:

@@ -61,7 +61,8 @@ NODE: Final[dict[str, Json]] = {
             "migrating_processors": count("Those among them that migrate."),
             "pending": {
                 "type": "object",
-                "description": "Pending batches that hold a transaction of it, by reason.",
+                "description": "Pending batches that hold a transaction of it, by reason; counted at most 4 times in"
+                " half a second, so that more questions get the last counts.",
                 "additionalProperties": {"type": "integer", "minimum": 1},
             },
         },

@@ -57,6 +57,8 @@ class Families:
         self._migration_of = migration_of
         self._leaf: bytes | None = None
         self._permitted: Permitted = None
+        self._entries: dict[FamilyVersion, tuple[Permission, ...]] = {}
+        """What the setting says of each family: there may be many of both."""
         self._migrated: set[Permission] = set()
         """Whose migration is in a block: it stays there, and is not asked for again."""
         self._walks = 0
@@ -106,11 +108,11 @@ class Families:
             return []
         counts = self._processors.counts()
         found: list[Unready] = []
-        locked = first_gap((entry for entry in permitted if entry.family == _SETTINGS), self._next_block())
+        locked = first_gap(self._entries.get(_SETTINGS, ()), self._next_block())
         if locked is not None:
             found.append(Unready(_SETTINGS, _locked(locked, self._next_block())))
         for family in _named(permitted):
-            permission = permission_for(family, permitted, self._next_block())
+            permission = permission_for(family, self._entries[family], self._next_block())
             if permission is None:
                 continue
             warning = self._warning(permission, counts[family])
@@ -163,6 +165,9 @@ class Families:
         leaf = Stored(self._store.node, head.root).get(PERMITTED_AT) if head else None
         if leaf != self._leaf:
             self._permitted = permitted_families(lambda _: leaf)
+            self._entries.clear()
+            for entry in self._permitted or ():
+                self._entries[entry.family] = (*self._entries.get(entry.family, ()), entry)
             self._leaf = leaf
             self._migrated.clear()
         return self._permitted
@@ -176,9 +181,9 @@ class Families:
         status.migration = FamilyStatus.NONE
         # Asked only where somebody serves it: there may be many of both.
         status.migrating_processors = self._processors.count(family, migration=True) if status.processors else 0
-        permission = permission_for(family, permitted, self._next_block())
+        entries = self._entries.get(family, ())
+        permission = permission_for(family, None if permitted is None else entries, self._next_block())
         if permission is None:
-            entries = [entry for entry in permitted or () if entry.family == family]
             status.permission = FamilyStatus.ENDED if entries else FamilyStatus.NOT_PERMITTED
             if not entries:
                 return

@@ -1,7 +1,8 @@
-"""Running history again: checked blocks go through connected processors, and what comes out is compared.
+"""Running history again: checked blocks go through connected processors.
 
 The same gateway, registry, dispatch and execution as in production, over a chain that is only read. Each block runs on
-the stored state before it, so that several run at a time and a difference in one is no difference in the next.
+the stored state before it, so that several run at a time and a difference in one is no difference in the next. What
+comes out is compared in ``validator.verification.outcomes``.
 """
 
 import asyncio
@@ -9,22 +10,21 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ledger.batch import VerifiedBatch
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from validator.execution.executor import Execution
-from validator.execution.model import Applied, Result, Withdrawn
+from validator.execution.model import Withdrawn
 from validator.gateway import Gateway
 from validator.processors import registry
 from validator.processors.dispatch import dispatch
 from validator.processors.registry import Answered, Lost, ProcessorEvent, Processors
-from validator.state import merkle
 from validator.state.merkle import ReadNode
 from validator.state.view import Stored
 from validator.store import StoreReader
-from validator.verification.batches import decode_receipt, families_of
+from validator.verification.batches import families_of
 from validator.verification.chain import CheckedBlock
-from validator.verification.findings import REEXECUTE, Finding, difference, shown
+from validator.verification.findings import Finding
+from validator.verification.outcomes import compare
 from validator.verification.state import GARBLED
 
 BLOCKS_AT_ONCE_MAX: Final = 32
@@ -33,6 +33,7 @@ TRIES_MAX: Final = 5
 
 _TRANSACTIONS_AT_ONCE_MAX: Final = 10_000
 _TICK_S: Final = 0.5
+_BLOCKS_A_SNAPSHOT: Final = 256
 _PROBE_AGAIN_S: Final = 0.1
 """A closed connection is noticed a moment before it leaves the socket's routes."""
 
@@ -46,6 +47,8 @@ def families_needed(
     """
     needed: dict[FamilyVersion, int] = {}
     for num in range(first, last + 1):
+        if num % _BLOCKS_A_SNAPSHOT == 0:
+            reader.refresh()
         try:
             info = reader.block(num)
             for number in info.batches if info else ():
@@ -58,11 +61,12 @@ def families_needed(
 
 
 class ProcessorsMissing(Exception):
-    """No processor of ``families`` was there for as long as was agreed."""
+    """No processor of ``families`` was there for as long as was agreed; ``migration``: none that migrates."""
 
-    def __init__(self, families: list[FamilyVersion]) -> None:
+    def __init__(self, families: list[FamilyVersion], *, migration: bool = False) -> None:
         super().__init__(", ".join(map(str, families)))
         self.families = families
+        self.migration = migration
 
 
 class _Run:
@@ -81,7 +85,8 @@ class _Run:
 class Replay:
     """Listens on ``bind`` for processors. Needs a running event loop; one coroutine at a time may use it.
 
-    ``on_done`` gets each block when it has run. ``wait_s``: how long a lost processor may take to come back.
+    ``on_done`` gets each block when it has run. ``wait_s``: how long a lost processor may take to come back. However
+    long it waits, the ``reader`` of ``read_node`` holds no snapshot for long.
     """
 
     def __init__(
@@ -89,12 +94,14 @@ class Replay:
         bind: str,
         limits: Limits,
         wait_s: float,
+        reader: StoreReader,
         read_node: ReadNode,
         add: Callable[[Finding], None],
         on_done: Callable[[CheckedBlock], None],
     ) -> None:
         self._limits = limits
         self._wait_s = wait_s
+        self._reader = reader
         self._read_node = read_node
         self._add = add
         self._on_done = on_done
@@ -190,6 +197,7 @@ class Replay:
             self._take(self._processors.probe())
         if self._ticked:
             self._ticked = False
+            self._reader.refresh()
             self._take(self._processors.tick())
         for run in [run for run in self._runs if run.due_s is not None]:
             self._look_at_resting(run)
@@ -208,10 +216,12 @@ class Replay:
 
     def _look_at_resting(self, run: _Run) -> None:
         assert run.due_s is not None, "only what rests is looked at"
-        if run.waits_for is not None and not self._processors.has(run.waits_for):
+        family = run.waits_for
+        migration = family is not None and run.execution.migrates(family)
+        if family is not None and not self._processors.has(family, migration=migration):
             if self._loop.time() >= run.due_s:
-                raise ProcessorsMissing([run.waits_for])
-        elif run.waits_for is not None or self._loop.time() >= run.due_s:
+                raise ProcessorsMissing([family], migration=migration)
+        elif family is not None or self._loop.time() >= run.due_s:
             self._start(run)
 
     # A block
@@ -220,7 +230,7 @@ class Replay:
         block = run.block
         base = Stored(self._read_node, block.base)
         run.due_s = run.waits_for = None
-        run.execution = Execution(base, block.batches, self._limits, frozenset(run.alone))
+        run.execution = Execution(base, block.batches, self._limits, frozenset(run.alone), block.migrations)
         self._dispatch(run)
 
     def _dispatch(self, run: _Run) -> None:
@@ -231,74 +241,24 @@ class Replay:
     def _conclude(self) -> None:
         for run in [run for run in self._runs if run.due_s is None and run.execution.finished]:
             results = run.execution.results()
-            withdrawn = next((result for result in results if isinstance(result, Withdrawn)), None)
-            if withdrawn is not None and self._rests(run, results):
+            withdrawn = [result for result in results if isinstance(result, Withdrawn)]
+            if withdrawn and self._rests(run, withdrawn):
                 continue
-            self._compare(run.block, run.execution)
+            compare(run.block, run.execution, self._read_node, self._add)
             self._runs.remove(run)
             self._on_done(run.block)
 
-    def _rests(self, run: _Run, results: list[Result | None]) -> bool:
-        """Whether a block without a verdict on some batch is to be tried again, and when."""
-        for result in results:
-            if isinstance(result, Withdrawn) and result.reason == "waiting_for_processor":
-                run.waits_for = result.family
-                run.due_s = self._loop.time() + self._wait_s
-                return True
-        run.tries += 1
-        run.due_s = self._loop.time() + self._limits.internal_error_back_off_ms / 1000
-        if run.tries < TRIES_MAX:
-            self._loop.call_at(run.due_s, self._woken.set)
+    def _rests(self, run: _Run, withdrawn: list[Withdrawn]) -> bool:
+        """Whether a block without a verdict on some batches, for these reasons, is to be tried again, and when."""
+        waiting = [result for result in withdrawn if result.reason == "waiting_for_processor"]
+        # What ends its processor leaves the others waiting for one: that was a try all the same.
+        run.tries += len(waiting) < len(withdrawn)
+        if run.tries >= TRIES_MAX:
+            return False
+        if waiting:
+            run.waits_for = waiting[0].family
+            run.due_s = self._loop.time() + self._wait_s
             return True
-        run.due_s = None
-        return False
-
-    def _compare(self, block: CheckedBlock, execution: Execution) -> None:
-        same = True
-        for batch, stored, result in zip(block.batches, block.receipts, execution.results(), strict=True):
-            if isinstance(result, Applied):
-                for transaction, old, new in zip(batch.transactions, stored, result.receipts, strict=True):
-                    if old != new:
-                        same = False
-                        self._compare_receipts(block.num, batch, transaction.id, old, new)
-            else:
-                same = False
-                self._add(_verdict(block.num, batch, result))
-        if not same:
-            update = merkle.update(self._read_node, block.base, execution.changes, 1)
-            if update.root.hash != block.root.hash:
-                before, after = block.root.hash.hex(), update.root.hash.hex()
-                self._add(Finding(block.num, "reexecuted_root", f"block {block.num}", before, after, REEXECUTE))
-
-    def _compare_receipts(self, num: int, batch: VerifiedBatch, transaction_id: str, old: bytes, new: bytes) -> None:
-        where = f"block {num}, batch {batch.id}, transaction {transaction_id}"
-        before, after = decode_receipt(old), decode_receipt(new)
-        found = []
-        if before is not None and after is not None:
-            for address in sorted(before.changes.keys() | after.changes.keys()):
-                values = [
-                    ("nothing written" if address not in changes else "removed" if changes[address] is None
-                     else shown(changes[address]))
-                    for changes in (before.changes, after.changes)
-                ]  # fmt: skip
-                if values[0] != values[1] or before.changes.get(address) != after.changes.get(address):
-                    at = f"{where}, address {address}"
-                    found.append(Finding(num, "reexecuted_state", at, values[0], values[1], REEXECUTE))
-            if before.events != after.events:
-                words = (shown(before.events), shown(after.events))
-                found.append(Finding(num, "reexecuted_events", where, *words, REEXECUTE))
-            if before.data != after.data:
-                words = (shown(before.data), shown(after.data))
-                found.append(Finding(num, "reexecuted_receipt_data", where, *words, REEXECUTE))
-        for finding in found or [Finding(num, "reexecuted_receipt", where, *difference(old, new), REEXECUTE)]:
-            self._add(finding)
-
-
-def _verdict(num: int, batch: VerifiedBatch, result: Result | None) -> Finding:
-    assert result is not None, "a finished execution has a result for every batch"
-    assert not isinstance(result, Applied), "what applied is compared by its receipts"
-    what = "reexecuted_verdict" if not isinstance(result, Withdrawn) else f"reexecution_{result.reason}"
-    where = f"block {num}, batch {batch.id}"
-    named = getattr(result, "transaction_id", None)
-    where += f", transaction {named}" if named else ""
-    return Finding(num, what, where, "applied", shown(f"{result.reason}: {result.message}"), REEXECUTE)
+        run.due_s = self._loop.time() + self._limits.internal_error_back_off_ms / 1000
+        self._loop.call_at(run.due_s, self._woken.set)
+        return True

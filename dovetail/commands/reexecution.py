@@ -57,7 +57,7 @@ def reexecute(
             tally.step(tally.reexecuted_transactions)
 
         limits = settings.validator.limits
-        replay = Replay(bind, limits, max(wait_s, _START_S), verification.node, findings.add, on_done)
+        replay = Replay(bind, limits, max(wait_s, _START_S), reader, verification.node, findings.add, on_done)
         try:
             note(f"processors may connect at {replay.endpoint}")
             if elsewhere:
@@ -77,8 +77,9 @@ def reexecute(
         raise Refused(f"--bind: {error}") from None
     except ProcessorsMissing as missing:
         lacking = {name: needed[name] for name in missing.families}
+        migrates = " that migrates" if missing.migration else ""
         raise Refused(
-            f"no processor of {_first_blocks(lacking)} came, or came back, in time;"
+            f"no processor of {_first_blocks(lacking)}{migrates} came, or came back, in time;"
             f" {tally.reexecuted_blocks} blocks were run again. Name its handler with --family MODULE:HANDLER, or start"
             " one at --bind and give it longer with --wait-s"
         ) from None

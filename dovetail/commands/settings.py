@@ -1,5 +1,6 @@
 """``settings``: the ledger's own settings, changed by votes of the authorized keys."""
 
+import contextlib
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,11 +9,12 @@ import typer
 from dovetail.commands.options import Head, Json, Key, Output, Url, Wait, examples, not_empty
 from dovetail.commands.submit import nonce, signer_of, submit
 from dovetail.errors import Refused
-from dovetail.output import print_json, print_table, printable, short
+from dovetail.output import note, print_json, print_table, printable, short
 from dovetail.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
     from dovetail.client import DovetailClient
+    from dovetail.commands.upgrade.proposals import Effects
     from families.settings.candidates import Candidate
 
 app = typer.Typer(help="The ledger's settings: propose, vote, list.", no_args_is_help=True)
@@ -38,14 +40,20 @@ def propose(
     key: Key = None,
     url: Url = DEFAULT_URL,
     output: Output = None,
+    force: Annotated[bool, typer.Option("--force", help="Propose also what would lock the settings.")] = False,
     as_json: Json = False,
 ) -> None:
     """Propose a change, signed by an authorized key, whose vote counts as accepting.
 
     With an approval threshold of 1 it takes effect at once; else others vote on the proposal id that is printed.
+
+    A value of sawtooth.validator.transaction_families that cannot be understood, or that keeps the settings family out
+    of some block, is refused: no setting could be changed any more.
     """
     from families.settings.client import propose as build_proposal
 
+    if not force:
+        _check_lock(setting, value)
     signer = signer_of(key)
     proposal = build_proposal(signer, signer.public_key, setting, value, nonce())
     submit(
@@ -72,13 +80,20 @@ def vote(
     output: Output = None,
     as_json: Json = False,
 ) -> None:
-    """Vote on an open proposal."""
+    """Vote on an open proposal.
+
+    What a proposal for the permitted families would change now is said on stderr before it is accepted.
+    """
     from dovetail.client import DovetailClient
     from families.settings.client import vote as build_vote
 
     signer = signer_of(key)
     with DovetailClient(url) as client:
         candidate = _find(open_proposals(client), proposal)
+        if answer is Answer.ACCEPT:
+            changes, late = _effects(client, candidate)
+            for line in (*changes, *late):
+                note(printable(f"{candidate.proposal_id[:16]}: {line}"))
     transaction = build_vote(
         signer,
         signer.public_key,
@@ -113,6 +128,7 @@ def list_(url: Url = DEFAULT_URL, head: Head = None, as_json: Json = False) -> N
             except NotDecodable as error:
                 raise Refused(f"the setting at {leaf['address']} is damaged: {error}") from None
         candidates = open_proposals(client, head)
+        late = [(candidate, line) for candidate in candidates if not head for line in _effects(client, candidate).late]
     settings.pop(PROPOSALS, None)
     if as_json:
         print_json(
@@ -145,6 +161,41 @@ def list_(url: Url = DEFAULT_URL, head: Head = None, as_json: Json = False) -> N
                 for candidate in candidates
             ],
         )
+    for candidate, line in late:
+        note(printable(f"{candidate.proposal_id[:16]}: {line}"))
+
+
+def _effects(client: "DovetailClient", candidate: "Candidate") -> "Effects":
+    """What a proposal would change now; nothing is said of other settings than the permitted families.
+
+    Nor where that one cannot be understood: what mends it is voted on all the same.
+    """
+    from dovetail.commands.upgrade.proposals import Effects, effects
+    from dovetail.commands.upgrade.proposing import read_setting
+    from ledger.settings import TRANSACTION_FAMILIES
+
+    if candidate.proposal.setting == TRANSACTION_FAMILIES:
+        with contextlib.suppress(Refused):
+            return effects(read_setting(client), candidate)
+    return Effects([], [])
+
+
+def _check_lock(setting: str, value: str) -> None:
+    """Raises Refused where a proposal would lock the settings."""
+    from dovetail.commands.upgrade.changes import locks
+    from ledger.errors import NotDecodable
+    from ledger.permitted import decode_permitted_families
+    from ledger.settings import TRANSACTION_FAMILIES
+
+    if setting != TRANSACTION_FAMILIES:
+        return
+    try:
+        # From block 0 on: where the chain stands is not asked, the proposal may be meant for another day.
+        locked = locks(decode_permitted_families(value), head_num=-1)
+    except NotDecodable as error:
+        locked = str(error)
+    if locked:
+        raise Refused(f"{locked}; if that is meant, say --force")
 
 
 def _word(accept: bool) -> str:

@@ -1,8 +1,6 @@
 """``chain verify``: whether a ledger's store is sound, and whether running its history again comes to the same."""
 
-import contextlib
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -11,7 +9,7 @@ import typer
 from dovetail.commands.options import WAIT_S_MAX, ConfigFile, DataDir, Json, examples, not_empty
 from dovetail.errors import Refused
 from dovetail.home import shown
-from dovetail.output import print_json, printable
+from dovetail.output import print_json, printable, progress_bar
 
 if TYPE_CHECKING:
     from dovetail.config import Config
@@ -23,6 +21,7 @@ app = typer.Typer(help="The chain as a whole: verify.", no_args_is_help=True)
 
 _BIND_DEFAULT: Final = "tcp://127.0.0.1:*"
 _REFRESH_S: Final = 0.2
+_KEYS_SHOWN_MAX: Final = 100
 
 
 @app.command(
@@ -101,7 +100,7 @@ def verify(
     except StorageFailed as failure:
         raise Refused(str(failure)) from None
     try:
-        with Checkers(processes) as checkers, _bar() as bar:
+        with Checkers(processes) as checkers, progress_bar("blocks") as bar:
             tally = Tally(bar)
             verification = _begin(reader, checkers, findings, first, last, path)
             if reexecute:
@@ -159,7 +158,7 @@ class Tally:
     def start(self, title: str, verification: "Verification") -> None:
         if self._task is not None:
             self._bar.remove_task(self._task)
-        self._task = self._bar.add_task(title, total=verification.last - verification.first + 1, rate="")
+        self._task = self._bar.add_task(title, total=verification.last - verification.first + 1, words="")
         self.started_s = time.monotonic()
         self._bar.refresh()
 
@@ -174,27 +173,8 @@ class Tally:
         # By hand: a thread that did it would take turns with the work.
         if (now_s := time.monotonic()) - self._shown_s > _REFRESH_S:
             self._shown_s = now_s
-            self._bar.update(self._task, rate=f"{transactions / self.seconds:,.0f} transactions/s")
+            self._bar.update(self._task, words=f"{transactions / self.seconds:,.0f} transactions/s")
             self._bar.refresh()
-
-
-@contextlib.contextmanager
-def _bar() -> Iterator[Any]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True, highlight=False)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("blocks  {task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(
-        *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
-    ) as bar:
-        yield bar
 
 
 # Telling
@@ -216,6 +196,8 @@ def _report(
                 "transactions": tally.transactions,
                 "reexecuted_blocks": tally.reexecuted_blocks,
                 "reexecuted_transactions": tally.reexecuted_transactions,
+                "last_block_id": verification.last_id,
+                "sealed_by": dict(verification.sealed_by.most_common(_KEYS_SHOWN_MAX)),
                 "seconds": round(seconds, 3),
                 "findings_total": total,
                 "findings_by_kind": dict(findings.counts),
@@ -232,6 +214,9 @@ def _report(
             f" transactions verified in {seconds:.1f} s ({tally.blocks / seconds:,.0f} blocks/s,"
             f" {tally.transactions / seconds:,.0f} transactions/s)"
         )
+        for public_key, blocks in verification.sealed_by.most_common(_KEYS_SHOWN_MAX):
+            typer.echo(f"blocks sealed by {printable(public_key)}: {blocks}")
+        typer.echo(f"block {verification.last}: {verification.last_id}")
         if tally.reexecuted_blocks:
             typer.echo(f"{tally.reexecuted_blocks} blocks, {tally.reexecuted_transactions} transactions run again")
         if tally.skipped:
@@ -239,4 +224,5 @@ def _report(
         if not total:
             typer.echo("sound")
     if total:
-        raise Refused(f"the ledger at {shown(path)} is not sound, {total} findings. What to do: {'; or '.join(advice)}")
+        found = f"{total} finding{'s' * (total > 1)}"
+        raise Refused(f"the ledger at {shown(path)} is not sound, {found}. What to do: {'; or '.join(advice)}")

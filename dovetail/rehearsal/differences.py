@@ -13,7 +13,7 @@ from dovetail.rehearsal.history import Before, Happened
 from dovetail.rehearsal.values import HEX_BYTES_SHOWN_MAX, Value, codecs_of, shown
 from ledger.ids import TransactionId
 from ledger.limits import Limits
-from ledger.receipt import Receipt, decode_event, encode_receipt
+from ledger.receipt import Receipt, decode_event, encode_receipt, receipt_refusal
 from processor_sdk.context import Context
 from processor_sdk.dispatch import Judgement
 from protos import events_pb2, processor_pb2
@@ -26,10 +26,14 @@ history, or only the new handler has, or that writes something else, the events,
 
 _OK: Final = processor_pb2.TpProcessResponse.OK
 _INVALID: Final = processor_pb2.TpProcessResponse.INVALID_TRANSACTION
-_LIMITS: Final = Limits()
+_RECEIPT_BYTES: Final = 200
+_CHANGE_BYTES: Final = 100
+_PIECE_BYTES: Final = 16
+"""More than a receipt holds once, for each change beside its value, and for an event or a piece of data beside it."""
+
 _EVENTS_SHOWN_MAX: Final = 8
 _EVENT_CHARACTERS_SHOWN_MAX: Final = 400
-_SDK: Final = str(Path(processor_sdk.__file__).parent)
+_OURS: Final = (str(Path(processor_sdk.__file__).parent), str(Path(__file__).parent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +56,24 @@ class Difference:
 class Findings:
     """What a rehearsal of some blocks found. ``transactions``: rehearsed, ``differing``: of those, with a difference.
 
-    ``kinds`` counts all differences, ``differences`` holds the first of them.
+    ``kinds`` counts all differences, ``differences`` holds the first of them, ``other_versions`` counts the
+    transactions of the family's other versions.
     """
 
     transactions: int = 0
     differing: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
     differences: tuple[Difference, ...] = ()
+    other_versions: dict[str, int] = field(default_factory=dict)
 
     def plus(self, later: "Findings", differences_max: int) -> "Findings":
-        """Both, of blocks that follow each other."""
+        """Both, of spans that follow each other."""
         return Findings(
             self.transactions + later.transactions,
             self.differing + later.differing,
-            dict(sorted((Counter(self.kinds) + Counter(later.kinds)).items())),
+            _sums(self.kinds, later.kinds),
             (self.differences + later.differences)[:differences_max],
+            _sums(self.other_versions, later.other_versions),
         )
 
 
@@ -80,23 +87,33 @@ class Outcome(NamedTuple):
     data: tuple[bytes, ...]
 
 
-def outcome_of(happened: Happened, judgement: Judgement, before: Before) -> Outcome:
+def _sums(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted((Counter(one) + Counter(other)).items()))
+
+
+def outcome_of(happened: Happened, judgement: Judgement, before: Before, limits: Limits) -> Outcome:
     """What the validator would make of ``judgement``: without removals of what was not there, within its limits."""
     context = judgement.context
     if context is None:
         if judgement.status == _INVALID:
             return Outcome("invalid", judgement.message, {}, (), ())
         return Outcome("internal_error", judgement.message + place_of(judgement.error), {}, (), ())
-    refusal = too_large(happened.transaction.id, context)
+    changes = kept_changes(context, before)
+    refusal = too_large(happened.transaction.id, changes, context, limits)
     if refusal:
         return Outcome("invalid", refusal, {}, (), ())
-    changes = context.changes
-    if None in changes.values():
-        changes = {
-            address: value for address, value in changes.items() if value is not None or before.get(address) is not None
-        }
     events = tuple([event.SerializeToString() for event in context.events])
     return Outcome(None, "", changes, events, tuple(context.receipt_data))
+
+
+def kept_changes(context: Context, before: Before) -> dict[str, bytes | None]:
+    """What an apply changed, without removals of what was not there."""
+    changes = context.changes
+    if None not in changes.values():
+        return changes
+    return {
+        address: value for address, value in changes.items() if value is not None or before.get(address) is not None
+    }
 
 
 def same(happened: Happened, outcome: Outcome) -> bool:
@@ -157,31 +174,42 @@ def _written(changes: Mapping[str, bytes | None], address: str, who: str = "hist
     return f"{who} removes it" if changes[address] is None else f"{who} sets it"
 
 
-def too_large(transaction_id: TransactionId, context: Context) -> str:
-    """What the validator refuses of an apply that the SDK lets pass, in its words; empty where there is nothing."""
-    size = 0
-    for address, value in context.changes.items():
+def too_large(
+    transaction_id: TransactionId,
+    changes: dict[str, bytes | None],
+    context: Context,
+    limits: Limits,
+    migrates: bool = False,
+) -> str | None:
+    """What a validator refuses of an apply that the SDK lets pass, in its words; None where there is nothing.
+
+    ``changes``: those that are kept; ``migrates``: it was a slice of a migration.
+    """
+    most = _RECEIPT_BYTES + _CHANGE_BYTES * len(changes)
+    for address, value in changes.items():
         if value is not None:
-            size += len(value)
-            if len(value) > _LIMITS.state_value_bytes_max:
+            most += len(value)
+            if len(value) > limits.state_value_bytes_max:
                 return (
                     f"it wrote {len(value)} bytes at {address}, one address holds at most"
-                    f" {_LIMITS.state_value_bytes_max}"
+                    f" {limits.state_value_bytes_max}"
                 )
-    size += sum(map(len, context.receipt_data)) + sum([event.ByteSize() for event in context.events])
-    if size > _LIMITS.receipt_bytes_max // 2:
-        events = tuple(map(decode_event, context.events))
-        receipt = Receipt(transaction_id, context.changes, events, tuple(context.receipt_data))
-        size = len(encode_receipt(receipt))
-        if size > _LIMITS.receipt_bytes_max:
-            return f"its receipt has {size} bytes, at most {_LIMITS.receipt_bytes_max} are kept"
-    return ""
+    for data in context.receipt_data:
+        most += _PIECE_BYTES + len(data)
+    for event in context.events:
+        most += _PIECE_BYTES + event.ByteSize()
+    # Encoding each to measure it would cost more than most applies.
+    if most <= limits.receipt_bytes_max:
+        return None
+    events = tuple(map(decode_event, context.events))
+    receipt = encode_receipt(Receipt(transaction_id, changes, events, tuple(context.receipt_data)))
+    return receipt_refusal(len(receipt), limits.receipt_bytes_max, migrates)
 
 
 def place_of(error: BaseException | None) -> str:
     """Where in the author's code ``error`` came up."""
     frames = traceback.extract_tb(error.__traceback__) if error is not None else []
-    theirs = [frame for frame in frames if not frame.filename.startswith(_SDK)]
+    theirs = [frame for frame in frames if not frame.filename.startswith(_OURS)]
     return f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
 
 

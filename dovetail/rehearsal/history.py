@@ -1,7 +1,9 @@
 """What happened: the transactions of a family, each with what it did and the state that it saw. Reads a store only."""
 
 import struct
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -20,6 +22,19 @@ from validator.store import BlockInfo, StorageFailed, StoreReader
 _SET: Final = transaction_receipt_pb2.StateChange.SET
 
 
+class Span(NamedTuple):
+    """Transactions ``first`` to before ``end``, by their numbers, in blocks ``first_block`` to ``last_block``."""
+
+    first_block: int
+    last_block: int
+    first: int
+    end: int
+
+    @property
+    def transactions(self) -> int:
+        return self.end - self.first
+
+
 class Happened(NamedTuple):
     """A committed transaction. ``changes``: address to new value, None where it was removed."""
 
@@ -28,6 +43,10 @@ class Happened(NamedTuple):
     transaction: Transaction
     changes: Mapping[str, bytes | None]
     receipt: transaction_receipt_pb2.TransactionReceipt
+
+
+_Raw = tuple[bytes, BatchId, Mapping[str, bytes | None], transaction_receipt_pb2.TransactionReceipt]
+"""A transaction as its batch holds it, the batch's id, what the transaction changed, its receipt."""
 
 
 class Before:
@@ -48,39 +67,64 @@ class Before:
         return self.view.under(prefix, "")
 
 
+def span_of(store: StoreReader, first_block: int, last_block: int) -> Span:
+    """All transactions of these blocks. Raises StorageFailed where the store has not both."""
+    begin, end = _required(store, first_block), _required(store, last_block)
+    return Span(first_block, last_block, begin.first_transaction, end.transaction_end)
+
+
 class BlockHistory:
-    """One committed block. Raises StorageFailed where the store does not hold it as a validator writes it."""
+    """One committed block, gone through once. Raises StorageFailed where the store has it not as validators write it.
+
+    ``num``: of the block, ``next``: the number of the transaction that comes next.
+    """
 
     def __init__(self, store: StoreReader, num: int) -> None:
         self._store = store
-        self._num = num
+        self._block = _required(store, num)
         self._changes: dict[str, bytes | None] = {}
+        self._rest = self._transactions()
+        self.num = num
+        self.next = self._block.first_transaction
         parent = _required(store, num - 1) if num else None
         self.before = Before(Changed(Stored(store.node, parent.root if parent else EMPTY), self._changes))
         """The state that the transaction given last saw, until the next is asked for."""
 
-    def of(self, family: FamilyVersion) -> Iterator[Happened]:
-        """The block's transactions of ``family``, in order; without its migration, which no client sent."""
-        try:
-            yield from self._of(family)
-        except (DecodeError, NotDecodable, struct.error) as error:
-            raise StorageFailed(f"block {self._num} cannot be read: {error}") from None
+    def of(self, family: FamilyVersion, first: int, end: int, others: Counter[str]) -> Iterator[Happened]:
+        """The transactions of ``family`` among those numbered ``first`` to before ``end``, in order.
 
-    def _of(self, family: FamilyVersion) -> Iterator[Happened]:
+        Goes on where it stopped before: ``end`` is not less than ``next``. Leaves out a migration, which no client
+        sent. Counts in ``others`` the transactions of the family's other versions.
+        """
+        try:
+            for raw, batch_id, made, receipt in islice(self._rest, end - self.next):
+                number = self.next
+                self.next += 1
+                if number < first:
+                    continue
+                transaction = decode_transaction(raw)
+                header = transaction.header
+                if header.family_name != family.name or _is_migration(header):
+                    continue
+                if header.family_version == family.version:
+                    yield Happened(self.num, batch_id, transaction, made, receipt)
+                else:
+                    others[header.family_version] += 1
+        except (DecodeError, NotDecodable, struct.error) as error:
+            raise StorageFailed(f"block {self.num} cannot be read: {error}") from None
+
+    def _transactions(self) -> Iterator[_Raw]:
         store, changes = self._store, self._changes
-        block = _required(store, self._num)
-        number = block.first_transaction
-        for batch_number in block.batches:
+        number = self._block.first_transaction
+        for batch_number in self._block.batches:
             batch = raw_pb2.RawBatch.FromString(store.batch(batch_number).raw)
+            batch_id = BatchId(batch.header_signature)
             for raw in batch.transactions:
                 receipt = transaction_receipt_pb2.TransactionReceipt.FromString(store.transaction(number).receipt)
                 made = {
                     change.address: change.value if change.type == _SET else None for change in receipt.state_changes
                 }
-                transaction = decode_transaction(raw)
-                header = transaction.header
-                if (header.family_name, header.family_version) == family and not _is_migration(header):
-                    yield Happened(self._num, BatchId(batch.header_signature), transaction, made, receipt)
+                yield raw, batch_id, made, receipt
                 changes.update(made)
                 number += 1
 

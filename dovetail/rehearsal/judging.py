@@ -5,17 +5,19 @@ In one process; which blocks, and in how many processes, is ``dovetail.rehearsal
 
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 from dovetail.rehearsal.differences import Difference, Findings, Outcome, differences, outcome_of, same
-from dovetail.rehearsal.history import Before, BlockHistory, Happened
+from dovetail.rehearsal.history import Before, BlockHistory, Happened, Span
 from dovetail.rehearsal.values import RecordingContext, RecordingMigrationContext
+from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from processor_sdk.dispatch import Dispatcher, Judgement
 from processor_sdk.handler import TransactionHandler
+from protos import processor_pb2
 from validator.store import StoreReader
 
 
@@ -24,58 +26,83 @@ class Overtime(BaseException):
 
 
 class Judge:
-    """``handler``, whatever its version, on transactions of ``family``; ``apply_timeout_ms``: how long one may take."""
+    """``handler``, whatever its version, on transactions of ``family``; ``apply_timeout_ms``: how long one may take.
+
+    ``limits``: of the validator that is to run it.
+    """
 
     def __init__(
-        self, store: StoreReader, handler: TransactionHandler[Any], family: FamilyVersion, apply_timeout_ms: int
+        self,
+        store: StoreReader,
+        handler: TransactionHandler[Any],
+        family: FamilyVersion,
+        apply_timeout_ms: int,
+        limits: Limits,
     ) -> None:
         self.store = store
+        self.limits = limits
         self._family = family
         self._judged_by = (handler.family_name, handler.family_version)
         self._dispatcher = Dispatcher((handler,))
         # Codecs are recorded only where values are to be shown: hardly any transaction differs.
         self._recording = Dispatcher((handler,), contexts=(RecordingContext, RecordingMigrationContext))
         self._clock = Clock(apply_timeout_ms)
+        self._begun: BlockHistory | None = None
 
-    def blocks(self, first: int, last: int, differences_max: int) -> Findings:
-        """What blocks ``first`` to ``last`` have; so many differences in full. Raises StorageFailed."""
+    def span(self, span: Span, differences_max: int) -> Findings:
+        """What the transactions of ``span`` have; so many differences in full. Raises StorageFailed."""
         self.store.refresh()
         transactions = differing = 0
         kinds: Counter[str] = Counter()
+        others: Counter[str] = Counter()
         found: list[Difference] = []
-        judge, judged_by = self._dispatcher.judge, self._judged_by
         with self._clock.running():
-            for num in range(first, last + 1):
-                block = BlockHistory(self.store, num)
-                before = block.before
-                for happened in block.of(self._family):
-                    self._clock.begin(transactions)
-                    outcome = outcome_of(happened, judge(judged_by, happened.transaction, before), before)
-                    self._clock.end()
+            for num in range(span.first_block, span.last_block + 1):
+                block = self._block(num, span.first)
+                for happened in block.of(self._family, span.first, span.end, others):
+                    outcome = self._outcome(happened, block.before)
                     transactions += 1
                     if same(happened, outcome):
                         continue
                     differing += 1
-                    for difference in self._differences(happened, outcome, before):
+                    for difference in self._differences(happened, outcome, block.before):
                         kinds[difference.kind] += 1
                         if len(found) < differences_max:
                             found.append(difference)
-        return Findings(transactions, differing, dict(kinds), tuple(found))
+                self._begun = block
+        return Findings(transactions, differing, dict(kinds), tuple(found), dict(others))
+
+    def _block(self, num: int, first: int) -> BlockHistory:
+        """Block ``num``, where the span before ended in it, or else from its beginning."""
+        begun, self._begun = self._begun, None
+        if begun is not None and begun.num == num and begun.next <= first:
+            return begun
+        return BlockHistory(self.store, num)
+
+    def _outcome(self, happened: Happened, before: Before) -> Outcome:
+        judgement = self._timed(lambda: self._dispatcher.judge(self._judged_by, happened.transaction, before))
+        return outcome_of(happened, judgement, before, self.limits)
 
     def _differences(self, happened: Happened, outcome: Outcome, before: Before) -> Iterator[Difference]:
         context = None
         if outcome.kind is None:
-            self._clock.begin(-1)
-            context = self._recording.judge(self._judged_by, happened.transaction, before).context
-            self._clock.end()
+            context = self._timed(lambda: self._recording.judge(self._judged_by, happened.transaction, before)).context
         return differences(happened, outcome, context)
 
     def slice(self, prefixes: tuple[str, ...], before: Before) -> Judgement:
         """How the handler ends the slice of its migration under ``prefixes``, its codecs recorded."""
         with self._clock.running():
-            self._clock.begin(0)
-            judgement = self._recording.judge_slice(self._judged_by, prefixes, before)
+            return self._timed(lambda: self._recording.judge_slice(self._judged_by, prefixes, before))
+
+    def _timed(self, judge: Callable[[], Judgement]) -> Judgement:
+        try:
+            self._clock.begin()
+            judgement = judge()
             self._clock.end()
+        except Overtime as error:
+            # The alarm came just before, or just after, the dispatcher was there to take it for the handler's.
+            self._clock.end()
+            judgement = Judgement(processor_pb2.TpProcessResponse.INTERNAL_ERROR, f"Overtime: {error}", error=error)
         return judgement
 
 
@@ -88,12 +115,14 @@ class Clock:
 
     def __init__(self, limit_ms: int) -> None:
         self._limit_ms = limit_ms
+        self._begun = 0
         self._running: int | None = None
         self._seen: int | None = None
 
-    def begin(self, number: int) -> None:
-        """An apply begins; ``number``: another than the one before it has."""
-        self._running = number
+    def begin(self) -> None:
+        """An apply begins."""
+        self._begun += 1
+        self._running = self._begun
 
     def end(self) -> None:
         """It has ended."""

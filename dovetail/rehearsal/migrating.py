@@ -5,18 +5,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from dovetail.rehearsal.differences import place_of, too_large
+from dovetail.errors import Refused
+from dovetail.rehearsal.differences import kept_changes, place_of, too_large
 from dovetail.rehearsal.history import Before
 from dovetail.rehearsal.judging import Judge
 from dovetail.rehearsal.values import Value, codecs_of, shown
 from ledger import migration
 from ledger.ids import TransactionId
-from ledger.permitted import permitted_families
+from ledger.permitted import Permission, permitted_families
 from ledger.settings import FamilyVersion
 from processor_sdk.context import Context
 from processor_sdk.dispatch import Judgement
 from processor_sdk.handler import TransactionHandler
 from protos import processor_pb2
+from validator.journal import migrations
 from validator.state import walk
 from validator.state.nodes import EMPTY, Ref
 from validator.state.view import Stored
@@ -59,13 +61,36 @@ def root_after(store: StoreReader, block_num: int) -> Ref:
     return block.root if block else EMPTY
 
 
-def prefixes_for(store: StoreReader, root: Ref, handler: TransactionHandler[object]) -> tuple[tuple[str, ...], bool]:
-    """What the migration of the handler's version covers, and whether the chain says so; else its namespaces."""
+def prefixes_for(
+    store: StoreReader, block_num: int, handler: TransactionHandler[object]
+) -> tuple[tuple[str, ...], bool]:
+    """What the migration of the handler's version covers after block ``block_num``, and whether the chain says so.
+
+    Where it plans none, the handler's namespaces. Raises Refused where all that it plans is done by then.
+    """
     family = FamilyVersion(handler.family_name, handler.family_version)
-    for permission in permitted_families(Stored(store.node, root).get) or ():
+    permitted = permitted_families(Stored(store.node, root_after(store, block_num)).get) or ()
+    done = None
+    for permission in permitted:
         if permission.family == family and permission.migrate:
-            return permission.migrate, True
+            num = _block_of(store, permission)
+            if num is None or num > block_num:
+                return permission.migrate, True
+            done = num
+    if done is not None:
+        raise Refused(
+            f"the migration to {family} is in block {done} already: --blocks ..{done - 1} shows what it found, and did"
+        )
     return handler.namespaces, False
+
+
+def _block_of(store: StoreReader, permission: Permission) -> int | None:
+    """The block that holds the migration of a version."""
+    for transaction_id in migrations.transaction_ids_of(permission):
+        number = store.transaction_number(transaction_id)
+        if number is not None:
+            return store.block_of_transaction(number).num
+    return None
 
 
 def leaves_under(store: StoreReader, root: Ref, prefixes: Sequence[str]) -> int:
@@ -76,12 +101,14 @@ def leaves_under(store: StoreReader, root: Ref, prefixes: Sequence[str]) -> int:
 
 def slices_of(store: StoreReader, root: Ref, prefixes: Sequence[str]) -> list[tuple[str, ...]]:
     """The slices in which the validator would migrate that state."""
-    return migration.slices(prefixes, leaves_under(store, root, prefixes))
+    values = (leaf.value for prefix in prefixes for leaf in walk.under(store.node, root, prefix, ""))
+    return migration.slices(prefixes, sliced=migration.is_sliced(values))
 
 
 def migrate_slice(judge: Judge, block_num: int, prefixes: tuple[str, ...], changes_max: int) -> SliceFindings:
     """What the slice under ``prefixes`` of the state after block ``block_num`` would do."""
     store = judge.store
+    store.refresh()
     root = root_after(store, block_num)
     before = Before(Stored(store.node, root))
     leaves = leaves_under(store, root, prefixes)
@@ -89,7 +116,7 @@ def migrate_slice(judge: Judge, block_num: int, prefixes: tuple[str, ...], chang
     context = judgement.context
     if context is None:
         return _refused(prefixes, leaves, judgement)
-    refusal = too_large(_SOME_ID, context)
+    refusal = too_large(_SOME_ID, kept_changes(context, before), context, judge.limits, migrates=True)
     if refusal:
         return SliceFindings(prefixes, leaves, refused="invalid", message=refusal)
     counts: Counter[str] = Counter()

@@ -1,12 +1,10 @@
 """What a rehearsal keeps on disk, so that an interrupted one goes on where it stood: one JSON file. No judging."""
 
 import hashlib
-import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -14,41 +12,42 @@ from dovetail.errors import Refused
 from dovetail.files import make_private_dir, write_whole
 from dovetail.home import home, shown
 from dovetail.rehearsal.differences import Findings
-from processor_sdk.handler import TransactionHandler
+from dovetail.rehearsal.history import Span
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """What was asked; progress with one question is none with another. ``blocks``: as given, empty for all.
 
-    ``chain``: the id of the first block. ``source_sha256``: of the handler's module, empty where it has no file.
+    ``chain``: the id of the first block. ``sources_sha256``: of the handler (``dovetail.rehearsal.sources``).
     """
 
     store: str
     chain: str
     handler: str
-    source_sha256: str
+    sources_sha256: str
     family: str
     version: str
     blocks: str
+    apply_timeout_ms: int
     differences_max: int
+    state_value_bytes_max: int
+    receipt_bytes_max: int
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """``next_block`` is the first that is still to be judged, of ``first_block`` to ``last_block``."""
+    """``next`` is the number of the first transaction of ``span`` that is still to be judged."""
 
     question: Question
-    first_block: int
-    last_block: int
-    next_block: int
+    span: Span
+    next: int
     findings: Findings
 
-
-def source_sha256(handler: TransactionHandler[Any]) -> str:
-    """The SHA-256 of the file that the handler's class stands in, in hex."""
-    file = inspect.getsourcefile(type(handler))
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
+    @property
+    def done(self) -> int:
+        """How many transactions of ``span``, of whatever family, have been gone through."""
+        return self.next - self.span.first
 
 
 def default_file(question: Question, environ: Mapping[str, str] = os.environ) -> Path:
@@ -78,6 +77,8 @@ def load(file: Path, question: Question) -> Progress:
     for name in Question.__slots__:
         then, now = getattr(progress.question, name), getattr(question, name)
         if then != now:
-            what = "the handler's module was changed meanwhile" if name == "source_sha256" else f"{name} was {then!r}"
+            what = f"{name} was {then!r}"
+            if name == "sources_sha256":
+                what = "the handler, or a module that it imports, was changed meanwhile"
             raise Refused(f"the progress in {shown(file)} is another rehearsal's: {what}; begin with --fresh")
     return progress

@@ -1,4 +1,4 @@
-"""A whole rehearsal: blocks handed to worker processes piece by piece, results put together in the chain's order.
+"""A whole rehearsal: history handed to worker processes piece by piece, results put together in the chain's order.
 
 Handlers run in worker processes alone: one that hangs or ends its process takes nothing else with it. What is judged
 how is in ``judging``, what is kept on disk between two runs in ``progress``.
@@ -10,24 +10,26 @@ import multiprocessing
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from dovetail.errors import Refused
 from dovetail.rehearsal.differences import Findings
+from dovetail.rehearsal.history import Span
 from dovetail.rehearsal.judging import Judge
 from dovetail.rehearsal.migrating import SliceFindings, migrate_slice
 from dovetail.workers import Workers
+from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from processor_sdk.handler import TransactionHandler
 from validator.store import StorageFailed, StoreReader
 
-_PIECE_TRANSACTIONS: Final = 2_000
-_PIECE_BLOCKS_MAX: Final = 500
+PIECE_TRANSACTIONS: Final = 250
+"""What is handed to a worker at once, and what at most is judged again after Ctrl-C, for each worker."""
 
 
 class Setup(NamedTuple):
@@ -38,13 +40,7 @@ class Setup(NamedTuple):
     family: FamilyVersion
     apply_timeout_ms: int
     differences_max: int
-
-
-class Span(NamedTuple):
-    """Blocks ``first`` to ``last``."""
-
-    first: int
-    last: int
+    limits: Limits
 
 
 def handler_for(named: str, family: str) -> TransactionHandler[Any]:
@@ -59,25 +55,31 @@ def handler_for(named: str, family: str) -> TransactionHandler[Any]:
 
 
 def rehearse(
-    setup: Setup, span: Span, findings: Findings, workers: int, on_piece: Callable[[int, Findings], None]
+    setup: Setup,
+    store: StoreReader,
+    span: Span,
+    begin: int,
+    findings: Findings,
+    workers: int,
+    on_piece: Callable[[int, Findings], None],
 ) -> Findings:
-    """Judge the blocks of ``span`` again; ``findings``: of the blocks before it.
+    """Judge the transactions of ``span`` from number ``begin`` on; ``findings``: of those before it.
 
-    ``on_piece`` is told, in order: the next block, and all that was found in the blocks before it. Raises Refused,
-    StorageFailed.
+    ``on_piece`` is told, in order: the next number, and all that was found before it. Raises Refused, StorageFailed.
     """
     waiting: deque[tuple[Span, Future[Findings]]] = deque()
-    with _working(workers) as pool, closing(_pieces(setup.store, span)) as pieces:
+    coming = pieces(store, span, begin)
+    with _working(workers) as pool:
         while True:
-            while len(waiting) < 2 * workers and (piece := next(pieces, None)):
-                waiting.append((piece, pool.submit(_judge_blocks, setup, piece)))
+            while len(waiting) < 2 * workers and (piece := next(coming, None)):
+                waiting.append((piece, pool.submit(_judge_span, setup, piece)))
             if not waiting:
                 return findings
             piece, future = waiting[0]
-            found = _result(future, f"blocks {piece.first} to {piece.last}")
+            found = _result(future, _place(piece))
             waiting.popleft()
             findings = findings.plus(found, setup.differences_max)
-            on_piece(piece.last + 1, findings)
+            on_piece(piece.end, findings)
 
 
 def rehearse_migration(
@@ -116,26 +118,32 @@ def _result(future: "Future[Any]", what: str) -> Any:
         ) from None
 
 
-def _pieces(store: Path, span: Span) -> Generator[Span, None, None]:
-    """Blocks that follow each other, together some transactions: little enough to be seen moving on."""
-    reader = StoreReader.open(store)
-    try:
-        first, transactions = span.first, 0
-        for num in range(span.first, span.last + 1):
-            block = reader.block(num)
-            if block is None:
-                raise StorageFailed(f"the store has no block {num}")
-            transactions += block.transaction_count
-            if transactions >= _PIECE_TRANSACTIONS or num - first + 1 >= _PIECE_BLOCKS_MAX or num == span.last:
-                yield Span(first, num)
-                reader.refresh()
-                first, transactions = num + 1, 0
-    finally:
-        reader.close()
+def pieces(store: StoreReader, span: Span, begin: int) -> Iterator[Span]:
+    """``span`` from transaction number ``begin`` on, in parts little enough to be seen moving on."""
+    first, first_block = begin, -1
+    for num in range(span.first_block, span.last_block + 1):
+        block = store.block(num)
+        if block is None:
+            raise StorageFailed(f"the store has no block {num}")
+        while first < block.transaction_end:
+            if first >= block.first_transaction:
+                first_block = num
+            end = min(first + PIECE_TRANSACTIONS, span.end)
+            if end > block.transaction_end:
+                break
+            yield Span(first_block, num, first, end)
+            store.refresh()
+            first = end
 
 
-def _judge_blocks(setup: Setup, piece: Span) -> Findings:
-    return _judge(setup).blocks(piece.first, piece.last, setup.differences_max)
+def _place(piece: Span) -> str:
+    if piece.first_block == piece.last_block:
+        return f"block {piece.first_block}, in one of the chain's transactions {piece.first} to {piece.end - 1}"
+    return f"blocks {piece.first_block} to {piece.last_block}"
+
+
+def _judge_span(setup: Setup, span: Span) -> Findings:
+    return _judge(setup).span(span, setup.differences_max)
 
 
 def _migrate_slice(setup: Setup, block_num: int, prefixes: tuple[str, ...]) -> SliceFindings:
@@ -149,4 +157,4 @@ def _judge(setup: Setup) -> Judge:
     logging.disable()
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (as long as the process lives)
     handler = handler_for(setup.handler, setup.family.name)
-    return Judge(StoreReader.open(setup.store), handler, setup.family, setup.apply_timeout_ms)
+    return Judge(StoreReader.open(setup.store), handler, setup.family, setup.apply_timeout_ms, setup.limits)

@@ -12,27 +12,22 @@ from typing import Any
 
 from ledger.access import write_refusal
 from ledger.addresses import AccessList
+from ledger.errors import RefusedBatch
 from ledger.ids import TransactionId
 from ledger.limits import Limits
-from ledger.migration import LEAVES_MAX
-from ledger.permitted import Permitted, permission_for, permission_refusal, permitted_families
-from ledger.receipt import Event, Receipt, encode_receipt
+from ledger.migration import PUBLIC_KEY, is_sliced
+from ledger.permitted import Permission
+from ledger.receipt import Event, Receipt, encode_receipt, receipt_refusal
 from ledger.settings import FamilyVersion
 from processor_sdk.dispatch import Dispatcher
 from processor_sdk.handler import TransactionHandler
+from processor_sdk.migration import INHERITED_MIGRATE
 from processor_sdk.testing.interpreters import Recipe
+from processor_sdk.testing.migrating import Activation, Sample, done, migration_of
 from processor_sdk.testing.model import Outcome, Result, Verdict
 from processor_sdk.testing.runs import INVALID, Runs, effective
 from processor_sdk.testing.state import State, View
-from processor_sdk.testing.transactions import (
-    SIGNER,
-    Applicable,
-    Batch,
-    UnsignedTransaction,
-    batch_of,
-    migration_of,
-    unsigned,
-)
+from processor_sdk.testing.transactions import SIGNER, Applicable, Batch, UnsignedTransaction, batch_of, unsigned
 
 
 class Ledger:
@@ -83,7 +78,6 @@ class Ledger:
         self._dispatcher = Dispatcher(handlers)
         self._recipe = Recipe.of(handlers) if twice else None
         self._invalid: set[TransactionId] = set()
-        self._migrated: set[FamilyVersion] = set()
         self._numbers = count(1)
 
     @property
@@ -111,6 +105,8 @@ class Ledger:
         handler's namespaces. ``signer``: a public key. ``nonce``: by default a new one, so that no two are the same.
         Raises RefusedBatch for a form that the validator would not take in.
         """
+        if signer == PUBLIC_KEY:
+            raise RefusedBatch("migration_key", "its signer is the key of migrations, which only validators make")
         name = self._family(family, version)
         handler = self._handlers.get(name)
         if not isinstance(payload, bytes):
@@ -151,19 +147,24 @@ class Ledger:
     ) -> Result:
         """Migrate the state as the validator does before the first transaction of a version: whole, or not at all.
 
-        ``family`` and ``version``: as for ``transaction``. ``prefixes``: by default those of the setting that permits
-        the version, or else the handler's namespaces. More than 2,000 leaves under them are migrated in 256 slices, and
-        fewer in one, unless ``sliced``: an author sees by it whether both leave the same. Raises as ``apply`` does.
+        ``family`` and ``version``: as for ``transaction``. ``prefixes``: by default those of the setting's entry for
+        this block, or else the handler's namespaces. State of more than 2,000 leaves or 1 MiB under them is migrated in
+        256 slices, and less in one, unless ``sliced``: an author sees by it whether both leave the same. Of many slices
+        a few are run again elsewhere: the first, the last, and some that hold or write something.
+
+        What is migrated once, by the same entry and prefixes, is a duplicate_transaction. Raises as ``apply`` does, and
+        NotDecodable for prefixes that no setting can hold.
         """
         name = self._family(family, version)
-        permission = permission_for(name, permitted_families(self.state.get), self.block_num)
-        declared = permission.migrate if permission else ()
-        under = tuple(prefixes) or declared or self._handlers[name].namespaces
-        leaves = LEAVES_MAX + 1 if sliced else sum(1 for prefix in under for _ in self.state.entries(prefix))
-        result = self._result(migration_of(name, under, leaves), migrates=True)
-        if result:
-            self._migrated.add(name)
-        return result
+        handler = self._handlers.get(name)
+        if handler is None or not handler.migrates:
+            # The validator gives a migration to no other processor.
+            why = f"this ledger's handler of {name} declares no migrate; {INHERITED_MIGRATE}"
+            return Result(Verdict.PENDING, "waiting_for_processor", why if handler else _no_handler(name))
+        activation = Activation(self.state, self.block_num, self.receipts)
+        plan = activation.plan(name, prefixes, handler.namespaces)
+        values = (value for prefix in plan.migrate for _, value in self.state.entries(prefix))
+        return self._result(migration_of(plan, sliced=sliced or is_sliced(values)), plan)
 
     def accepts(self, what: Applicable) -> Result:
         """``apply`` what must take effect; AssertionError with the reason where it does not."""
@@ -190,9 +191,10 @@ class Ledger:
             raise ValueError(f"say which family and version is meant; this ledger has handlers for: {known}")
         return found[0]
 
-    def _result(self, batch: Batch, migrates: bool = False) -> Result:
-        refusal = self._refusal(batch, migrates)
-        result = self._execute(batch, migrates) if refusal is None else refusal
+    def _result(self, batch: Batch, plan: Permission | None = None) -> Result:
+        """``plan``: what ``batch`` migrates by, where it does."""
+        refusal = self._refusal(batch, plan)
+        result = self._execute(batch, plan is not None) if refusal is None else refusal
         if result:
             self.block_num += 1
         for receipt in result.receipts:
@@ -204,32 +206,30 @@ class Ledger:
                     self.state[address] = value
         return result
 
-    def _refusal(self, batch: Batch, migrates: bool) -> Result | None:
+    def _refusal(self, batch: Batch, plan: Permission | None) -> Result | None:
         """Why nothing of ``batch`` runs now: a wait for a processor is told before one for a dependency."""
-        refusal = self._rules(batch, migrates)
+        refusal = self._rules(batch, plan)
         if refusal is not None and refusal.verdict is Verdict.INVALID:
             return refusal
         for transaction in batch.transactions:
             if transaction.family not in self._handlers:
-                message = f"this ledger has no handler for the family {transaction.family}"
-                return Result(Verdict.PENDING, "waiting_for_processor", message, transaction.id)
+                why = _no_handler(transaction.family)
+                return Result(Verdict.PENDING, "waiting_for_processor", why, transaction.id)
         return refusal
 
-    def _rules(self, batch: Batch, migrates: bool) -> Result | None:
+    def _rules(self, batch: Batch, plan: Permission | None) -> Result | None:
         """The rules of the validator's journal, in its words."""
-        permitted = permitted_families(self.state.get)
+        activation = Activation(self.state, self.block_num, self.receipts)
+        migrated = done(plan, self.receipts) if plan else None
         own: set[TransactionId] = set()
         for transaction in batch.transactions:
             id_ = transaction.id
-            not_permitted = permission_refusal(transaction.family, permitted, self.block_num)
-            if not_permitted is not None:
-                return Result(Verdict.INVALID, "family_not_permitted", not_permitted, id_)
-            waits = self._waits(transaction.family, permitted, migrates)
-            if waits is not None:
-                return Result(Verdict.PENDING, "waiting_for_activation", waits, id_)
-            if id_ in self.receipts:
-                message = f"transaction {id_} is already committed"
-                return Result(Verdict.INVALID, "duplicate_transaction", message, id_)
+            refusal = activation.refusal(transaction.family, id_, plan)
+            if refusal is not None:
+                return refusal
+            if migrated is not None or id_ in self.receipts:
+                message = f"transaction {migrated or id_} is already committed"
+                return Result(Verdict.INVALID, "duplicate_transaction", message, migrated or id_)
             for dependency in transaction.dependencies:
                 if dependency in own or dependency in self.receipts:
                     continue
@@ -241,32 +241,23 @@ class Ledger:
             own.add(id_)
         return None
 
-    def _waits(self, family: FamilyVersion, permitted: Permitted, migrates: bool) -> str | None:
-        """Why ``family``, which is permitted now or later, must wait; None where it need not."""
-        permission = permission_for(family, permitted, self.block_num)
-        assert permission is not None, "what is not refused is permitted now or later"
-        if not permission.covers(self.block_num):
-            return f"{family} is permitted from block {permission.from_block} on"
-        if permission.migrate and not migrates and family not in self._migrated:
-            return f"{family} is permitted when its migration is in a block"
-        return None
-
     def _execute(self, batch: Batch, migrates: bool) -> Result:
         changes: dict[str, bytes | None] = {}
         receipts: list[Receipt] = []
         for family, group in groupby(batch.transactions, attrgetter("family")):
             transactions = tuple(group)
             handler = self._handlers[family]
-            method = "migrate" if migrates else "apply"
-            runs = Runs(self._dispatcher, self._recipe, handler.namespaces, self._limits, method)
+            runs = Runs(self._dispatcher, self._recipe, handler.namespaces, self._limits, migrates=migrates)
             # No slice of a migration reads what another writes, and to lay all over the state is work for each page.
             before = View(self.state, {} if migrates else changes)
             outcomes = (runs.singly if migrates else runs.packed)(batch.id, transactions, before)
-            for transaction, told in zip(transactions, outcomes, strict=False):
+            sample = Sample(transactions, self.state) if migrates else None
+            for place, (transaction, told) in enumerate(zip(transactions, outcomes, strict=False)):
                 outcome = told._replace(changes=effective(told, before))
                 # Before the rules: what a handler does wrong at all is more than what they say of one time.
-                runs.check(batch.id, transaction, before, outcome)
-                refused = self._judge(transaction, told, outcome, handler.namespaces)
+                if sample is None or sample.takes(place, outcome):
+                    runs.check(batch.id, transaction, before, outcome)
+                refused = self._judge(transaction, told, outcome, handler.namespaces, migrates)
                 if isinstance(refused, Result):
                     return refused
                 receipts.append(refused)
@@ -274,7 +265,12 @@ class Ledger:
         return Result(Verdict.OK, receipts=tuple(receipts))
 
     def _judge(
-        self, transaction: UnsignedTransaction, told: Outcome, outcome: Outcome, namespaces: tuple[str, ...]
+        self,
+        transaction: UnsignedTransaction,
+        told: Outcome,
+        outcome: Outcome,
+        namespaces: tuple[str, ...],
+        migrates: bool,
     ) -> Result | Receipt:
         """The rules of the validator's executor on what came back, in its words; the receipt where all hold."""
         id_ = transaction.id
@@ -289,8 +285,11 @@ class Ledger:
             if refusal is not None:
                 return Result(Verdict.INVALID, "invalid_transaction", refusal, id_)
         receipt = Receipt(id_, outcome.changes, outcome.events, outcome.data)
-        receipt_bytes = len(encode_receipt(receipt))
-        if receipt_bytes > self._limits.receipt_bytes_max:
-            refusal = f"its receipt has {receipt_bytes} bytes, at most {self._limits.receipt_bytes_max} are kept"
+        refusal = receipt_refusal(len(encode_receipt(receipt)), self._limits.receipt_bytes_max, migrates)
+        if refusal is not None:
             return Result(Verdict.INVALID, "invalid_transaction", refusal, id_)
         return receipt
+
+
+def _no_handler(family: FamilyVersion) -> str:
+    return f"this ledger has no handler for the family {family}"

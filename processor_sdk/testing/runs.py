@@ -35,10 +35,12 @@ class Runs:
         recipe: Recipe | None,
         namespaces: tuple[str, ...],
         limits: Limits,
-        method: str = "apply",
+        *,
+        migrates: bool = False,
     ) -> None:
-        """``method``: of the handler; what is said of a run names it."""
-        self._method = method
+        """``migrates``: what is run are slices of a migration."""
+        self._migrates = migrates
+        self._method = "migrate" if migrates else "apply"
         self._dispatcher = dispatcher
         self._recipe = recipe
         self._namespaces = namespaces
@@ -67,7 +69,7 @@ class Runs:
         for transaction in transactions:
             link = StateLink((transaction,), before, self._namespaces, self._limits)
             with capture.failures() as failures:
-                content = self._dispatcher.single(_single_request(batch_id, transaction), link)
+                content = self._dispatcher.single(_single_request(batch_id, transaction, self._migrates), link)
             outcome = _single_outcome(processor_pb2.TpProcessResponse.FromString(content), link)
             if outcome.verdict not in (OK, INVALID):
                 raise self._failed(transaction, outcome, failures)
@@ -86,7 +88,7 @@ class Runs:
         links = [
             StateLink((transaction,), before, self._namespaces, self._limits) for _ in range(interpreters.INTERPRETERS)
         ]
-        ended = interpreters.apply_again(self._recipe, _single_request(batch_id, transaction), links)
+        ended = interpreters.apply_again(self._recipe, _single_request(batch_id, transaction, self._migrates), links)
         for link, again in zip(links, ended, strict=True):
             if isinstance(again, Died) and os.WIFSIGNALED(again.status) and os.WTERMSIG(again.status) == signal.SIGALRM:
                 raise NonDeterministic(
@@ -132,7 +134,7 @@ def effective(outcome: Outcome, before: View) -> dict[str, bytes | None]:
     }
 
 
-def _single_request(batch_id: BatchId, transaction: UnsignedTransaction) -> bytes:
+def _single_request(batch_id: BatchId, transaction: UnsignedTransaction, migrates: bool) -> bytes:
     message = transaction_pb2.Transaction.FromString(transaction.raw)
     request = processor_pb2.TpProcessRequest(
         header_bytes=message.header,
@@ -140,6 +142,7 @@ def _single_request(batch_id: BatchId, transaction: UnsignedTransaction) -> byte
         signature=transaction.id,
         context_id=f"{CONTEXT_ID}:0",
         batch_id=batch_id,
+        migration=migrates,
     )
     return request.SerializeToString()
 

@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from ledger import migration
 from ledger.errors import RefusedBatch
 from ledger.ids import BatchId, PublicKey, TransactionId, is_public_key
 from ledger.settings import FamilyVersion
@@ -57,42 +56,7 @@ def unsigned(
     dependencies: Iterable[TransactionId],
     nonce: str,
 ) -> UnsignedTransaction:
-    """A transaction by its fields. Raises RefusedBatch for what the validator would not take in."""
-    if signer == migration.PUBLIC_KEY:
-        raise RefusedBatch("migration_key", "its signer is the key of migrations, which only validators make")
-    return _unsigned(family, payload, encoding, inputs, outputs, signer, dependencies, nonce)
-
-
-def migration_of(family: FamilyVersion, prefixes: Sequence[str], leaves: int) -> Batch:
-    """The batch by which a validator migrates ``leaves`` leaves under ``prefixes``, but for its signatures."""
-    sliced = migration.slices(prefixes, leaves)
-    return _made(
-        tuple(
-            _unsigned(
-                family,
-                b"",
-                migration.PAYLOAD_ENCODING,
-                part,
-                part,
-                migration.PUBLIC_KEY,
-                (),
-                migration.nonce(number, len(sliced)),
-            )
-            for number, part in enumerate(sliced)
-        )
-    )
-
-
-def _unsigned(
-    family: FamilyVersion,
-    payload: bytes,
-    encoding: str,
-    inputs: Iterable[str],
-    outputs: Iterable[str],
-    signer: str,
-    dependencies: Iterable[TransactionId],
-    nonce: str,
-) -> UnsignedTransaction:
+    """A transaction by its fields, signed by anybody. Raises RefusedBatch for what the validator would not take in."""
     for name, values in (("inputs", inputs), ("outputs", outputs), ("dependencies", dependencies)):
         if isinstance(values, str):
             raise TypeError(f"{name} is the text {values!r}; write a list: [{values!r}]")
@@ -152,7 +116,8 @@ def _transaction_of(what: object) -> UnsignedTransaction:
     )
 
 
-def _made(transactions: tuple[UnsignedTransaction, ...]) -> Batch:
+def made(transactions: tuple[UnsignedTransaction, ...]) -> Batch:
+    """A batch of these, unchecked."""
     ids = "".join(transaction.id for transaction in transactions)
     return Batch(BatchId(hashlib.sha512(ids.encode()).hexdigest()), transactions)
 
@@ -160,7 +125,7 @@ def _made(transactions: tuple[UnsignedTransaction, ...]) -> Batch:
 def _batch(transactions: tuple[UnsignedTransaction, ...], body_bytes_max: int) -> Batch:
     if not transactions:
         raise RefusedBatch("empty_batch", "a batch holds at least one transaction")
-    batch = _made(transactions)
+    batch = made(transactions)
     id_ = batch.id
     ids = [transaction.id for transaction in transactions]
     # Never signed, and as long as if it were.

@@ -15,11 +15,13 @@ from ledger.block import BlockHeader, seal
 from ledger.building import SignedTransaction, build_batch
 from ledger.ids import NULL_BLOCK_ID, StateRoot
 from ledger.limits import Limits
+from ledger.permitted import Permission
 from ledger.receipt import Receipt, decode_event, encode_receipt
 from ledger.signing import Signer
 from ledger.transaction import decode_transaction
 from processor_sdk import TransactionHandler
 from processor_sdk.dispatch import Dispatcher
+from validator.journal.migrations import batch_for
 from validator.journal.model import BlockCommit, CommittedBatch
 from validator.state import merkle
 from validator.state.nodes import EMPTY
@@ -79,6 +81,25 @@ class Chain:
             else:
                 changes.update(own)
                 committed.append(CommittedBatch(batch.id, batch.raw, tuple(receipts)))
+        return self._commit(committed, changes)
+
+    def migrated(self, permission: Permission) -> BlockInfo:
+        """The next block, of the migration of that version."""
+        head = self.store.head
+        view = Stored(self.store.node, head.root if head else EMPTY)
+        batch = batch_for(permission, view)
+        changes: dict[str, bytes | None] = {}
+        receipts = []
+        for transaction in batch.transactions:
+            context = self._dispatcher.judge_slice(permission.family, transaction.inputs, Before(view)).context
+            assert context is not None
+            receipts.append((transaction.id, encode_receipt(Receipt(transaction.id, context.changes, (), ()))))
+            changes.update(context.changes)
+        return self._commit([CommittedBatch(batch.id, batch.raw, tuple(receipts))], changes)
+
+    def _commit(self, committed: list[CommittedBatch], changes: dict[str, bytes | None]) -> BlockInfo:
+        store, head = self.store, self.store.head
+        base = head.root if head else EMPTY
         state = merkle.update(store.node, base, changes, store.next_node_number)
         header = BlockHeader(
             block_num=head.num + 1 if head else 0,

@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 from families.intkey.addresses import NAMESPACE, intkey_address
 from families.intkey.handler import IntkeyHandler
 from families.intkey.payload import LEAF, IntkeyPayload
+from ledger import settings
+from ledger.permitted import PERMITTED_AT
 from processor_sdk import Context, InvalidTransaction, MigrationContext, Transaction, TransactionHandler
 
 NAMED = "DOVETAIL_TEST_NAMED"
@@ -183,3 +185,14 @@ class OtherRemoves(OtherFamily):
     def apply(self, transaction: Transaction[bytes], context: Context) -> None:
         super().apply(transaction, context)
         context.delete(transaction.header.outputs[1])
+
+
+class SaysWhatIsPermitted(TransactionHandler[bytes]):
+    """Its payload is the leaf of the setting: what votes come to, without them."""
+
+    family_name = "says"
+    family_version = "1.0"
+    namespaces = (settings.NAMESPACE,)
+
+    def apply(self, transaction: Transaction[bytes], context: Context) -> None:
+        context.set(PERMITTED_AT, transaction.payload)

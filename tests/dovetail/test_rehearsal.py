@@ -1,7 +1,10 @@
 """Rehearsals of history, in this process: what differs, what does not, and against which state."""
 
+import multiprocessing
+import signal
 import tempfile
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +12,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dovetail.rehearsal import run
 from dovetail.rehearsal.differences import Findings
-from dovetail.rehearsal.judging import Judge
-from families.intkey.addresses import intkey_address
+from dovetail.rehearsal.history import Span, span_of
+from dovetail.rehearsal.judging import Clock, Judge, Overtime
+from dovetail.rehearsal.migrating import migrate_slice
+from dovetail.rehearsal.run import PIECE_TRANSACTIONS, pieces
+from families.intkey.addresses import NAMESPACE, intkey_address
 from families.intkey.handler import IntkeyHandler
 from families.intkey.payload import LEAF
 from ledger import migration
 from ledger.building import SignedTransaction, build_transaction
+from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from ledger.signing import Signer
 from processor_sdk import TransactionHandler
+from processor_sdk.dispatch import Dispatcher, Judgement
 from tests.dovetail import rehearsed
 from tests.dovetail.rehearsal_chain import SIGNER, Chain, Step
 from validator.store import StorageFailed, StoreReader
+from validator.store.records import StoredBatch
 
 INTKEY = FamilyVersion("intkey", "1.0")
+LIMITS = Limits()
 
 
 def judged(
@@ -32,12 +43,13 @@ def judged(
     shown: int = 100,
     timeout_ms: int = 60_000,
     family: FamilyVersion = INTKEY,
+    limits: Limits = LIMITS,
 ) -> Findings:
     """What all blocks of the store at ``folder`` have."""
     reader = StoreReader.open(folder)
     try:
         assert reader.head is not None
-        return Judge(reader, handler, family, timeout_ms).blocks(0, reader.head.num, shown)
+        return Judge(reader, handler, family, timeout_ms, limits).span(span_of(reader, 0, reader.head.num), shown)
     finally:
         reader.close()
 
@@ -134,7 +146,8 @@ def test_what_does_not_end_is_ended(tmp_path: Path) -> None:
     made(tmp_path, *BLOCKS)
     found = judged(tmp_path, rehearsed.Endless(), timeout_ms=20)
     assert found.kinds == {"internal_error": 3}
-    assert "longer than 20 ms" in found.differences[0].message
+    assert "longer than 20 ms (" in found.differences[0].message
+    assert "rehearsed.py, line" in found.differences[0].message
 
 
 def test_only_some_are_shown_and_all_counted(tmp_path: Path) -> None:
@@ -197,7 +210,145 @@ def test_a_block_that_is_not_there_is_a_refusal(tmp_path: Path) -> None:
     made(tmp_path, *BLOCKS)
     reader = StoreReader.open(tmp_path)
     with pytest.raises(StorageFailed, match="no block 3"):
-        Judge(reader, IntkeyHandler(), INTKEY, 1000).blocks(0, 3, 1)
+        Judge(reader, IntkeyHandler(), INTKEY, 1000, LIMITS).span(Span(0, 3, 0, 9), 1)
+    reader.close()
+
+
+def receipts_of(folder: Path) -> list[bytes]:
+    reader = StoreReader.open(folder)
+    assert reader.head is not None
+    found = [reader.transaction(number).receipt for number in range(reader.head.transaction_end)]
+    reader.close()
+    return found
+
+
+def test_a_receipt_that_no_validator_keeps_is_invalid(tmp_path: Path) -> None:
+    """To the byte: of writes, events and data, and of removals, which have no value."""
+    chain = Chain(tmp_path / "told", rehearsed.Told())
+    chain.steps([("set", "a", 10)], [("set", "a much longer name", 5)])
+    chain.close()
+    chain = Chain(tmp_path / "removes", rehearsed.OtherRemoves())
+    there, more = intkey_address("there"), intkey_address("more")
+    chain.block([[other(1, there, more), other(2, more, there)], [other(3, there, more)]])
+    chain.close()
+    for folder, handler, family in (("told", rehearsed.Told(), INTKEY), ("removes", rehearsed.OtherRemoves(), OTHER)):
+        sizes = sorted(map(len, receipts_of(tmp_path / folder)))
+        assert sizes[-1] > sizes[0]
+        most = Limits(receipt_bytes_max=sizes[-1])
+        assert judged(tmp_path / folder, handler, limits=most, family=family) == Findings(len(sizes))
+        less = Limits(receipt_bytes_max=sizes[-1] - 1)
+        found = judged(tmp_path / folder, handler, limits=less, family=family)
+        assert found.kinds == {"invalid": sizes.count(sizes[-1])}
+        said = f"its receipt has {sizes[-1]} bytes, at most {sizes[-1] - 1} are kept"
+        assert found.differences[0].message == said
+
+
+def test_a_value_that_no_validator_keeps_is_invalid(tmp_path: Path) -> None:
+    made(tmp_path, *BLOCKS)
+    size = len(LEAF.encode({"a": 10}))
+    assert judged(tmp_path, IntkeyHandler(), limits=Limits(state_value_bytes_max=size)) == Findings(6)
+    found = judged(tmp_path, IntkeyHandler(), limits=Limits(state_value_bytes_max=size - 1))
+    assert found.kinds == {"invalid": 6}
+    assert found.differences[0].message.startswith(f"it wrote {size} bytes at {intkey_address('a')}")
+
+
+def test_other_versions_are_counted(tmp_path: Path) -> None:
+    made(tmp_path, *BLOCKS)
+    assert judged(tmp_path, IntkeyHandler(), family=FamilyVersion("intkey", "7.0")) == Findings(
+        other_versions={"1.0": 6}
+    )
+    assert judged(tmp_path, rehearsed.OtherFamily(), family=OTHER) == Findings()
+
+
+def test_two_alarms_end_one_apply_alone() -> None:
+    clock = Clock(3_600_000)
+    with clock.running():
+        for _ in range(3):
+            clock.begin()
+            signal.raise_signal(signal.SIGALRM)
+            clock.end()
+        signal.raise_signal(signal.SIGALRM)
+        signal.raise_signal(signal.SIGALRM)
+        clock.begin()
+        signal.raise_signal(signal.SIGALRM)
+        with pytest.raises(Overtime, match="longer than 3600000 ms"):
+            signal.raise_signal(signal.SIGALRM)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_alarm_beside_the_apply_ends_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """Just before the dispatcher takes what comes up, or just after: it ends that transaction alone."""
+    made(tmp_path, *BLOCKS)
+    judge = Dispatcher.judge
+    alarms = 0
+
+    def alarmed(*arguments: Any) -> Judgement:
+        nonlocal alarms
+        judgement = judge(*arguments) if late else None
+        if alarms < 2:
+            alarms += 1
+            signal.raise_signal(signal.SIGALRM)
+            signal.raise_signal(signal.SIGALRM)
+        return judgement or judge(*arguments)
+
+    monkeypatch.setattr(Dispatcher, "judge", alarmed)
+    found = judged(tmp_path, IntkeyHandler(), timeout_ms=3_600_000)
+    assert (found.transactions, found.kinds) == (6, {"internal_error": 2})
+    assert found.differences[0].message.startswith("Overtime: it took longer than 3600000 ms")
+
+
+def grow(folder: Path, *block: list[Step]) -> None:
+    """One block more, as a validator writes it: in a process of its own."""
+    process = multiprocessing.get_context("spawn").Process(target=made, args=(folder, list(block)))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_each_span_is_read_from_the_newest_snapshot(tmp_path: Path) -> None:
+    """An older one would keep a busy validator's file growing."""
+    made(tmp_path, *BLOCKS)
+    reader = StoreReader.open(tmp_path)
+    judge = Judge(reader, IntkeyHandler(), INTKEY, 60_000, LIMITS)
+    parts = pieces(reader, Span(0, 3, 0, 6 + 2 * PIECE_TRANSACTIONS), 0)
+    more: list[list[Step]] = [[("set", f"n{number}", 1)] for number in range(2 * PIECE_TRANSACTIONS)]
+    grow(tmp_path, *more)
+    assert judge.span(Span(3, 3, 6, 10), 1) == Findings(4)
+    first = next(parts)
+    grow(tmp_path, [("set", "more", 1)])
+    assert reader.head is not None
+    assert reader.head.num == 3
+    assert (first, next(parts)) == (Span(0, 3, 0, 250), Span(3, 3, 250, 500))
+    assert reader.head.num == 4
+    reader.close()
+
+
+def test_a_block_in_many_pieces_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(tmp_path, *BLOCKS)
+    reader = StoreReader.open(tmp_path)
+    read: list[int] = []
+    batch = reader.batch
+
+    def reading(number: int) -> StoredBatch:
+        read.append(number)
+        return batch(number)
+
+    monkeypatch.setattr(reader, "batch", reading)
+    judge = Judge(reader, IntkeyHandler(), INTKEY, 60_000, LIMITS)
+    for first, num in enumerate((0, 0, 1, 1, 1, 2)):
+        assert judge.span(Span(num, num, first, first + 1), 1) == Findings(1)
+    assert read == list(range(5))
+    reader.close()
+
+
+def test_a_slice_is_read_from_the_newest_snapshot(tmp_path: Path) -> None:
+    made(tmp_path, *BLOCKS)
+    reader = StoreReader.open(tmp_path)
+    judge = Judge(reader, rehearsed.Doubles(), FamilyVersion("intkey", "2.0"), 60_000, LIMITS)
+    grow(tmp_path, [("set", "more", 5)])
+    assert migrate_slice(judge, 3, (NAMESPACE,), 9).leaves == 3
     reader.close()
 
 
@@ -240,3 +391,42 @@ def test_exactly_what_was_planted_differs(blocks: list[list[list[Step]]]) -> Non
         for one in result.differences
     ] == expected
     assert (result.transactions, result.differing) == (transactions, len(expected))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(1, 7), st.integers(0, 12))
+def test_parts_come_to_the_whole(sizes: list[int], most: int, begin: int) -> None:
+    """Blocks cut into pieces, judged in their order by one, by two that take turns, and anew from within a block."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "PIECE_TRANSACTIONS", most)
+        names = iter(range(100))
+        blocks: list[list[list[Step]]] = [
+            [[("set", f"n{name}", 5), ("dec", f"n{name}", 1), ("dec", f"n{name}", 1)] for name in islice(names, size)]
+            for size in sizes
+        ]
+        made(Path(folder), *blocks)
+        reader = StoreReader.open(Path(folder))
+        judges = [Judge(reader, rehearsed.DecByOneMore(), INTKEY, 60_000, LIMITS) for _ in range(4)]
+        whole = span_of(reader, 0, len(sizes) - 1)
+        complete = judges[0].span(whole, 1_000)
+        assert (complete.transactions, complete.differing) == (3 * sum(sizes), 2 * sum(sizes))
+        cut = list(pieces(reader, whole, 0))
+        assert [number for piece in cut for number in range(piece.first, piece.end)] == list(range(whole.end))
+        assert {piece.transactions for piece in cut[:-1]} <= {most}
+        one, turns = Findings(), Findings()
+        for place, piece in enumerate(cut):
+            one = one.plus(judges[1].span(piece, 1_000), 1_000)
+            turns = turns.plus(judges[2 + place % 2].span(piece, 1_000), 1_000)
+        assert one == turns == complete
+        begin = min(begin, whole.end)
+        rest = Findings()
+        for piece in pieces(reader, whole, begin):
+            rest = rest.plus(judges[1].span(piece, 1_000), 1_000)
+        before = judges[1].span(whole._replace(end=begin, last_block=_block_of(reader, begin)), 1_000)
+        assert before.plus(rest, 1_000) == complete
+        reader.close()
+
+
+def _block_of(reader: StoreReader, end: int) -> int:
+    """The block that holds the transaction before number ``end``."""
+    return reader.block_of_transaction(max(end - 1, 0)).num

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,10 +13,17 @@ from typing import Any
 
 import pytest
 
+from dovetail.commands.upgrade.rehearse import WORKERS_MAX
+from families.intkey.addresses import intkey_address
 from families.intkey.handler import IntkeyHandler
+from families.intkey.payload import LEAF
+from ledger.building import build_transaction
+from ledger.permitted import PERMITTED_AT, Permission, encode_permitted_families
+from ledger.settings import TRANSACTION_FAMILIES, FamilyVersion, encode_setting
 from tests.dovetail import rehearsed
 from tests.dovetail.conftest import Run
-from tests.dovetail.rehearsal_chain import Chain, Step, long_chain
+from tests.dovetail.rehearsal_chain import SIGNER, Chain, Step, long_chain
+from validator.store.reader import READERS_MAX
 
 HERE = "tests.dovetail.rehearsed"
 SAME = "families.intkey.handler:IntkeyHandler"
@@ -134,8 +142,18 @@ def test_a_block_that_is_not_there_yet(run: Run, data: Path) -> None:
 
 def test_a_family_that_is_not_there(run: Run, data: Path) -> None:
     outcome = run("upgrade", "rehearse", SAME, "--family", "intkey", "--from", "0.9", "--data-dir", str(data))
-    assert outcome.code == 0
-    assert "no transaction of intkey 0.9" in outcome.err
+    assert outcome.code == 2
+    assert (
+        "no transaction of intkey 0.9 is in these blocks, they have transactions of intkey 1.0 (5,000)" in outcome.err
+    )
+    command = ("upgrade", "rehearse", f"{HERE}:OtherFamily", "--family", "other", "--from", "1.0", "--json")
+    outcome = run(*command, "--data-dir", str(data), "--blocks", "0")
+    found = json.loads(outcome.out)
+    assert (outcome.code, found["transactions"]) == (2, 0)
+    assert found["notes"] == [
+        "no transaction of other 1.0 is in these blocks, nor of another version of the family: check --family, --from"
+        " and --blocks"
+    ]
 
 
 def test_after_a_handler_that_ended_its_process_it_goes_on(
@@ -144,12 +162,12 @@ def test_after_a_handler_that_ended_its_process_it_goes_on(
     """What comes out is what one run gives; the file of its progress is gone then."""
     handler = f"{HERE}:EndsItsProcess"
     kept = tmp_path / "kept.json"
-    monkeypatch.setenv(rehearsed.NAMED, f"2-5:{tmp_path / 'ended'}")
+    monkeypatch.setenv(rehearsed.NAMED, f"2-600:{tmp_path / 'ended'}")
     outcome = run(*arguments(handler, pieces, "--progress-file", str(kept)))
     assert outcome.code == 1
-    assert "the handler ended its process in blocks 2 to 2" in outcome.err
-    assert "2 of 4 blocks are done; the same command with --resume goes on" in outcome.err
-    assert json.loads(kept.read_bytes())["findings"]["transactions"] == 4_000
+    assert "ended its process in block 2, in one of the chain's transactions 4500 to 4749:" in outcome.err
+    assert "4,500 of 8,000 transactions are done; the same command with --resume goes on" in outcome.err
+    assert json.loads(kept.read_bytes())["findings"]["transactions"] == 4_500
     code, found = document(run, handler, pieces, "--progress-file", str(kept), "--resume")
     assert (code, found["transactions"], found["blocks"]) == (0, 8_000, [0, 3])
     assert not kept.exists()
@@ -158,7 +176,7 @@ def test_after_a_handler_that_ended_its_process_it_goes_on(
 
 
 def test_ctrl_c_keeps_what_is_done(run: Run, pieces: Path, tmp_path: Path, home: Path) -> None:
-    """At a handler that waits in block 2; what goes on from there finds what one run finds."""
+    """At a handler that waits in the middle of block 2; what goes on from there finds what one run finds."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     command = arguments(f"{HERE}:WaitsForCtrlC", pieces, "--json")
@@ -179,7 +197,9 @@ def test_ctrl_c_keeps_what_is_done(run: Run, pieces: Path, tmp_path: Path, home:
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate()
     assert (process.returncode, out) == (130, "")
-    assert "2 of 4 blocks are done; the same command with --resume goes on" in err
+    done = re.search(r"([\d,]+) of 8,000 transactions are done; the same command with --resume goes on", err)
+    assert done is not None
+    assert 0 < int(done[1].replace(",", "")) <= 5_000
     assert list((home / "rehearsals").iterdir())
     resumed = run(*command, "--resume")
     assert resumed == complete
@@ -197,9 +217,9 @@ def test_progress_with_another_question_is_not_gone_on_with(
     outcome = run(*arguments(SAME, data, "--progress-file", str(kept), "--resume"))
     assert f"handler was '{HERE}:EndsItsProcess'; begin with --fresh" in outcome.err
     progress = json.loads(kept.read_bytes())
-    progress["question"]["source_sha256"] = "of before"
+    progress["question"]["sources_sha256"] = "of before"
     kept.write_text(json.dumps(progress))
-    assert "the handler's module was changed meanwhile" in run(*ends, "--resume").err
+    assert "the handler, or a module that it imports, was changed meanwhile" in run(*ends, "--resume").err
     kept.write_text("{}")
     assert "holds no progress of a rehearsal" in run(*ends, "--resume").err
     assert run(*ends, "--fresh").code == 0
@@ -221,7 +241,7 @@ def test_a_migration_shows_what_it_would_write(run: Run, tmp_path: Path) -> None
     outcome = run(*arguments(handler, tmp_path, "--migrate"))
     assert outcome.code == 1
     assert "refused (invalid) under 1cf126: cannot double {'d': 13}" in outcome.out
-    assert "1 of 1 slices are refused: nothing would be migrated" in outcome.out
+    assert "in 1 slice; refused in 1 of 1: nothing would be migrated" in outcome.out
     outcome = run(*arguments(SAME, tmp_path, "--migrate"))
     assert (outcome.code, "declares no migrate" in outcome.err) == (1, True)
 
@@ -236,6 +256,147 @@ def test_a_large_migration_is_sliced(run: Run, tmp_path: Path) -> None:
     assert [one["prefixes"] for one in found["slices"][:2]] == [["1cf12600"], ["1cf12601"]]
     assert sum(one["changed"] for one in found["slices"]) == 2_500
     assert len(found["changes"]) == 10
+
+
+NEXT = FamilyVersion("intkey", "2.0")
+
+
+def planned(folder: Path, *permitted: Permission) -> Chain:
+    """A chain whose state says what is permitted, and holds 5 at eight names."""
+    chain = Chain(folder / "store", IntkeyHandler(), rehearsed.SaysWhatIsPermitted(), rehearsed.Doubles())
+    value = encode_setting({TRANSACTION_FAMILIES: encode_permitted_families(permitted)})
+    said = build_transaction(
+        SIGNER,
+        batcher_pubkey=SIGNER.public_key,
+        family_name="says",
+        family_version="1.0",
+        inputs=(),
+        outputs=(PERMITTED_AT,),
+        payload=value,
+        payload_encoding="",
+        nonce="0",
+    )
+    chain.block([[said]])
+    steps: list[list[Step]] = [[("set", name, 5)] for name in "abcdefgh"]
+    chain.steps(*steps)
+    return chain
+
+
+def test_the_settings_own_prefixes_are_migrated(run: Run, tmp_path: Path) -> None:
+    """Not the handler's namespaces; of the entries of its version, the one that migrates."""
+    under = sorted(intkey_address(name)[:8] for name in "abcdefgh")[:2]
+    plan = Permission(NEXT, 9, None, tuple(under))
+    planned(tmp_path, Permission(FamilyVersion("intkey", "1.0")), Permission(NEXT, 4, 5), plan).close()
+    code, found = document(run, f"{HERE}:Doubles", tmp_path, "--migrate")
+    assert (code, [one["prefixes"] for one in found["slices"]]) == (0, [under])
+    assert (found["leaves"], found["changed"]) == (2, 2)
+    assert "as the chain's setting says" in found["migration"]
+    # Before the setting was there, nobody planned it.
+    code, found = document(run, f"{HERE}:Doubles", data_of_none(tmp_path), "--migrate")
+    assert (code, [one["prefixes"] for one in found["slices"]]) == (0, [["1cf126"]])
+    assert "no migration is planned on chain" in found["migration"]
+
+
+def data_of_none(folder: Path) -> Path:
+    chain = Chain(folder / "none" / "store")
+    chain.steps([("set", "a", 5)])
+    chain.close()
+    return folder / "none"
+
+
+def test_a_migration_that_is_done_is_not_run_over_its_own_result(run: Run, tmp_path: Path) -> None:
+    plan = Permission(NEXT, 2, None, ("1cf126",))
+    chain = planned(tmp_path, plan)
+    assert chain.migrated(plan).num == 2
+    chain.steps([("inc", "a", 1)])
+    chain.close()
+    outcome = run(*arguments(f"{HERE}:Doubles", tmp_path, "--migrate"))
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "the migration to intkey 2.0 is in block 2 already: --blocks ..1 shows what it found" in outcome.err
+    assert run(*arguments(f"{HERE}:Doubles", tmp_path, "--migrate", "--blocks", "2")) == outcome
+    code, found = document(run, f"{HERE}:Doubles", tmp_path, "--migrate", "--blocks", "..1")
+    assert (code, found["changed"]) == (0, 8)
+
+
+def test_a_migration_of_large_values_is_sliced(run: Run, tmp_path: Path) -> None:
+    chain = Chain(tmp_path / "store", rehearsed.OtherFamily())
+    for number in range(2):
+        address = intkey_address(f"{number}")
+        large = LEAF.encode({f"{'n' * 600_000}": 5})
+        chain.block(
+            [[build_transaction(
+                SIGNER, batcher_pubkey=SIGNER.public_key, family_name="other", family_version="1.0", inputs=(),
+                outputs=(address,), payload=large, payload_encoding="", nonce="",
+            )]]
+        )  # fmt: skip
+    chain.close()
+    code, found = document(run, f"{HERE}:Doubles", tmp_path, "--migrate", "--blocks", "0")
+    assert (code, len(found["slices"]), found["changed"]) == (0, 1, 1)
+    code, found = document(run, f"{HERE}:Doubles", tmp_path, "--migrate")
+    assert (code, len(found["slices"]), found["changed"]) == (0, 256, 2)
+
+
+def test_what_the_configuration_says_of_folder_and_sizes_holds(run: Run, tmp_path: Path) -> None:
+    """A slice whose receipt is too large for the node is refused, and it is said what to do."""
+    planned(tmp_path / "ledger").close()
+    config = tmp_path / "node.toml"
+    config.write_text(f'[validator]\ndata_dir = "{tmp_path / "ledger"}"\n[limits]\nreceipt_bytes_max = 300\n')
+    where = ["--family", "intkey", "--config", str(config)]
+    outcome = run("upgrade", "rehearse", SAME, *where, "--from", "1.0")
+    assert (outcome.code, "8 transactions of intkey 1.0" in outcome.out) == (0, True)
+    outcome = run("upgrade", "rehearse", f"{HERE}:Doubles", *where, "--migrate")
+    assert outcome.code == 1
+    assert "bytes, at most 300 are kept; have migrate write smaller values, or name finer prefixes" in outcome.out
+
+
+def test_slices_that_are_refused_for_one_reason_are_told_together(run: Run, tmp_path: Path) -> None:
+    chain = Chain(tmp_path / "store")
+    steps: list[list[Step]] = [[("set", f"n{number}", 13)] for number in range(2_001)]
+    chain.steps(*steps)
+    chain.close()
+    outcome = run(*arguments(f"{HERE}:Doubles", tmp_path, "--migrate"))
+    assert outcome.code == 1
+    told = [line for line in outcome.out.splitlines() if line.startswith(("refused", "  and"))]
+    assert len(told) == 2
+    assert told[0].startswith("refused (invalid) under 1cf12600: cannot double {'n")
+    refused = len({intkey_address(f"n{number}")[:8] for number in range(2_001)})
+    assert told[1] == f"  and {refused - 1} slices more for the same reason"
+    assert f"refused in {refused} of 256: nothing would be migrated" in outcome.out
+
+
+def test_before_a_migration_differences_mean_little_and_that_is_said(run: Run, tmp_path: Path) -> None:
+    planned(tmp_path).close()
+    outcome = run(*arguments(f"{HERE}:Doubles", tmp_path))
+    assert "intkey 2.0 declares migrate, but the state here is that of before it" in outcome.err
+    code, found = document(run, f"{HERE}:Doubles", tmp_path)
+    assert (code, [note.partition(",")[0] for note in found["notes"]]) == (0, ["intkey 2.0 declares migrate"])
+    assert document(run, SAME, tmp_path)[1]["notes"] == []
+    # Its own transactions have seen the state that it made.
+    command = ["upgrade", "rehearse", f"{HERE}:Doubles", "--family", "intkey", "--from", "2.0"]
+    assert "declares migrate" not in run(*command, "--data-dir", str(tmp_path)).err
+
+
+def test_a_module_that_the_handler_imports_was_changed(
+    run: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "its_rules.py").write_text("MOST = 1\n")
+    (tmp_path / "its_handler.py").write_text(
+        f"import its_rules\nfrom {HERE} import EndsItsProcess\n\n\nclass Handler(EndsItsProcess):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for number in (1, 2):
+        monkeypatch.setenv(rehearsed.NAMED, f"n1:{tmp_path / f'ended{number}'}")
+        assert run(*arguments("its_handler:Handler", data)).code == 1
+        if number == 1:
+            (tmp_path / "its_rules.py").write_text("MOST = 22\n")
+            outcome = run(*arguments("its_handler:Handler", data, "--resume"))
+            assert outcome.code == 1
+            assert "the handler, or a module that it imports, was changed meanwhile; begin with" in outcome.err
+    assert run(*arguments("its_handler:Handler", data, "--resume")).code == 0
+
+
+def test_workers_leave_the_store_to_others_too() -> None:
+    assert WORKERS_MAX * 4 <= READERS_MAX
 
 
 def write_on(folder: Path, pipe: "Connection[None, bool]") -> None:

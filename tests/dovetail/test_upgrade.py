@@ -5,15 +5,18 @@ from typing import Any
 
 import pytest
 
-from dovetail.commands.upgrade.changes import block_of, called_off, left_without, planned, retired
-from dovetail.commands.upgrade.outlook import outlook, stalls
+from dovetail.commands.upgrade.changes import block_of, called_off, gap_of, lifted, locks, planned, retired
+from dovetail.commands.upgrade.outlook import going_on, outlook, stalls
 from dovetail.errors import Refused
 from ledger.permitted import Permission
 from ledger.settings import FamilyVersion
 
 SETTINGS = Permission(FamilyVersion("sawtooth_settings", "1.0"))
-V1, V2, V3 = (FamilyVersion("intkey", version) for version in ("1.0", "2.0", "3.0"))
+V1, V2, V3, V4 = (FamilyVersion("intkey", version) for version in ("1.0", "2.0", "3.0", "4.0"))
 BEFORE = (SETTINGS, Permission(V1))
+MIGRATED = (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20, None, ("1cf126",)))
+MISREADING = (Permission(FamilyVersion("xo", "1")), Permission(FamilyVersion("xo", "2"), 9, None, ("5b7349",)))
+SETTINGS_9 = FamilyVersion("sawtooth_settings", "9.9")
 HEAD = 10
 
 
@@ -55,13 +58,22 @@ def test_what_is_no_block_is_refused(text: str) -> None:
         ),
         # What ends earlier than the plan says is not made to last, what began later does not begin.
         (
-            {"entries": (Permission(V1, 0, 15), Permission(V1, 18, 40), Permission(V1, 50)), "until": 30},
-            (Permission(V1, 0, 15), Permission(V1, 18, 30), Permission(V2, 20)),
+            {"entries": (SETTINGS, Permission(V1, 0, 15), Permission(V1, 18, 40), Permission(V1, 50)), "until": 30},
+            (SETTINGS, Permission(V1, 0, 15), Permission(V1, 18, 30), Permission(V2, 20)),
         ),
         # What is over stays as it was.
         (
-            {"entries": (Permission(V1, 0, 5), Permission(V1, 8), Permission(V2, 0, 9)), "until": 30},
-            (Permission(V1, 0, 5), Permission(V1, 8, 30), Permission(V2, 0, 9), Permission(V2, 20)),
+            {"entries": (SETTINGS, Permission(V1, 0, 5), Permission(V1, 8), Permission(V2, 0, 9)), "until": 30},
+            (SETTINGS, Permission(V1, 0, 5), Permission(V1, 8, 30), Permission(V2, 0, 9), Permission(V2, 20)),
+        ),
+        # What begins behind a migration reads what it left; what another family misreads is not this plan's doing.
+        (
+            {"entries": (*MIGRATED, Permission(V3, 30)), "old": V2, "new": V4, "at": 40},
+            (*MIGRATED, Permission(V3, 30), Permission(V4, 40)),
+        ),
+        (
+            {"entries": (*BEFORE, *MISREADING)},
+            (*BEFORE, *MISREADING, Permission(V2, 20)),
         ),
     ],
 )
@@ -84,6 +96,11 @@ def test_a_plan_adds_the_new_version_and_ends_the_old(words: dict[str, Any], ent
         ({"migrate": ("1cf12",)}, "'1cf12' is no prefix"),
         ({"migrate": ("1cf1",)}, "'1cf1' is no prefix"),
         ({"migrate": tuple(f"{n:06x}" for n in range(17))}, "17 prefixes, at most 16"),
+        ({"migrate": ("1cf126", "000000a1")}, "000000a1 is where the ledger's own settings are"),
+        (
+            {"old": SETTINGS.family, "new": SETTINGS_9, "until": 19},
+            "could not enter block 20: no setting.* has to stay",
+        ),
         (
             {"entries": (*BEFORE, Permission(V3)), "migrate": ("1cf126",)},
             "intkey 3.0 would go on .*retire intkey 3.0 --until 19",
@@ -102,8 +119,42 @@ def test_a_retirement_ends_a_version_earlier_or_later() -> None:
             SETTINGS, Permission(V1, 0, 5), Permission(V1, 8, until), Permission(V2, 20),
         )  # fmt: skip
     assert retired(BEFORE, V1, until_block=11, head_num=HEAD) == (SETTINGS, Permission(V1, 0, 11))
-    assert left_without(retired(BEFORE, V1, until_block=11, head_num=HEAD), "intkey", 12)
-    assert not left_without(entries, "intkey", 12)
+
+
+@pytest.mark.parametrize(
+    ("entries", "gap"),
+    [
+        (BEFORE, None),
+        ((SETTINGS,), (11, None)),
+        ((Permission(V1, 0, 11),), (12, None)),
+        ((Permission(V1, 0, 40), Permission(V2, 100)), (41, 99)),
+        ((Permission(V2, 41), Permission(V1, 0, 40)), None),
+        ((Permission(V1, 0, 60), Permission(V3, 3, 9), Permission(V2, 41)), None),
+        ((Permission(V2, 11), Permission(V1, 0, 9)), None),
+    ],
+)
+def test_blocks_that_take_no_version_of_a_family(
+    entries: tuple[Permission, ...], gap: tuple[int, int | None] | None
+) -> None:
+    assert gap_of(entries, "intkey", HEAD) == gap
+
+
+@pytest.mark.parametrize(
+    ("entries", "block"),
+    [
+        (BEFORE, None),
+        ((), 11),
+        ((Permission(SETTINGS.family, 0, 99),), 100),
+        ((Permission(SETTINGS.family, 0, 12), Permission(SETTINGS_9, 0)), 13),
+        ((Permission(SETTINGS.family, 0, 12), Permission(SETTINGS.family, 13)), None),
+        ((Permission(SETTINGS.family, 12),), 11),
+    ],
+)
+def test_settings_are_locked_by_the_first_block_that_their_family_may_not_enter(
+    entries: tuple[Permission, ...], block: int | None
+) -> None:
+    found = locks(entries, HEAD)
+    assert (found is None) if block is None else f"could not enter block {block}:" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +162,9 @@ def test_a_retirement_ends_a_version_earlier_or_later() -> None:
     [
         (BEFORE, V2, 20, "intkey 2.0 is not permitted"),
         (BEFORE, V1, 10, r"block 10 is past, the head is block 10; say --until \+1"),
-        (BEFORE, SETTINGS.family, 20, "no setting could be changed any more"),
-        ((Permission(V1, 0, 19), Permission(V2, 20, None, ("1cf126",))), V1, 20, "rewrites, from block 20 on"),
+        (BEFORE, SETTINGS.family, 20, "could not enter block 21: no setting.* has to stay"),
+        ((*BEFORE, Permission(SETTINGS_9, 10**15)), SETTINGS.family, 12, "could not enter block 13: no setting"),
+        (MIGRATED, V1, 20, "rewrites, from block 20 on"),
     ],
 )
 def test_retirements_that_make_no_sense_are_refused(
@@ -122,9 +174,45 @@ def test_retirements_that_make_no_sense_are_refused(
         retired(entries, family, until_block=until, head_num=HEAD)
 
 
-@pytest.mark.parametrize("words", [{}, {"until": 19}, {"until": 50}, {"migrate": ("1cf126",)}, {"at": 12}])
+@pytest.mark.parametrize("words", [{}, {"until": 19}, {"migrate": ("1cf126",)}, {"at": 12}, {"at": 12, "until": 11}])
 def test_what_is_called_off_leaves_what_was_before_its_plan(words: dict[str, Any]) -> None:
     assert called_off(plan(**words), V2, head_num=HEAD) == BEFORE
+
+
+def test_ends_that_a_plan_did_not_set_stay_when_it_is_called_off() -> None:
+    """Who retired a version meant it, whatever is planned and called off later."""
+    ended = retired((*BEFORE, Permission(V2, 5)), V1, until_block=500, head_num=HEAD)
+    assert called_off(plan(ended, V2, V3), V3, head_num=HEAD) == ended
+    both = plan(plan(until=25), V2, V3, at=23)
+    assert called_off(both, V3, head_num=HEAD) == plan(until=25)
+    assert called_off(plan(until=50), V2, head_num=HEAD) == (SETTINGS, Permission(V1, 0, 50))
+
+
+def test_every_end_that_is_lifted_is_named() -> None:
+    before = (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20), Permission(V3, 0, 3), Permission(V3, 8, 19))
+    after = called_off(before, V2, head_num=HEAD)
+    assert after == (SETTINGS, Permission(V1), Permission(V3, 0, 3), Permission(V3, 8))
+    assert [lifted(before, after, family) for family in (V1, V2, V3)] == [[19], [], [19]]
+
+
+def test_a_migration_that_is_not_made_is_called_off_after_its_block_too() -> None:
+    """Nothing was rewritten: the version before it goes on as if nothing had been planned."""
+    late = plan(migrate=("1cf126",), at=12)
+    with pytest.raises(Refused, match=r"permitted since block 12: .* its migration has rewritten"):
+        called_off(late, V2, head_num=15)
+    assert called_off(late, V2, head_num=15, unmade=True) == BEFORE
+    with pytest.raises(Refused, match="it may be in use"):
+        called_off((*BEFORE, Permission(V2, 9)), V2, head_num=15, unmade=True)
+
+
+def test_what_is_called_off_leaves_no_version_where_another_one_rewrites() -> None:
+    """Neither 1.0 beside a 3.0 that migrates, nor an end of 1.0 that nobody could set any more."""
+    both = plan(plan(migrate=("1cf126",)), V2, V3, at=40, migrate=("1cf126",))
+    with pytest.raises(
+        Refused, match=r"without intkey 2.0 nothing ends .* from block 40 on.*upgrade cancel intkey 3.0"
+    ):
+        called_off(both, V2, head_num=HEAD)
+    assert called_off(called_off(both, V3, head_num=HEAD), V2, head_num=HEAD) == BEFORE
 
 
 @pytest.mark.parametrize(
@@ -134,7 +222,7 @@ def test_what_is_called_off_leaves_what_was_before_its_plan(words: dict[str, Any
         ((*BEFORE, Permission(V2, 0, 9)), "intkey 2.0 is not planned"),
         ((*BEFORE, Permission(V2, 11)), "permitted from the next block on: .*retire intkey 2.0 --until"),
         ((*BEFORE, Permission(V2, 9)), "permitted since block 9"),
-        ((Permission(V2, 9, None, ("1cf126",)),), "its migration may have rewritten what older versions read"),
+        ((Permission(V2, 9, None, ("1cf126",)),), "its migration has rewritten what older versions read"),
     ],
 )
 def test_what_is_in_force_is_not_called_off(entries: tuple[Permission, ...], said: str) -> None:
@@ -173,6 +261,14 @@ WAITING = {"permission": "waiting", "from_block": 12}
         ),
         ({"migration": "due", "migrating_processors": 1}, False, "under way"),
         ({"migration": "refused", "migration_message": "too much"}, True, "its migration was refused: too much"),
+        (
+            {"migration": "refused", "migration_message": "too much", "builds": {"winter": 2, "": 1, "fall": 1}},
+            True,
+            r"was refused \(connected: fall, winter\): too much; .* or call the plan off: dovetail upgrade cancel",
+        ),
+        ({**WAITING, "migrating_processors": 1}, True, "would come without its migration"),
+        ({**WAITING, "migrating_processors": 1, "migration": "done"}, False, "ready"),
+        ({"migrating_processors": 1}, False, "served"),
         ({"migration": "done"}, False, "served"),
     ],
 )
@@ -186,3 +282,16 @@ def test_what_would_happen_if_the_block_came_now(members: dict[str, Any], stalle
 def test_without_the_setting_only_what_waits_stalls() -> None:
     assert not outlook(told(processors=0), HEAD, restricted=False).stalls
     assert outlook(told(processors=0, pending={"waiting_for_processor": 1}), HEAD, restricted=False).stalls
+
+
+def test_a_migration_whose_block_has_come_is_not_done() -> None:
+    due = {"migration": "due", "migrates": ["1cf126"], "migrating_processors": 1}
+    assert going_on([told(**due)], HEAD, restricted=True) == ["intkey 2.0: its migration is under way"]
+    for members in ({**due, **WAITING}, {**due, "migration": "done"}, {**due, "migration": "refused"}, {}):
+        assert going_on([told(**members)], HEAD, restricted=True) == []
+
+
+def test_a_name_cannot_make_a_line_of_its_own() -> None:
+    (line,) = stalls([told(family_name="in\ntkey\x1b", processors=0)], HEAD, restricted=True)
+    assert line.startswith(r"in\ntkey\x1b 2.0: batches would wait")
+    assert line.isprintable()

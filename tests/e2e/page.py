@@ -2,8 +2,8 @@
 
 What lives here: blocks of a page, and terminals on a machine of the reader's own. What must not: what a page is about.
 
-A block's info string says what it is. ``sh`` is typed in the main terminal, ``sh NAME`` in another, of that name; what
-stays there is ended by ``# Ctrl-C`` or the next that stays there. ``text`` is what the last ``sh`` block said, in
+A block's info string says what it is. ``sh`` is typed in the main terminal, ``sh NAME`` in another, of that name. What
+stays there takes no more commands until ``# Ctrl-C`` has ended it. ``text`` is what the last ``sh`` block said, in
 order, with … for anything within a line. ``LANGUAGE FILE`` writes a file, ``LANGUAGE append FILE`` adds to it, ``diff
 FILE`` changes it, ``LANGUAGE excerpt FILE`` quotes it. A command ends with exit code 0, or as ``# exit code N`` says.
 """
@@ -102,6 +102,7 @@ class Reader:
         said_before = True
         for line in text.splitlines():
             command, _, code = line.partition("  # exit code ")
+            assert command == "# Ctrl-C" or terminal not in self._running, f"a program runs where this is typed: {line}"
             if command == "# Ctrl-C":
                 self._end(terminal)
             elif _STAYS.match(command) and not code:
@@ -113,9 +114,7 @@ class Reader:
                 self._run(command, int(code or 0), terminal)
 
     def _start(self, command: str, terminal: str) -> None:
-        """In a terminal with something in it, Ctrl-C comes first. Ready it must be when the next command is typed."""
-        if terminal in self._running:
-            self._end(terminal)
+        """It must be ready when the next command is typed."""
         script = "; ".join([f"cd {self.folder}", *self._typed.get(terminal, ()), f"exec {command}"])
         self._running[terminal] = Process(command, ["bash", "-c", script], self.environment)
         self._transcript.append(f"$ {command} &")
@@ -149,7 +148,7 @@ class Reader:
         self._transcript.append(f"$ {command}\n{done.stdout}")
         assert done.returncode == code, self.transcript()
         self.said += done.stdout
-        if command.startswith(("cd ", ". ")):
+        if command.startswith(("cd ", ". ", "export ")):
             typed.append(command)
 
     def here(self, command: str) -> str:

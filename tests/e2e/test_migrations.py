@@ -17,6 +17,7 @@ from tests.e2e.network import INTKEY
 from tests.e2e.process import Process
 from tests.e2e.script_family import Gate
 from tests.e2e.upgrades_support import (
+    UNHURRIED,
     V1,
     Block,
     Load,
@@ -32,9 +33,6 @@ _AHEAD = 25
 """How many blocks come between a plan and its activation."""
 
 _COMMITS = 20
-_UNHURRIED = {"DOVETAIL_LIMITS_BLOCK_EXECUTION_MS_MAX": "60000"}
-"""However slow the machine, what a block began with is in it."""
-
 _SLICED_LEAVES = 5_000
 _LEAVES_A_BATCH = 100
 
@@ -127,7 +125,7 @@ def _migration(
     networks: Networks, author: Author, request: pytest.FixtureRequest, leaves: int, port: int | None = None
 ) -> _Migration:
     """A node that serves the old version and intkey, with the plan on its chain."""
-    node = Node(networks, environment=_UNHURRIED)
+    node = Node(networks, environment=UNHURRIED)
     node.processor(INTKEY, HANDLER_1)
     return _Migration(node, author, Load(node.network.rest_url, request), leaves, port)
 
@@ -143,17 +141,16 @@ def test_a_migration_is_in_the_first_block_that_may_hold_it(
     blocks = migration.finish()
     assert [block.num for block in blocks if block.migrations] == [migration.activation]
 
-    other = Node(networks, migration.node.genesis, _UNHURRIED)
+    other = Node(networks, migration.node.genesis, UNHURRIED)
     other.processor(INTKEY, HANDLER_1, HANDLER_2)
     other.assert_follows(blocks, migration.batches())
 
 
-@pytest.mark.parametrize("leaves", [300, _SLICED_LEAVES])
 def test_a_migration_that_is_cut_short_is_made_once(
-    networks: Networks, author: Author, request: pytest.FixtureRequest, gate: Gate, leaves: int
+    networks: Networks, author: Author, request: pytest.FixtureRequest, gate: Gate
 ) -> None:
-    """kill -9 of the processor, then of the validator, each while the migration runs."""
-    migration = _migration(networks, author, request, leaves, gate.port)
+    """kill -9 of the processor, then of the validator, each while some slices are done and one is under way."""
+    migration = _migration(networks, author, request, _SLICED_LEAVES, gate.port)
     node = migration.node
     processor = node.processor(HANDLER_2)
     migration.start()
@@ -172,17 +169,16 @@ def test_a_migration_that_is_cut_short_is_made_once(
     migration.finish()
 
 
+@pytest.mark.parametrize("order", ["the refusing build ends first", "the mended build comes first"])
 def test_a_refused_migration_leaves_nothing_and_another_build_makes_it(
-    networks: Networks, author: Author, request: pytest.FixtureRequest
+    networks: Networks, author: Author, request: pytest.FixtureRequest, order: str
 ) -> None:
-    """Some slices were done when one refuses: nothing is kept, others go on; the next build is asked."""
+    """Some slices were done when one refuses: nothing is kept, others go on; the next build that connects is asked."""
     migration = _migration(networks, author, request, _SLICED_LEAVES)
     node = migration.node
     refusing = node.processor(REFUSING_2)
     migration.start()
-    refused = node.validator.wait_logged("migration refused, its version waits; start a processor that migrates, or"
-                                         " cancel the upgrade")  # fmt: skip
-    assert REFUSAL in refused.logged["message"]
+    _wait_refused(node)
     migration.load.wait_for_commits(_COMMITS, migration.beside)
     assert migration.new.committed == []
     details = node.api.details(migration.early)
@@ -190,9 +186,35 @@ def test_a_refused_migration_leaves_nothing_and_another_build_makes_it(
     touched = [node.api.leaf(moved_family.address(number)) for number in range(3, 20)]
     assert touched == [b"%d" % migration.values[number] for number in range(3, 20)]
     assert not any(block.migrations for block in walk(node.network.rest_url))
-    assert refusing.terminate() == 0
-    node.processor(HANDLER_2)
+    if order == "the refusing build ends first":
+        assert refusing.terminate() == 0
+        node.processor(HANDLER_2)
+    else:
+        node.processor(HANDLER_2)
+        assert node.api.settle(migration.early) == ["COMMITTED"]
+        assert refusing.terminate() == 0
     migration.finish()
+
+
+def test_a_refused_migration_is_tried_again_when_a_build_leaves(
+    networks: Networks, author: Author, request: pytest.FixtureRequest
+) -> None:
+    """It is given to the one that connected last; when that one goes, the one that was there before makes it."""
+    migration = _migration(networks, author, request, 300)
+    node = migration.node
+    node.processor(HANDLER_2)
+    refusing = node.processor(REFUSING_2)
+    migration.start()
+    _wait_refused(node)
+    assert refusing.terminate() == 0
+    migration.finish()
+
+
+def _wait_refused(node: Node) -> None:
+    refused = node.validator.wait_logged(
+        "migration refused, its version waits: start a build that migrates this, or cancel the upgrade"
+    )
+    assert REFUSAL in refused.logged["message"]
 
 
 def _kill(processor: Process) -> None:

@@ -68,7 +68,7 @@ class _Node:
     def families(self) -> dict[str, dict[str, Any]]:
         """What ``upgrade status`` says, whatever its exit code."""
         ran = self.upgrade("status", "--json")
-        assert ran.code == bool(ran.json["stalls"])
+        assert ran.code == bool(ran.json["stalls"] or ran.json["open"])
         return {f"{entry['family_name']} {entry['family_version']}": entry for entry in ran.json["families"]}
 
     def processor(self, family: str, version: str) -> BareProcessor:
@@ -128,21 +128,38 @@ def test_the_whole_sequence(node: _Node) -> None:
 
 
 def test_what_is_called_off_is_as_it_was(node: _Node) -> None:
-    """Not as before its plan where that made the setting: what it names stays permitted."""
-    node.done("plan", "intkey", "1.0", "2.0", "--at", "+9", "--until", "+20", "--yes")
+    """Not as before its plan where that made the setting: what it names stays permitted. An end that was asked for
+    stays, too, where it is not the plan's own."""
+    node.done("plan", "intkey", "1.0", "2.0", "--at", "+9", "--yes")
     first = node.done("cancel", "intkey", "2.0", "--json").json
     assert node.setting == first["value"]
     assert "2.0" not in first["value"]
-    assert "until_block" not in first["value"]
     node.done("plan", "intkey", "1.0", "2.0", "--at", "+9", "--migrate", "1cf126")
     assert '"migrate": ["1cf126"]' in str(node.setting)
     with node.processor("intkey", "2.0"):
         assert "start one that has migrate" in node.refused("status")
         assert "which none of its 1 processors here does" in node.warnings[0]
-    node.done("cancel", "intkey", "2.0")
+    asked = node.refused("cancel", "intkey", "2.0")
+    assert re.search("the end of intkey 1.0 with block [0-9]+ is lifted", asked)
+    node.done("cancel", "intkey", "2.0", "--yes")
     assert node.setting == first["value"]
     assert node.warnings == []
     assert "is not planned" in node.refused("cancel", "intkey", "2.0")
+    node.done("plan", "intkey", "1.0", "2.0", "--at", "+9", "--until", "+20")
+    until = node.head_num - 1 + 20
+    assert f"no version of intkey is permitted from block {until + 1} on" in node.refused("cancel", "intkey", "2.0")
+    node.done("cancel", "intkey", "2.0", "--yes")
+    assert f'"until_block": {until}' in str(node.setting)
+
+
+def test_a_migration_that_cannot_be_made_is_called_off(node: _Node) -> None:
+    """Its block has come, nothing was rewritten: the version before it goes on."""
+    node.done("plan", "intkey", "1.0", "2.0", "--at", "+2", "--migrate", "1cf126", "--yes")
+    late = node.author.batch(node.author.intkey("set", "late", 1))
+    assert node.api.reject(late)["reason"] == "family_not_permitted"
+    assert "is not made yet" in node.refused("plan", "intkey", "2.0", "3.0", "--at", "+5")
+    node.done("cancel", "intkey", "2.0", "--yes")
+    node.move(1)
 
 
 def test_a_plan_that_is_voted_on(node: _Node) -> None:
@@ -161,19 +178,22 @@ def test_a_plan_that_is_voted_on(node: _Node) -> None:
     assert proposal_id is not None
     assert f"settings vote {proposal_id[1][:16]} accept" in planned.out
     assert node.setting is None
-    shown = node.done("status", "--json").json["proposals"]
+    assert f"proposal {proposal_id[1]} has 1 of 2 votes" in node.refused("status")
+    shown = node.upgrade("status", "--json").json["proposals"]
     assert [(entry["votes_for"], entry["votes_against"], entry["votes_needed"]) for entry in shown] == [(1, 0, 2)]
     assert any(change.startswith("intkey 2.0 from block") for change in shown[0]["changes"])
-    assert proposal_id[1] in node.done("status").out
+    assert proposal_id[1] in node.upgrade("status").out
 
     assert "a vote stays; it falls when 2 of 3 keys reject it" in node.refused("cancel", "intkey", "2.0")
-    node.done("cancel", "intkey", "2.0", "--key", "alice")
-    assert node.done("status", "--json").json["proposals"][0]["votes_against"] == 1
-    node.done("cancel", "intkey", "2.0", "--key", "bob")
+    assert "1 of 2 that let it fall" in node.done("cancel", "intkey", "2.0", "--key", "alice").err
+    assert node.upgrade("status", "--json").json["proposals"][0]["votes_against"] == 1
+    assert "it has fallen with your vote" in node.done("cancel", "intkey", "2.0", "--key", "bob").err
     assert node.done("status", "--json").json["proposals"] == []
     assert node.setting is None
 
     again = node.done(*plan, "--json").json
+    same = node.refused("plan", "intkey", "1.0", "2.0", "--at", str(again["from_block"]), "--yes")
+    assert "asks for the same and is still voted on" in same
     assert (again["votes_needed"], again["in_force"]) == (2, False)
     network.call("settings", "vote", again["proposal_id"], "accept", "--key", "bob", "--wait", "30")
     assert node.setting == again["value"]
@@ -185,6 +205,12 @@ def test_a_terminal_is_asked_and_watches(node: _Node) -> None:
         terminal.read_until("Propose intkey 2.0 from block 6?")
         terminal.write("n\n")
         assert terminal.end() == 1
+    with _Terminal(node.network, "upgrade", "plan", "intkey", "1.0", "2.0", "--at", "+5") as terminal:
+        terminal.read_until("[y/N]")
+        terminal.write("perhaps\n")
+        terminal.read_until("[y/N]")
+        terminal.interrupt()
+        assert terminal.end() == 130
     assert node.setting is None
     with _Terminal(node.network, "upgrade", "plan", "intkey", "1.0", "2.0", "--at", "+5") as terminal:
         terminal.read_until("[y/N]")

@@ -62,11 +62,12 @@ def run(
     prefixes: tuple[str, ...] = (SLICE,),
     batch_id: str = "ba" * 64,
     payload: bytes = b"",
+    migration: bool = True,
     **fields: Any,
 ) -> processor_pb2.TpProcessResponse:
     request = processor_pb2.TpProcessRequest(
         header_bytes=header(prefixes, **fields), payload=payload, signature="ab" * 64, context_id="ctx",
-        batch_id=batch_id,
+        batch_id=batch_id, migration=migration,
     )  # fmt: skip
     answer = Dispatcher([handler]).single(request.SerializeToString(), state.link)
     return processor_pb2.TpProcessResponse.FromString(answer)

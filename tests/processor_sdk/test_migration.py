@@ -4,6 +4,7 @@ What lives here: the dispatcher without sockets. What must not: migrations that 
 (``test_migration_misbehaviour``), and the ledger in memory (``test_testing_migration``).
 """
 
+import abc
 import logging
 from collections.abc import Iterator
 from typing import Any, ClassVar, NoReturn
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import migration
-from processor_sdk import Context, MigrationContext, NotDecodable, Transaction, TransactionHandler
+from processor_sdk import Context, InvalidTransaction, MigrationContext, NotDecodable, Transaction, TransactionHandler
 from processor_sdk.dispatch import Dispatcher
 from processor_sdk.sawtooth import adapted
 from processor_sdk.state import CALL_BYTES_MAX
@@ -47,8 +48,51 @@ def test_a_class_that_declares_migrate_migrates() -> None:
         pass
 
     assert (Moving.migrates, Heir.migrates, Staying.migrates, TransactionHandler.migrates) == (True, True, False, False)
-    with pytest.raises(NotImplementedError, match="Staying declares no migrate"):
+    with pytest.raises(NotImplementedError, match=r"Staying declares no migrate; one that is inherited .* = Earlier"):
         Staying().migrate(None)  # type: ignore[arg-type]
+
+
+class Mixin:
+    """Migrates any version."""
+
+    def migrate(self, context: MigrationContext) -> None: ...
+
+
+class Template(Staying, abc.ABC):
+    """Migrates 2.0, as it is an heir of that."""
+
+    @abc.abstractmethod
+    def apply(self, transaction: Transaction[bytes], context: Context) -> None: ...
+
+    def migrate(self, context: MigrationContext) -> None: ...
+
+
+def test_a_migrate_of_another_version_is_not_run_again() -> None:
+    class Next(Moving):
+        family_version = "2.1"
+
+    class Behind(Next): ...
+
+    class Again(Next):
+        migrate = Moving.migrate
+
+    class Mixed(Mixin, Staying):
+        family_version = "2.1"
+
+    class Made(Template):
+        def apply(self, transaction: Transaction[bytes], context: Context) -> None: ...
+
+    class MadeLater(Made):
+        family_version = "2.1"
+
+    kinds = (Next, Behind, Again, Mixed, Made, MadeLater)
+    assert [kind.migrates for kind in kinds] == [False, False, True, True, True, False]
+    response = run(Next(lambda context: None), State({}), family_version="2.1")
+    assert response.status == INVALID
+    assert "inherited from a class of another version does not count: write migrate = Earlier.migrate" in (
+        response.message
+    )
+    assert run(Again(lambda context: None), State({}), family_version="2.1").status == OK
 
 
 class Coroutine:
@@ -118,7 +162,7 @@ def test_a_handler_of_the_1x_line_never_migrates() -> None:
     assert "declares no migrate" in response.message
     # Beside a validator of that line the key is one like any other: all nodes must judge alike, whatever their SDK.
     state = State({})
-    assert run(old, state, batch_id="").status == OK
+    assert run(old, state, batch_id="", migration=False).status == OK
     assert state.receipt_data == [b"applied"]
 
 
@@ -203,6 +247,30 @@ def test_what_was_given_is_not_asked_for_again() -> None:
     assert kinds == ["list", "list", "list", "get", "delete"]
 
 
+def test_of_what_was_given_only_the_last_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("processor_sdk.migration.KNOWN_BYTES_MAX", 2 * (70 + 3))
+
+    def migrate(context: MigrationContext) -> None:
+        for _ in range(2):
+            for name, _ in context.leaves():
+                assert context.get(name) == b"old"
+        assert [context.get(name) for name in INSIDE[:4]] == [b"old"] * 4
+
+    state = migrated(migrate, dict.fromkeys(INSIDE[:4], b"old"))
+    assert [names for kind, _, names in state.calls if kind == "get"] == [(INSIDE[0],), (INSIDE[1],)]
+
+
+def test_what_a_codec_refuses_may_be_caught() -> None:
+    def migrate(context: MigrationContext) -> None:
+        leaves = context.leaves(Number())
+        with pytest.raises(InvalidTransaction):
+            list(leaves)
+        assert list(leaves) == []
+        assert [data for _, data in context.leaves()] == [b"x", b"1"]
+
+    migrated(migrate, {INSIDE[0]: b"x", INSIDE[1]: b"1"})
+
+
 def test_events_and_receipt_data_are_allowed() -> None:
     def migrate(context: MigrationContext) -> None:
         context.add_event("moving/slice", {"leaves": str(len(list(context.leaves())))})
@@ -235,18 +303,21 @@ def test_many_removals_are_told_in_several_calls() -> None:
             context.delete_many(names)
 
     state = State({})
-    assert run(Blind(), state, inputs=(), signer_pubkey="02" * 33).status == OK
+    assert run(Blind(), state, inputs=(), signer_pubkey="02" * 33, migration=False).status == OK
     assert [(kind, len(removed)) for kind, _, removed in state.calls] == [("delete", len(names) - 1), ("delete", 1)]
 
 
 # --- what is no migration ---------------------------------------------------------------------------------------------
 
 
-def test_the_key_makes_no_migration_where_the_validator_does_not_guard_it() -> None:
+@pytest.mark.parametrize("batch_id", ["", "ba" * 64])
+def test_the_key_makes_no_migration_where_the_validator_does_not_say_so(batch_id: str) -> None:
+    """As one of the 1.x line, which tells no batch, or an earlier one of ours, which does: both let anybody use it."""
+
     def never(context: MigrationContext) -> NoReturn:
         raise AssertionError
 
-    response = run(Moving(never), State({}), batch_id="")
+    response = run(Moving(never), State({}), batch_id=batch_id, migration=False)
     assert response.status == INVALID
     assert "signed with the key of migrations" in response.message
     raw = transaction_pb2.Transaction(header=header(), header_signature="ab" * 64).SerializeToString()
@@ -263,9 +334,10 @@ def test_the_key_makes_no_migration_where_the_validator_does_not_guard_it() -> N
         ({"payload_encoding": "application/cbor"}, "payload_encoding 'application/cbor'"),
         ({"payload": b"x"}, "1 bytes of payload"),
         ({"outputs": [SLICE, ELSEWHERE]}, "1 inputs, 2 outputs"),
+        ({"signer_pubkey": "02" * 33}, f"signer '{'02' * 33}'"),
     ],
 )
-def test_what_the_key_signed_in_another_form_is_refused(fields: dict[str, Any], said: str) -> None:
+def test_a_migration_of_another_form_is_refused(fields: dict[str, Any], said: str) -> None:
     response = run(Moving(lambda context: None), State({}), **fields)
     assert response.status == INVALID
     assert said in response.message
@@ -273,7 +345,7 @@ def test_what_the_key_signed_in_another_form_is_refused(fields: dict[str, Any], 
 
 def test_another_signer_makes_no_migration() -> None:
     state = State({})
-    assert run(Moving(lambda context: None), state, signer_pubkey="02" * 33).status == OK
+    assert run(Moving(lambda context: None), state, signer_pubkey="02" * 33, migration=False).status == OK
     assert state.receipt_data == [b"applied"]
 
 
@@ -286,24 +358,37 @@ def test_a_handler_that_is_not_here_gives_no_verdict() -> None:
 
 
 @given(
-    st.lists(st.sampled_from(["aaaaaa", "aaaaaa00", "aaaaaaff", "bbbbbb", "bbbbbb01" + "0" * 62]), max_size=6),
-    st.integers(0, 3 * migration.LEAVES_MAX),
-    st.sampled_from(["aaaaaa00", "aaaaaa7f", "aaaaaaff", "bbbbbb01", "bbbbbb02", "cccccc00"]),
+    st.sets(st.sampled_from(["aaaaaa00", "aaaaaaff", "bbbbbb", "cccccc01" + "0" * 62]), min_size=1),
+    st.booleans(),
+    st.sampled_from(["aaaaaa0000", "aaaaaa007f", "aaaaaaffff", "bbbbbb01", "cccccc01", "cccccc02", "dddddd00"]),
 )
-def test_every_address_under_the_prefixes_is_in_exactly_one_slice(prefixes: list[str], leaves: int, at: str) -> None:
-    name = at + "0" * 62
-    slices = migration.slices(prefixes, leaves)
+def test_every_address_under_the_prefixes_is_in_exactly_one_slice(prefixes: set[str], sliced: bool, at: str) -> None:
+    name = at.ljust(70, "0")
+    slices = migration.slices(prefixes, sliced=sliced)
     assert sum(name.startswith(part) for part in slices) == name.startswith(tuple(prefixes))
-    if leaves <= migration.LEAVES_MAX:
+    if not sliced:
         assert len(slices) == 1
     elif any(len(prefix) < 70 for prefix in prefixes):
         assert len(slices) == migration.SLICES
-    assert len({migration.nonce(number, len(slices)) for number in range(len(slices))}) == len(slices)
+    nonces = {migration.nonce(number, len(slices), 7, prefixes) for number in range(len(slices))}
+    assert len(nonces) == len(slices)
+    assert nonces.isdisjoint(migration.nonce(number, len(slices), 8, prefixes) for number in range(len(slices)))
+    assert nonces.isdisjoint(migration.nonce(number, len(slices), 7, {*prefixes, "eeeeee"}) for number in range(256))
 
 
 def test_slices_as_they_are() -> None:
-    assert migration.slices(["aaaaaa"], migration.LEAVES_MAX) == [("aaaaaa",)]
-    many = migration.slices(["aaaaaa", "bbbbbb01" + "0" * 62], migration.LEAVES_MAX + 1)
+    assert migration.slices(["aaaaaa"], sliced=False) == [("aaaaaa",)]
+    many = migration.slices(["bbbbbb01" + "0" * 62, "aaaaaa"], sliced=True)
     assert many[:2] == [("aaaaaa00", "bbbbbb01" + "0" * 62), ("aaaaaa01",)]
     assert many[-1] == ("aaaaaaff",)
-    assert (migration.nonce(0, 1), migration.nonce(2, 256)) == ("migration 1/1", "migration 3/256")
+    assert migration.nonce(2, 256, 10, ["bb", "aa", "bb"]) == migration.nonce(2, 256, 10, ("aa", "bb"))
+    assert migration.nonce(2, 256, 10, ["aa"]).startswith("migration 3/256 from block 10 of ")
+
+
+def test_leaves_and_bytes_say_whether_state_is_sliced() -> None:
+    assert not migration.is_sliced([b""] * migration.LEAVES_MAX)
+    assert migration.is_sliced([b""] * (migration.LEAVES_MAX + 1))
+    assert not migration.is_sliced([b"x", bytes(migration.BYTES_MAX - 1)])
+    assert migration.is_sliced([b"xx", bytes(migration.BYTES_MAX - 1)])
+    endless = (b"x" for _ in iter(int, 1))
+    assert migration.is_sliced(endless)

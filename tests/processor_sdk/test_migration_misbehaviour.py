@@ -194,7 +194,7 @@ def test_a_slice_that_hangs_is_answered_and_its_worker_replaced(validator: Valid
     start(handler=Hanging(), apply_timeout_ms=100)
     validator.accept()
     request = processor_pb2.TpProcessRequest(
-        header_bytes=header(), signature="ab" * 64, context_id="ctx", batch_id="ba" * 64
+        header_bytes=header(), signature="ab" * 64, context_id="ctx", batch_id="ba" * 64, migration=True
     )
     validator.send(Message.TP_PROCESS_REQUEST, "slice", request.SerializeToString())
     message = validator.receive(Message.TP_PROCESS_RESPONSE)

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import importlib.metadata
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +69,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     info = tmp_path / "built_family-1.4.2.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: built-family\nVersion: 1.4.2\n")
+    (info / "RECORD").write_text("built_family/__init__.py,,\nbuilt_family/rules.py,,\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
     for name in [name for name in sys.modules if name.startswith("built_family")]:
@@ -94,6 +96,17 @@ def test_of_an_editable_install_it_is_the_digest(site: Path, tmp_path_factory: p
     assert build_of(handler) == digest(elsewhere / "built_family" / "rules.py")
 
 
+def test_of_a_project_beside_its_egg_info_it_is_the_digest(site: Path) -> None:
+    """As setuptools leaves it when it installs a flat project to be edited, or only builds it."""
+    info = site / "built_family-1.4.2.dist-info"
+    (info / "METADATA").rename(info / "PKG-INFO")
+    (info / "RECORD").rename(info / "SOURCES.txt")
+    info.rename(site / "built_family.egg-info")
+    handler = importlib.import_module("built_family.rules").Handler()
+    assert importlib.metadata.version("built_family") == "1.4.2"
+    assert build_of(handler) == digest(site / "built_family" / "rules.py")
+
+
 def test_of_a_handler_of_the_1x_line_it_is_the_authors_code() -> None:
     (handler,) = adapted(Legacy())
     assert build_of(handler) == digest(Path(__file__))
@@ -118,3 +131,16 @@ def test_a_build_id_is_bounded() -> None:
     TransactionProcessor("tcp://127.0.0.1:1", build_id="x" * 256)
     with pytest.raises(ValueError, match="build_id has 257 characters; at most 256 are allowed"):
         TransactionProcessor("tcp://127.0.0.1:1", build_id="x" * 257)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("a\ud800", r"build_id is 'a\\ud800', which holds halves"),
+        (b"7f3a", "build_id is bytes, not text"),
+        (7, "is int"),
+    ],
+)
+def test_a_build_id_is_text(given: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        TransactionProcessor("tcp://127.0.0.1:1", build_id=given)

@@ -255,6 +255,7 @@ class Network:
                 namespaces=handler.namespaces,
                 max_occupancy=512 if packed else 3,
                 packed_version=1 if packed else 0,
+                migrates=handler.migrates,
             )
             self.processors.handle(name, Envelope.TP_REGISTER_REQUEST, "r", request.SerializeToString())
             self._replies[name].clear()

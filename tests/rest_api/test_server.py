@@ -12,7 +12,7 @@ import httpx
 import pytest
 import structlog
 
-from protos.node_pb2 import MetricsResponse
+from protos.node_pb2 import FamiliesResponse, MetricsResponse, ProcessorsResponse
 from rest_api import routes
 from rest_api.app import serve
 from rest_api.config import RestConfig
@@ -60,6 +60,8 @@ async def served(*, validator_first: bool = True, config: RestConfig | None = No
     )
     fake.answer(Type.NODE_STATUS_REQUEST, Type.NODE_STATUS_RESPONSE, status)
     fake.answer(Type.METRICS_REQUEST, Type.METRICS_RESPONSE, MetricsResponse(text=b""))
+    fake.answer(Type.FAMILIES_REQUEST, Type.FAMILIES_RESPONSE, FamiliesResponse(status="OK"))
+    fake.answer(Type.PROCESSORS_REQUEST, Type.PROCESSORS_RESPONSE, ProcessorsResponse())
     if not validator_first:
         fake.stop()
     port = free_port()
@@ -213,6 +215,7 @@ def test_every_path_has_get_head_and_options() -> None:
                 path = endpoint.path.replace("{address}", "a" * 70)
                 path = path.replace("{block_id}", "x").replace("{batch_id}", "x").replace("{transaction_id}", "x")
                 get, head = await api.http.get(path), await api.http.head(path)
+                assert get.status_code < 500, f"the fake validator did not answer what {path} asked: {get.text}"
                 assert (head.status_code, head.content) == (get.status_code, b"")
                 # Its length may change between two requests: they count.
                 if path != "/metrics":

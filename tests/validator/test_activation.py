@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from ledger.ids import TransactionId
 from ledger.permitted import Permission
 from protos.client_batch_submit_pb2 import ClientBatchStatus
 from tests.validator.activations import (
@@ -152,7 +153,7 @@ def test_what_a_block_left_at_its_processor_ends_with_its_version(tmp_path: Path
 def test_a_plan_that_is_changed_is_told_to_what_waits(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(SETTINGS), Permission(V1), Permission(V2, from_block=100)]
-        dependent = batch_of(V2, nonce="dependent", dependencies=["ab" * 64])
+        dependent = batch_of(V2, nonce="dependent", dependencies=[TransactionId("ab" * 64)])
         async with network(tmp_path, plan, batch_of(V2), dependent) as (_, (processor, client)):
             await register(processor, SETTINGS)
             early, unserved = batch_of(V2), batch_of(V1)

@@ -15,11 +15,12 @@ from tests.validator.processors_support import Bench
 from tests.validator.support import LIMITS, commit, make_batch, make_transaction, open_store, permitting
 from validator import families
 from validator.families import Families
-from validator.mempool.queue import PendingQueue
+from validator.mempool.queue import Pending, PendingQueue
 from validator.store import Store
 
 V1 = FamilyVersion("intkey", "1.0")
 V2 = FamilyVersion("intkey", "2.0")
+SETTINGS = FamilyVersion("sawtooth_settings", "1.0")
 MIGRATES = Permission(V2, from_block=9, migrate=("1cf126",))
 
 
@@ -33,13 +34,19 @@ class Node:
         self.migrations: dict[FamilyVersion, tuple[str, str]] = {}
         self.asked: list[Permission] = []
         self.families = Families(store, self.queue, self.bench.processors, self._migration_of)
+        # Nothing is planned yet: so long after a start nothing is told.
+        for _ in range(families._GRACE_TICKS):
+            self.families.tick()
 
     def _migration_of(self, permission: Permission) -> tuple[str, str]:
         self.asked.append(permission)
         return self.migrations.get(permission.family, ("DUE", ""))
 
     def permit(self, *entries: Permission) -> None:
-        """The next block makes this the setting."""
+        """The next block makes this the setting; the settings family, which is served, stays where it is not named."""
+        self.bench.register(b"settings", family=SETTINGS)
+        if not any(entry.family == SETTINGS for entry in entries):
+            entries = (*entries, Permission(SETTINGS))
         value = encode_permitted_families(entries)
         commit(self.store, [make_batch(("permit", value, self.store.head))], permitting(value))
 
@@ -49,8 +56,11 @@ class Node:
         return batch.id
 
     def told(self) -> dict[FamilyVersion, FamilyStatus]:
+        """Without the settings family, which is always there."""
         response = self.families.status()
-        return {FamilyVersion(entry.family_name, entry.family_version): entry for entry in response.families}
+        told = {FamilyVersion(entry.family_name, entry.family_version): entry for entry in response.families}
+        told.pop(SETTINGS, None)
+        return told
 
     def warnings(self) -> Mapping[FamilyVersion, str]:
         return {unready.family: unready.warning for unready in self.families.unready()}
@@ -134,6 +144,12 @@ def test_a_version_that_nobody_serves_is_warned_of_from_the_moment_its_plan_is_o
     node.bench.gone.add(b"q")
     node.bench.processors.probe()
     assert node.warnings() == {}, "what has ended stalls nobody"
+    head = node.store.head
+    assert head is not None
+    node.permit(Permission(V1), Permission(V2, 0, head.num + 1))
+    assert node.warnings() == {}, "it ended with the newest block"
+    node.permit(Permission(V1), Permission(V2, 0, head.num + 3))
+    assert list(node.warnings()) == [V2], "the next block is its last"
 
 
 def test_a_migration_that_nobody_can_do_is_warned_of_until_it_is_done(node: Node) -> None:
@@ -149,12 +165,78 @@ def test_a_migration_that_nobody_can_do_is_warned_of_until_it_is_done(node: Node
     node.migrations[V2] = ("REFUSED", "too much of it" * 1000)
     assert "was refused, its batches wait: too much of it" in node.warnings()[V2]
     assert len(node.warnings()[V2]) < 1000
+    assert len(node.told()[V2].migration_message) == 500
     assert node.told()[V2].migration_message.startswith("too much of it")
     node.migrations[V2] = ("DONE", "")
     assert node.warnings() == {}
     asked = len(node.asked)
     assert node.told()[V2].migration == FamilyStatus.DONE
     assert len(node.asked) == asked, "what is done stays done"
+
+
+def test_a_plan_that_leaves_out_the_migration_of_its_processors_is_warned_of_before_its_block(node: Node) -> None:
+    commit(node.store, [make_batch("genesis")])
+    node.bench.register(family=V2, migrates=True)
+    node.permit(Permission(V2, 4))
+    assert "without a migration, though 1 of its 1 processors here migrate" in node.warnings()[V2]
+    assert node.told()[V2].migrating_processors == 1
+    node.permit(Permission(V2, 4))
+    assert list(node.warnings()) == [V2]
+    node.permit(Permission(V2, 4))
+    assert node.warnings() == {}, "its block is next, or has come: it serves what there is"
+    node.permit(Permission(V2, 9, migrate=("1cf126",)))
+    assert node.warnings() == {}
+    node.permit(Permission(V2, 9))
+    node.bench.unregister()
+    node.bench.register(b"q", family=V2)
+    assert node.warnings() == {}
+
+
+@pytest.mark.parametrize(
+    ("until", "said"), [(3, "may not enter block 4: no setting can be changed then"), (1, "the next block, 2")]
+)
+def test_settings_that_will_be_locked_are_warned_of(node: Node, until: int, said: str) -> None:
+    commit(node.store, [make_batch("genesis")])
+    node.permit(Permission(SETTINGS, 0, until))
+    assert said in node.warnings()[SETTINGS]
+    node.permit(Permission(SETTINGS))
+    assert node.warnings() == {}
+
+
+def test_whoever_asks_often_has_the_queue_walked_a_few_times_between_two_ticks(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(node.store, [make_batch("genesis")])
+    node.pend("one", V1)
+    walks: list[None] = []
+    walk = PendingQueue.__iter__
+
+    def counted(queue: PendingQueue) -> Iterator[Pending]:
+        walks.append(None)
+        return walk(queue)
+
+    monkeypatch.setattr(PendingQueue, "__iter__", counted)
+    for _ in range(100):
+        assert node.told()[V1].pending[0].batches == 1
+    assert len(walks) == families.WALKS_MAX
+    node.pend("two", V1)
+    node.bench.register(family=V2)
+    told = node.told()
+    assert (told[V1].pending[0].batches, told[V2].processors) == (1, 1), "only counts of batches may be old"
+    node.families.tick()
+    assert node.told()[V1].pending[0].batches == 2
+
+
+def test_nothing_is_logged_before_the_processors_of_a_node_that_starts_again_are_back(node: Node) -> None:
+    commit(node.store, [make_batch("genesis")])
+    node.permit(Permission(V1))
+    started = Families(node.store, node.queue, node.bench.processors, lambda _: ("NONE", ""))
+    with capture_logs() as logged:
+        for _ in range(families._GRACE_TICKS + 1):
+            started.tick()
+        assert logged == []
+        started.tick()
+    assert [line["family"] for line in logged] == ["intkey 1.0"]
 
 
 def test_what_is_unready_is_logged_once_when_it_lasts_and_once_when_it_is_gone(node: Node) -> None:
@@ -183,15 +265,16 @@ def test_what_is_unready_is_logged_once_when_it_lasts_and_once_when_it_is_gone(n
 def test_a_setting_that_cannot_be_understood_permits_the_settings_family_alone(node: Node) -> None:
     commit(node.store, [make_batch("genesis")], permitting("nonsense"))
     node.bench.register(family=V1)
-    told = node.told()
-    assert told[V1].permission == FamilyStatus.NOT_PERMITTED
-    assert told[FamilyVersion("sawtooth_settings", "1.0")].permission == FamilyStatus.PERMITTED
+    assert [(entry.family_name, entry.permission) for entry in node.families.status().families] == [
+        ("intkey", FamilyStatus.NOT_PERMITTED),
+        (SETTINGS.name, FamilyStatus.PERMITTED),
+    ]
 
 
 def test_hostile_names_are_bounded_and_take_no_place_of_what_is_permitted(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(families, "FAMILIES_SHOWN_MAX", 10)
+    monkeypatch.setattr(families, "FAMILIES_SHOWN_MAX", 11)
     monkeypatch.setattr(families, "WARNINGS_MAX", 3)
     commit(node.store, [make_batch("genesis")])
     many = [FamilyVersion("setting", str(number)) for number in range(5)]
@@ -223,5 +306,5 @@ def test_the_setting_is_decoded_when_its_leaf_changes_only(node: Node, monkeypat
     assert len(decoded) == 1
     value = json.dumps([{"family": "intkey", "version": "2.0"}])
     commit(node.store, [make_batch("other")], permitting(value))
-    assert list(node.warnings()) == [V2]
+    assert list(node.warnings()) == [SETTINGS, V2]
     assert len(decoded) == 2

@@ -122,7 +122,10 @@ def test_another_format_is_refused_and_nothing_stays_open(tmp_path: Path) -> Non
         with environment.begin(write=True) as transaction:
             transaction.put(b"format", b"dovetail-store-1", db=meta)
     for _ in range(2):
-        with pytest.raises(StorageFailed, match=r"the format dovetail-store-1, .* reads dovetail-store-2 only: use the release that made it"):
+        with pytest.raises(
+            StorageFailed,
+            match="format dovetail-store-1, this release reads dovetail-store-2 only",
+        ):
             open_store(tmp_path)
 
 

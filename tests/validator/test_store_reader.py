@@ -3,7 +3,9 @@
 import multiprocessing
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import lmdb
@@ -12,6 +14,7 @@ import pytest
 from tests.validator.support import address, commit, make_batch, open_store
 from validator.state import merkle
 from validator.store import BlockInfo, StorageFailed, StoreReader
+from validator.store.reader import READERS_MAX
 from validator.store.records import TABLES
 
 LARGE = 200_000
@@ -97,6 +100,130 @@ def test_a_reader_needs_no_writer(tmp_path: Path) -> None:
         assert reader.head == block
         reader.close()
     commit(again := open_store(tmp_path), [make_batch(1)])
+    again.close()
+
+
+def hold(folder: Path, count: int | None, pipe: "Connection[int, None]") -> None:
+    """A reader's process: takes so many snapshots, all that there are where None; says how many, and waits."""
+    reader = StoreReader.open(folder / "store")
+    held: list[object] = []
+    with suppress(lmdb.ReadersFullError):
+        while count is None or len(held) < count:
+            held.append(reader._env.begin())
+    pipe.send(len(held))
+    pipe.recv()
+
+
+@contextmanager
+def holding(folder: Path, count: int | None) -> Iterator[tuple[BaseProcess, int]]:
+    """A process that holds snapshots, and how many; it is killed with -9 at the latest at the end."""
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=hold, args=(folder, count, theirs))
+    process.start()
+    try:
+        yield process, ours.recv()
+    finally:
+        process.kill()
+        process.join()
+        ours.close()
+        theirs.close()
+
+
+def test_readers_that_take_every_slot_leave_the_writer_its_own(tmp_path: Path) -> None:
+    """Whatever reads, a write is written and seen, and who comes next is told why it may not read."""
+    store = open_store(tmp_path)
+    with holding(tmp_path, None) as (_, count):
+        assert count > READERS_MAX - 8
+        for number in range(3):
+            block = commit(store, [make_batch(number)], {address(number): b"x"})
+            assert store.head == store.block(number) == block
+        store.add_pending([b"pending"])
+        assert [raw for _, raw in store.pending()] == [b"pending"]
+        with pytest.raises(StorageFailed, match="is read in 504 places already"):
+            other_process(tmp_path)
+        # Between two snapshots too the slot is its own: who comes just then does not get it.
+        held = store._env.readers().count("\n")
+        store._let_go()
+        assert store._env.readers().count("\n") == held
+        store._move_on()
+    store.close()
+
+
+def other_process(folder: Path) -> None:
+    """Open the store for reading in another process; raises here what it raised there."""
+    spawn = multiprocessing.get_context("spawn")
+    with spawn.Pool(1) as pool:
+        pool.apply(open_and_close, (folder / "store",))
+
+
+def open_and_close(path: Path) -> None:
+    StoreReader.open(path).close()
+
+
+def test_the_map_grows_while_as_many_read_as_may(tmp_path: Path) -> None:
+    """For a moment the writer has no slot then: readers leave some free."""
+    store = open_store(tmp_path)
+    before = store._env.info()["map_size"]
+    with holding(tmp_path, READERS_MAX - 8 - 3):
+        # One more is as many as may be.
+        other_process(tmp_path)
+        with holding(tmp_path, 0), pytest.raises(StorageFailed, match="as many as may be"):
+            other_process(tmp_path)
+        store.add_pending([bytes(40_000_000)])
+        assert store._env.info()["map_size"] > before
+        commit(store, [make_batch(0)])
+    store.close()
+
+
+def test_who_was_killed_leaves_no_slot_taken(tmp_path: Path) -> None:
+    """Neither for the next reader, nor for a validator that starts."""
+    open_store(tmp_path).close()
+    with holding(tmp_path, 0):
+        # It keeps the lock file in use: nobody begins with a new one.
+        with holding(tmp_path, READERS_MAX - 8 - 2):
+            pass
+        other_process(tmp_path)
+        with holding(tmp_path, READERS_MAX - 8 - 2):
+            pass
+        store = open_store(tmp_path)
+        assert len(store._env.readers().splitlines()) - 1 == 2
+        commit(store, [make_batch(0)])
+        store.close()
+
+
+def test_a_killed_reader_keeps_no_space(tmp_path: Path) -> None:
+    """What it saw is used again by the next writes; while it lives, it keeps what it sees."""
+    store = open_store(tmp_path)
+
+    def grown() -> int:
+        before = store._env.info()["last_pgno"]
+        for _ in range(20):
+            store.reject([], [store.add_pending([bytes(400_000)])])
+        return int(store._env.info()["last_pgno"] - before)
+
+    grown()
+    assert grown() == 0
+    with holding(tmp_path, 0):
+        assert grown() > 1_000
+    assert grown() == 0
+    store.close()
+
+
+def test_a_snapshot_that_cannot_be_had_is_no_refused_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is on disk is not known then: whoever takes a refusal for it would be wrong."""
+    store = open_store(tmp_path)
+
+    def fails() -> None:
+        raise lmdb.ReadersFullError("planted")
+
+    monkeypatch.setattr(store, "_begin", fails)
+    with pytest.raises(lmdb.ReadersFullError):
+        commit(store, [make_batch(0)])
+    monkeypatch.undo()
+    store.close()
+    again = open_store(tmp_path)
+    assert again.head is not None
     again.close()
 
 

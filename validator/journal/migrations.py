@@ -6,7 +6,6 @@ Which block may hold one is said in ``rules``; what the transactions say and how
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import repeat
 from typing import Final, NamedTuple
 
 from ledger import migration
@@ -45,13 +44,6 @@ def ids_of(permission: Permission) -> list[BatchId]:
 def transaction_ids_of(permission: Permission) -> tuple[TransactionId, ...]:
     """The first transaction for each way to slice: where one is on the chain, the version is migrated."""
     return _first_ids(_plan(permission))
-
-
-def overlap(one: Permission, other: Permission) -> bool:
-    """Whether two versions migrate the same state."""
-    return any(map(str.startswith, one.migrate, repeat(other.migrate))) or any(
-        map(str.startswith, other.migrate, repeat(one.migrate))
-    )
 
 
 def _plan(permission: Permission) -> _Plan:

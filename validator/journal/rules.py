@@ -5,11 +5,16 @@ the transactions do is the executor's business.
 """
 
 from collections.abc import Callable
-from operator import attrgetter
 
 from ledger.batch import VerifiedBatch
 from ledger.ids import TransactionId
-from ledger.permitted import Permission, permission_for, permission_refusal, permitted_families
+from ledger.permitted import (
+    Permission,
+    awaiting_migration,
+    permission_for,
+    permission_refusal,
+    permitted_families,
+)
 from ledger.settings import FamilyVersion
 from validator.execution.model import Rejected, Withdrawn
 from validator.journal import migrations
@@ -33,15 +38,10 @@ class Body:
         self._invalid = invalid
         self._included: set[TransactionId] = set()
         self._barred: dict[FamilyVersion, str | Withdrawn | None] = {}
-        # The sort keeps the setting's order among those of one block.
-        awaited = sorted(filter(self._awaits_migration, self._permitted or ()), key=attrgetter("from_block"))
-        self._awaited = {entry.family for entry in awaited}
-        self.due = [
-            entry
-            for place, entry in enumerate(awaited)
-            if not any(migrations.overlap(entry, earlier) for earlier in awaited[:place])
-        ]
-        """Whose migration this block may hold: no earlier one does, nor waits an earlier version's on the same state."""
+        awaiting = awaiting_migration(self._permitted, block_num, self._is_migrated)
+        self._awaiting = {entry.family for entry in awaiting}
+        self.due = [entry for place, entry in enumerate(awaiting) if not any(map(entry.overlaps, awaiting[:place]))]
+        """Whose migration this block may hold: no earlier one does, nor waits an earlier version on the same state."""
         self._first_of = {name: entry for entry in self.due for name in migrations.transaction_ids_of(entry)}
 
     @property
@@ -103,18 +103,14 @@ class Body:
             assert permission is not None, "what is not refused is permitted now or later"
             if not permission.covers(self._block_num):
                 bar = _waits(family, f"{family} is permitted from block {permission.from_block} on")
-            elif family in self._awaited:
+            elif family in self._awaiting:
                 bar = _waits(family, f"{family} is permitted when its migration is in a block")
         self._barred[family] = bar
         return bar
 
-    def _awaits_migration(self, permission: Permission) -> bool:
-        """Whether a version may enter this block but for its migration, which no earlier block holds."""
-        return (
-            bool(permission.migrate)
-            and permission.covers(self._block_num)
-            and not any(map(self._committed, migrations.transaction_ids_of(permission)))
-        )
+    def _is_migrated(self, permission: Permission) -> bool:
+        """Whether an earlier block holds the migration of a version."""
+        return any(map(self._committed, migrations.transaction_ids_of(permission)))
 
 
 def _waits(family: FamilyVersion, why: str) -> Withdrawn:

@@ -160,7 +160,7 @@ class Processors:
 
         namespaces = processor.families[task.route].namespaces
         assignment: Assignment
-        if processor.packed_version and not task.alone:
+        if processor.packed_version and not (task.alone or task.migration):
             assignment = PackedAssignment(task, view_for, send, context_id, namespaces, self._limits)
         else:
             raw_header = processor.raw_header

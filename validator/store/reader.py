@@ -1,4 +1,4 @@
-"""The store as it is read: tables, one read snapshot, and opening what a validator in another process writes to.
+"""The store as it is read: one read snapshot, and opening what a validator in another process writes to.
 
 Together with ``validator.store.store``, which writes, the only module that knows LMDB. What is in the records is the
 business of ``validator.store.records``.
@@ -16,27 +16,16 @@ import lmdb
 from ledger.ids import BatchId, BlockId, TransactionId
 from validator.journal.model import InvalidBatch
 from validator.store import records
-from validator.store.records import BlockInfo, StoredBatch, StoredTransaction, id_key, key
+from validator.store.records import FORMAT, NUMBER_BYTES, TABLES, BlockInfo, StoredBatch, StoredTransaction, id_key, key
 
-FORMAT: Final = b"dovetail-store-1"
-TABLES: Final = (
-    "meta",
-    "blocks",
-    "block_ids",
-    "batches",
-    "batch_ids",
-    "transactions",
-    "transaction_ids",
-    "nodes",
-    "superseded",
-    "pending",
-    "invalid",
-    "invalid_order",
-    "invalid_transactions",
-    "invalid_transactions_order",
-)
-READERS_MAX: Final = 64
+READERS_MAX: Final = 512
 """Most read snapshots of one store at a time, over all processes: the validator's one, and those of its readers."""
+
+SPARE_SNAPSHOTS: Final = 1
+"""What is let go keeps its slot among READERS_MAX for what is begun next: nobody can take it in between."""
+
+_LEFT_FREE: Final = 8
+"""Of READERS_MAX, for the validator: it loses its slot for a moment where the map grows."""
 
 _CACHED_NODES_MAX: Final = 65_536
 _CACHED_NODE_BYTES_MAX: Final = 1_024
@@ -62,12 +51,13 @@ class StoreReader:
         self._env = env
         self._tables = tables
         self._nodes: OrderedDict[int, bytes] = OrderedDict()
-        self._reader = self._begin()
+        self._reader: Any = None
+        self._move_on()
         try:
             self._check_format(path)
             self.head: BlockInfo | None = self._last_block()
         except StorageFailed:
-            self._reader.abort()
+            self._let_go()
             raise
 
     @staticmethod
@@ -83,30 +73,43 @@ class StoreReader:
             try:
                 # Without a size of its own the map has the size that the writer gave it.
                 env = lmdb.open(
-                    str(path), map_size=0, max_dbs=len(TABLES), max_readers=READERS_MAX, readonly=True, create=False
+                    str(path),
+                    map_size=0,
+                    max_dbs=len(TABLES),
+                    max_readers=READERS_MAX,
+                    max_spare_txns=SPARE_SNAPSHOTS,
+                    readonly=True,
+                    create=False,
                 )
                 undo.callback(env.close)
+                # Who was killed left its slot behind.
+                env.reader_check()
                 tables = {name: env.open_db(name.encode(), create=False) for name in TABLES}
             except lmdb.NotFoundError:
                 raise StorageFailed(f"what lies at {path} is no store, or one of another release") from None
+            except lmdb.ReadersFullError:
+                raise _too_many(path) from None
             except (lmdb.Error, OSError) as error:
                 raise StorageFailed(
                     f"cannot read the store at {path}: {error}; a reader must be allowed to read data.mdb there and to"
                     f" write lock.mdb"
                 ) from None
             reader = StoreReader(path, env, tables)
+            # Counted once its own is among them: of those that come together, none goes on unseen.
+            if len(env.readers().splitlines()) - 1 > READERS_MAX - _LEFT_FREE:
+                raise _too_many(path)
             undo.pop_all()
         return reader
 
     def refresh(self) -> None:
         """Move on to the newest commit. Raises StorageFailed."""
-        self._reader.abort()
-        self._reader = self._begin()
+        self._let_go()
+        self._move_on()
         self.head = self._last_block()
 
     def close(self) -> None:
         """Let go of the snapshot and the store."""
-        self._reader.abort()
+        self._let_go()
         self._env.close()
 
     def node(self, number: int) -> bytes:
@@ -128,7 +131,7 @@ class StoreReader:
         record = self._get("blocks", key(num)) if num >= 0 else None
         try:
             return None if record is None else records.decode_block_info(num, record)
-        except struct.error as error:
+        except (struct.error, OverflowError) as error:
             raise StorageFailed(f"the record of block {num} is garbled: {error}; restore a backup") from None
 
     def block_num(self, block_id: BlockId) -> int | None:
@@ -171,12 +174,20 @@ class StoreReader:
 
     def pending(self) -> Iterator[tuple[int, bytes]]:
         """Arrival number and bytes of every pending batch, in order of arrival."""
-        for name, raw in self.entries("pending"):
-            yield int.from_bytes(name, "big"), raw
+        for name, record in self.entries("pending"):
+            yield int.from_bytes(name, "big"), records.decode_pending(record)[1]
 
     def superseded(self, num: int) -> list[int]:
         """The numbers of the nodes that block ``num``, which must be there, replaced."""
         return records.decode_numbers(self._require("superseded", num))
+
+    def tables(self) -> list[bytes]:
+        """The names of all tables in the file: TABLES, in a sound store."""
+        try:
+            with self._reader.cursor() as cursor:
+                return list(cursor.iternext(values=False))
+        except lmdb.Error as error:
+            raise _unreadable("of tables", error) from None
 
     def count(self, table: str) -> int:
         """How many entries one of TABLES has."""
@@ -215,9 +226,14 @@ class StoreReader:
         """The highest number in a table; -1 when it is empty."""
         try:
             with self._reader.cursor(db=self._tables[table]) as cursor:
-                return int.from_bytes(cursor.key(), "big") if cursor.last() else -1
+                name = cursor.key() if cursor.last() else None
         except lmdb.Error as error:
             raise _unreadable(table, error) from None
+        if name is None:
+            return -1
+        if len(name) != NUMBER_BYTES:
+            raise StorageFailed(f"the last key of the table {table} is no number: {name.hex()}; restore a backup")
+        return int.from_bytes(name, "big")
 
     def _last_block(self) -> BlockInfo | None:
         return self.block(self._last_key("blocks"))
@@ -240,19 +256,39 @@ class StoreReader:
     def _check_format(self, path: Path) -> None:
         found = self._get("meta", b"format")
         if found != FORMAT:
-            raise StorageFailed(f"the store at {path} has format {found!r}, this release reads {FORMAT!r}")
+            words = "none" if found is None else found.decode("ascii", "backslashreplace")
+            raise StorageFailed(
+                f"the store at {path} has the format {words}, this release reads {FORMAT.decode()} only: use the"
+                " release that made it, or another data_dir"
+            )
 
-    def _begin(self) -> Any:
-        """A snapshot of the newest commit."""
+    def _let_go(self) -> None:
+        """End the snapshot and keep its slot, which goes where the transaction itself does."""
+        if self._reader is not None:
+            self._reader.abort()
+            self._reader = None
+
+    def _move_on(self) -> None:
+        """Take a snapshot of the newest commit where there is none. Raises StorageFailed."""
         try:
-            try:
-                return self._env.begin()
-            except lmdb.MapResizedError:
-                # The writer, in another process, has made the map larger than it is here.
-                self._env.set_mapsize(0)
-                return self._env.begin()
+            self._reader = self._begin()
         except lmdb.Error as error:
             raise StorageFailed(f"the store gives no snapshot: {error}") from None
+
+    def _begin(self) -> Any:
+        try:
+            return self._env.begin()
+        except lmdb.MapResizedError:
+            # The writer, in another process, has made the map larger than it is here.
+            self._env.set_mapsize(0)
+            return self._env.begin()
+
+
+def _too_many(path: Path) -> StorageFailed:
+    return StorageFailed(
+        f"the store at {path} is read in {READERS_MAX - _LEFT_FREE} places already, as many as may be: wait for one of"
+        " them to end"
+    )
 
 
 def _unreadable(table: str, error: lmdb.Error) -> StorageFailed:

@@ -1,10 +1,12 @@
-"""What the store keeps, and how each record looks as bytes. No LMDB here.
+"""What the store keeps: tables, and how each record looks as bytes. No LMDB here.
 
 Blocks, batches and transactions are numbered from 0 without gaps; a block record holds the numbers of its first batch
-and transaction, so that any page of any list is found by arithmetic and one binary search.
+and transaction, so that any page of any list is found by arithmetic and one binary search. What no signature and no
+state root covers carries a checksum: of a disk that errs, not of anybody who means harm.
 """
 
 import struct
+import zlib
 from typing import Final, NamedTuple
 
 import msgspec
@@ -13,11 +15,32 @@ from ledger.ids import BlockId, StateRoot
 from validator.journal.model import InvalidBatch
 from validator.state.nodes import Ref
 
+FORMAT: Final = b"dovetail-store-2"
+TABLES: Final = (
+    "meta",
+    "blocks",
+    "block_ids",
+    "batches",
+    "batch_ids",
+    "transactions",
+    "transaction_ids",
+    "nodes",
+    "superseded",
+    "pending",
+    "invalid",
+    "invalid_order",
+    "invalid_transactions",
+    "invalid_transactions_order",
+)
+
 _BLOCK: Final = struct.Struct(">64s32sQIQIQI")
 _BATCH: Final = struct.Struct(">QQ")
-_TRANSACTION: Final = struct.Struct(">QI")
+_TRANSACTION: Final = struct.Struct(">QII")
+_CHECKSUM: Final = struct.Struct(">I")
 _NUMBER: Final = struct.Struct(">Q")
-_KEY_BYTES: Final = 8
+NUMBER_BYTES: Final = 8
+"""Of a number as a key."""
+
 _invalid_encoder: Final = msgspec.msgpack.Encoder()
 _invalid_decoder: Final = msgspec.msgpack.Decoder(InvalidBatch)
 
@@ -67,22 +90,28 @@ class StoredBatch(NamedTuple):
 
 
 class StoredTransaction(NamedTuple):
-    """``position``: its index in the batch."""
+    """``position``: its index in the batch. ``checksum``: as it was written, of its key and the receipt."""
 
     number: int
     batch_number: int
     position: int
+    checksum: int
     receipt: bytes
 
 
 def key(number: int) -> bytes:
     """A number as a key, so that ascending numbers are ascending keys."""
-    return number.to_bytes(8, "big")
+    return number.to_bytes(NUMBER_BYTES, "big")
 
 
 def id_key(text: str) -> bytes:
     """A transaction, batch or block id (128 hex characters) as a key."""
     return bytes.fromhex(text)
+
+
+def checksum(name: bytes, content: bytes) -> int:
+    """Of what stands under the key ``name``: it tells every change of up to 32 bits in a row."""
+    return zlib.crc32(content, zlib.crc32(name))
 
 
 def encode_block_info(info: BlockInfo) -> bytes:
@@ -122,27 +151,46 @@ def decode_batch(number: int, record: bytes) -> StoredBatch:
     return StoredBatch(number, block_num, first_transaction, record[_BATCH.size :])
 
 
-def encode_transaction(batch_number: int, position: int, receipt: bytes) -> bytes:
-    return _TRANSACTION.pack(batch_number, position) + receipt
+def encode_transaction(name: bytes, batch_number: int, position: int, receipt: bytes) -> bytes:
+    """``name``: its key."""
+    return _TRANSACTION.pack(batch_number, position, checksum(name, receipt)) + receipt
 
 
 def decode_transaction(number: int, record: bytes) -> StoredTransaction:
-    batch_number, position = _TRANSACTION.unpack_from(record)
-    return StoredTransaction(number, batch_number, position, record[_TRANSACTION.size :])
+    batch_number, position, written = _TRANSACTION.unpack_from(record)
+    return StoredTransaction(number, batch_number, position, written, record[_TRANSACTION.size :])
 
 
-def encode_invalid(entry: InvalidBatch) -> bytes:
-    """What follows the number of the record."""
-    return _invalid_encoder.encode(entry._replace(transaction_ids=()))
+def encode_pending(name: bytes, raw: bytes) -> bytes:
+    """``name``: its key."""
+    return _CHECKSUM.pack(checksum(name, raw)) + raw
+
+
+def decode_pending(record: bytes) -> tuple[int, bytes]:
+    """The checksum as it was written, of its key and the batch; the bytes of the batch."""
+    (written,) = _CHECKSUM.unpack_from(record)
+    return written, record[_CHECKSUM.size :]
+
+
+def encode_invalid(name: bytes, entry: InvalidBatch) -> bytes:
+    """What follows the number of the record. ``name``: its key."""
+    content = _invalid_encoder.encode(entry._replace(transaction_ids=()))
+    return _CHECKSUM.pack(checksum(name, content)) + content
 
 
 def decode_invalid(record: bytes) -> InvalidBatch:
-    return _invalid_decoder.decode(record[_KEY_BYTES:])
+    return _invalid_decoder.decode(record[NUMBER_BYTES + _CHECKSUM.size :])
+
+
+def is_invalid_whole(name: bytes, record: bytes) -> bool:
+    """Whether the checksum of its key and content is as it was written. Raises struct.error."""
+    written: int = _CHECKSUM.unpack_from(record, NUMBER_BYTES)[0]
+    return checksum(name, record[NUMBER_BYTES + _CHECKSUM.size :]) == written
 
 
 def number_key(record: bytes) -> bytes:
     """The key under which its order names a record that begins with its number."""
-    return record[:_KEY_BYTES]
+    return record[:NUMBER_BYTES]
 
 
 def encode_numbers(numbers: list[int]) -> bytes:

@@ -16,8 +16,8 @@ import lmdb
 from ledger.limits import Limits
 from validator.journal.model import BlockCommit, InvalidBatch
 from validator.store import records
-from validator.store.reader import FORMAT, READERS_MAX, TABLES, StorageFailed, StoreReader
-from validator.store.records import BlockInfo, id_key, key
+from validator.store.reader import READERS_MAX, SPARE_SNAPSHOTS, StorageFailed, StoreReader
+from validator.store.records import FORMAT, TABLES, BlockInfo, id_key, key
 
 _PAGE_OVERHEAD: Final = 3
 """A write may touch this many times its own bytes in pages: copied tree pages and half-filled new ones."""
@@ -38,18 +38,20 @@ class Store(StoreReader):
                     map_size=limits.store_map_bytes_initial,
                     max_dbs=len(TABLES),
                     max_readers=READERS_MAX,
+                    max_spare_txns=SPARE_SNAPSHOTS,
                     mode=0o600,
                 )
                 undo.callback(env.close)
+                env.reader_check()
                 tables = {name: env.open_db(name.encode()) for name in TABLES}
             except (lmdb.Error, OSError) as error:
                 raise StorageFailed(f"cannot open the store at {path}: {error}") from None
             self._lock = lock
             super().__init__(path, env, tables)
+            self.next_node_number: int = self._last_key("nodes") + 1 or 1
+            self.next_arrival: int = self._last_key("pending") + 1
+            """The arrival number of the next batch that is accepted."""
             undo.pop_all()
-        self.next_node_number: int = self._last_key("nodes") + 1 or 1
-        self.next_arrival: int = self._last_key("pending") + 1
-        """The arrival number of the next batch that is accepted."""
 
     def close(self) -> None:
         """Let go of the store; another process may own it then."""
@@ -61,7 +63,8 @@ class Store(StoreReader):
         first = self.next_arrival
         with self._write(sum(map(len, raw_batches)) + 4096) as transaction:
             for arrival, raw in enumerate(raw_batches, first):
-                _append(transaction, key(arrival), raw, self._tables["pending"])
+                name = key(arrival)
+                _append(transaction, name, records.encode_pending(name, raw), self._tables["pending"])
         self.next_arrival = first + len(raw_batches)
         return first
 
@@ -115,9 +118,10 @@ class Store(StoreReader):
             _append(transaction, key(batch_number), record, tables["batches"])
             batch_ids.append((id_key(batch.id), key(batch_number)))
             for position, (transaction_id, receipt) in enumerate(batch.transactions):
-                record = records.encode_transaction(batch_number, position, receipt)
-                _append(transaction, key(transaction_number), record, tables["transactions"])
-                transaction_ids.append((id_key(transaction_id), key(transaction_number)))
+                name = key(transaction_number)
+                record = records.encode_transaction(name, batch_number, position, receipt)
+                _append(transaction, name, record, tables["transactions"])
+                transaction_ids.append((id_key(transaction_id), name))
                 transaction_number += 1
             batch_number += 1
         # Ids are random: in ascending order neighbours share the pages that their insertion copies.
@@ -134,7 +138,8 @@ class Store(StoreReader):
         for arrival in settled:
             transaction.delete(key(arrival), db=tables["pending"])
         limits = self._limits
-        batches = [(id_key(entry.batch_id), records.encode_invalid(entry)) for entry in invalid]
+        names = [id_key(entry.batch_id) for entry in invalid]
+        batches = [(name, records.encode_invalid(name, entry)) for name, entry in zip(names, invalid, strict=True)]
         self._remember(transaction, "invalid", batches, limits.invalid_batches_remembered)
         ids = [(id_key(name), b"") for entry in invalid for name in entry.transaction_ids]
         self._remember(transaction, "invalid_transactions", ids, limits.invalid_transactions_remembered)
@@ -162,14 +167,17 @@ class Store(StoreReader):
     @contextmanager
     def _write(self, data_bytes: int) -> Iterator[Any]:
         """One write transaction, synced when the block ends; the reader moves on to it."""
-        self._reader.abort()
+        self._let_go()
         try:
+            # Space that a reader saw which was killed would never be used again.
+            self._env.reader_check()
             self._make_room(data_bytes * _PAGE_OVERHEAD)
             with self._env.begin(write=True) as transaction:
                 yield transaction
         except (lmdb.Error, OSError) as error:
             raise StorageFailed(f"the store refused a write of {data_bytes} bytes: {error}") from None
         finally:
+            # Where this fails nobody knows here what is on disk: no refusal of the write, but the end of the process.
             self._reader = self._begin()
 
     def _make_room(self, data_bytes: int) -> None:

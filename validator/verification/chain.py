@@ -4,14 +4,14 @@ Blocks are read in ``loading``, batches checked in ``batches`` (in worker proces
 beside the chain is in ``tables``.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Final, NamedTuple
 
 from ledger.batch import VerifiedBatch
 from ledger.block import BlockHeader
-from ledger.ids import TransactionId
+from ledger.ids import BlockId, TransactionId
 from validator.journal.rules import Body
 from validator.state.nodes import Ref
 from validator.state.view import Stored
@@ -67,6 +67,10 @@ class Verification:
         self.head = self._counts["blocks"] - 1
         """The number of the last block that the store held when verification began; -1: none."""
         self.last = self.head if last is None else min(last, self.head)
+        self.sealed_by: Counter[str] = Counter()
+        """How many of the blocks so far each public key sealed: whose node it is cannot be told from a store."""
+        self.last_id: BlockId | None = None
+        """The id of the newest block so far, to compare with another node's."""
         self._state = StateCheck(reader, self._add)
         self.node = self._state.node
         """Reads a node of a sound block's state."""
@@ -137,6 +141,9 @@ class Verification:
             yield self._check(loaded, [next(checked) for _ in loaded.entries])
 
     def _check(self, loaded: Loaded, checked: list[CheckedBatch]) -> CheckedBlock:
+        if loaded.header is not None and loaded.info is not None:
+            self.sealed_by[loaded.header.signer_pubkey] += 1
+            self.last_id = loaded.info.id
         before = self._state.base
         transactions = sum(len(receipts) for _, receipts in loaded.entries)
         verified = [batch.verified for batch in checked if batch.verified is not None]
@@ -196,7 +203,11 @@ class Verification:
             loaded.find("indexes", f"batch {batch.verified.id}", "readable indexes", shown(error))
 
     def _check_rules(self, loaded: Loaded, base: Ref, checked: list[CheckedBatch]) -> None:
-        """The journal's rules, over the state and the chain that the block builds on."""
+        """The journal's rules, over the state and the chain that the block builds on.
+
+        A migration is legal in either way of slicing: one that waited was sliced for the state that was there when it
+        was made, and a block that only it went into may have been let go since. In one block it may be once.
+        """
 
         def committed(transaction_id: TransactionId) -> bool:
             number = self._reader.transaction_number(transaction_id)

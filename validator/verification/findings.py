@@ -40,8 +40,6 @@ class Findings:
         self.kept: list[Finding] = []
         self.counts: Counter[str] = Counter()
         """How many there are of each ``what``."""
-        self.blocks: set[int] = set()
-        """The numbers of blocks with findings, of those that are kept."""
 
     def __len__(self) -> int:
         return self.counts.total()

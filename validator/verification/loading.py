@@ -3,6 +3,7 @@
 What is in batches is checked in ``batches``, everything else of a block in ``chain``.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -10,12 +11,15 @@ from typing import Final
 from ledger.block import BlockHeader, decode_block_header, is_sealed
 from ledger.errors import InvalidKey, NotDecodable
 from ledger.ids import NULL_BLOCK_ID, BlockId
+from validator.journal.builder import CONSENSUS
 from validator.store import BlockInfo, StoreReader
+from validator.store.records import checksum, key
 from validator.verification.batches import transactions_of
 from validator.verification.findings import Finding, shown
 from validator.verification.state import GARBLED
 
 _GAPS_MAX: Final = 1_000
+_ROOT: Final = re.compile("[0-9a-f]{64}")
 
 
 @dataclass
@@ -82,6 +86,9 @@ class Loader:
             return loaded
         if header is not None:
             loaded.expect("block_num", "its header", num, header.block_num)
+            loaded.expect("consensus", "its header", CONSENSUS, header.consensus)
+            if not _ROOT.fullmatch(header.state_root_hash):
+                loaded.find("state_root_form", "its header", "64 lower-case hex digits", shown(header.state_root_hash))
             if self._previous is not None:
                 loaded.expect("previous_block_id", "its header", self._previous, header.previous_block_id)
         self._previous = info.id
@@ -154,6 +161,9 @@ class Loader:
                 continue
             loaded.expect("transaction_record", f"{at}, its batch", number, transaction.batch_number)
             loaded.expect("transaction_record", f"{at}, its position", position, transaction.position)
+            # Nothing that is signed covers a receipt's events and data.
+            if checksum(key(transaction_number), transaction.receipt) != transaction.checksum:
+                loaded.find("receipt_bytes", at, "the bytes that were written", shown(transaction.receipt))
             receipts.append(transaction.receipt)
         loaded.entries.append((raw, receipts))
         self.next_transaction += count

@@ -12,7 +12,7 @@ from validator.state.nodes import EMPTY, Ref
 from validator.store import BlockInfo, StorageFailed, StoreReader
 from validator.verification.findings import Finding, difference, shown
 
-GARBLED: Final = (StorageFailed, ValueError, LookupError, struct.error)
+GARBLED: Final = (StorageFailed, ValueError, LookupError, OverflowError, struct.error)
 """What reading a record raises that is not there, or is not what was written."""
 
 _MENDED_MAX: Final = 10_000

@@ -1,6 +1,6 @@
 """What the store keeps beside the chain: pending batches, and what is remembered of invalid ones.
 
-The chain and its indexes are in ``chain``.
+The chain and its indexes are in ``chain``. What lies here has checksums, or its order, to be proven by.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,33 +10,46 @@ from typing import Final
 import msgspec
 
 from validator.store import StoreReader, records
+from validator.store.records import NUMBER_BYTES, TABLES
 from validator.verification.batches import CheckedBatch
 from validator.verification.findings import DROP_PENDING, Finding, Findings, shown
 from validator.verification.state import GARBLED
 from validator.verification.workers import Checkers, Entry
 
 _ID_BYTES: Final = 64
-_KEY_BYTES: Final = 8
 _PIECE_BATCHES: Final = 64
 
 
 def check_tables(reader: StoreReader, checkers: Checkers, findings: Findings) -> None:
     """Check them as of the reader's snapshot. Raises CheckerDied."""
-    for check in (_pending, _invalid, _invalid_transactions):
+    for check in (_layout, _pending, _invalid, _invalid_transactions):
         try:
             check(reader, checkers, findings.add)
         except GARBLED as error:
             findings.add(Finding(None, "table", check.__name__.strip("_"), "a readable table", shown(error)))
 
 
+def _layout(reader: StoreReader, _: Checkers, add: Callable[[Finding], None]) -> None:
+    for table in sorted({*reader.tables()} - {name.encode() for name in TABLES}):
+        add(Finding(None, "table", f"table {shown(table)}", "no such table", "one"))
+    for name, record in reader.entries("meta"):
+        if name != b"format":
+            add(Finding(None, "meta", f"meta {shown(name)}", "the format alone", shown(record)))
+
+
 def _pending(reader: StoreReader, checkers: Checkers, add: Callable[[Finding], None]) -> None:
     arrivals: list[str] = []
     checks: list[Future[list[CheckedBatch]]] = []
     piece: list[Entry] = []
-    for name, raw in reader.entries("pending"):
+    for name, record in reader.entries("pending"):
         arrivals.append(str(int.from_bytes(name, "big")))
-        if len(name) != _KEY_BYTES:
-            add(Finding(None, "pending", f"entry {name.hex()}", "a number as its key", shown(name)))
+        where = f"pending entry {name.hex()}"
+        try:
+            written, raw = records.decode_pending(record)
+        except GARBLED:
+            written, raw = 0, b""
+        if not raw or records.checksum(name, raw) != written:
+            add(Finding(None, "pending", where, "the bytes that were written", shown(record), DROP_PENDING))
         # Its transactions have no receipts yet.
         piece.append((raw, None))
         if len(piece) >= _PIECE_BATCHES:
@@ -57,8 +70,10 @@ def _pending(reader: StoreReader, checkers: Checkers, add: Callable[[Finding], N
 def _invalid(reader: StoreReader, _: Checkers, add: Callable[[Finding], None]) -> None:
     for where, name, record in _remembered(reader, "invalid", add):
         try:
+            if not records.is_invalid_whole(name, record):
+                add(Finding(None, "invalid", where, "the bytes that were written", shown(record)))
             batch_id = records.decode_invalid(record).batch_id
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, *GARBLED) as error:
             add(Finding(None, "invalid", where, "what is remembered of an INVALID batch", shown(error)))
             continue
         if batch_id != name.hex():
@@ -67,7 +82,7 @@ def _invalid(reader: StoreReader, _: Checkers, add: Callable[[Finding], None]) -
 
 def _invalid_transactions(reader: StoreReader, _: Checkers, add: Callable[[Finding], None]) -> None:
     for where, _name, record in _remembered(reader, "invalid_transactions", add):
-        if len(record) != _KEY_BYTES:
+        if len(record) != NUMBER_BYTES:
             add(Finding(None, "invalid_transactions", where, "a number alone", shown(record)))
 
 

@@ -100,10 +100,14 @@ def _read(stream: IO[bytes]) -> bytes | None:
 
 def work() -> None:
     """A worker: answers each message with what it checked, until its standard input ends."""
-    while (content := _read(sys.stdin.buffer)) is not None:
-        entries: list[Entry] = pickle.loads(content)
-        checked = [check_batch(*entry) for entry in entries]
-        _write(sys.stdout.buffer, pickle.dumps(checked, pickle.HIGHEST_PROTOCOL))
+    try:
+        while (content := _read(sys.stdin.buffer)) is not None:
+            entries: list[Entry] = pickle.loads(content)
+            checked = [check_batch(*entry) for entry in entries]
+            _write(sys.stdout.buffer, pickle.dumps(checked, pickle.HIGHEST_PROTOCOL))
+    except BrokenPipeError:
+        # The parent was killed: what is still in the buffer goes where nobody looks.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``upgrade cancel``: calling a plan off before its block."""
+"""``upgrade cancel``: calling a plan off before anything came of it."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +9,7 @@ from dovetail.commands.submit import nonce, signer_of, submit, url_argument
 from dovetail.commands.upgrade.proposing import (
     WAIT_S_DEFAULT,
     Family,
+    How,
     Setting,
     WaitForCommit,
     Yes,
@@ -16,11 +17,13 @@ from dovetail.commands.upgrade.proposing import (
     read_setting,
 )
 from dovetail.errors import Refused
-from dovetail.output import program
+from dovetail.output import note, program
 from dovetail.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
+    from dovetail.client import DovetailClient
     from families.settings.candidates import Candidate
+    from ledger.permitted import Permission
     from ledger.settings import FamilyVersion
 
 
@@ -33,35 +36,45 @@ def cancel(
     wait: WaitForCommit = WAIT_S_DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Call off the plan for NEW before its block.
+    """Call off the plan for NEW, before its block or, where NEW migrates state, before its migration is made.
 
-    Proposes the setting without NEW, and without the ends that its plan set to older versions. A plan that is still
-    voted on is voted against.
+    Proposes the setting without NEW, and without the ends that its plan set to older versions: those with the block
+    before NEW's first. Other ends stay. A plan that is still voted on is voted against.
     """
     from dovetail.client import DovetailClient
     from dovetail.commands.upgrade.changes import called_off
+    from dovetail.commands.upgrade.told import ask
     from ledger.settings import FamilyVersion
 
-    version = FamilyVersion(family, new)
+    version, how = FamilyVersion(family, new), How(yes, key, url, wait, as_json)
     with DovetailClient(url) as client:
         setting = read_setting(client)
+        told = ask(client).entry(*version) if setting.entries else None
     if not any(entry.family == version for entry in setting.entries or ()):
         candidates = [candidate for candidate in setting.proposals if version in _named_by(candidate)]
         if candidates:
-            _vote_against(candidates, setting, key=key, url=url, wait_s=wait, as_json=as_json)
+            _vote_against(candidates, setting, how)
             return
     if setting.entries is None:
         raise Refused(f"{version} is not planned: the setting is absent, and no open proposal names it")
-    entries = called_off(setting.entries, version, head_num=setting.head_num)
+
+    def change(client: "DovetailClient", now: Setting) -> "tuple[Permission, ...]":
+        unmade = any(each["family_version"] == new for each in ask(client).unmade(family))
+        return called_off(now.entries or (), version, head_num=now.head_num, unmade=unmade)
+
+    questions = []
+    if told and told["permission"] == "permitted" and told["migration"] == "due" and told["migrating_processors"]:
+        questions.append(
+            f"the migration of {version} is under way: where it is in a block before this, older versions misread what"
+            " it wrote; stop the processors of it first"
+        )
     propose_change(
         setting,
-        entries,
+        change,
+        family,
         what=f"to call off {version}",
-        key=key,
-        url=url,
-        wait_s=wait,
-        yes=yes,
-        as_json=as_json,
+        how=how,
+        questions=questions,
         extra={"head_num": setting.head_num},
     )
 
@@ -81,27 +94,32 @@ def _named_by(candidate: "Candidate") -> "set[FamilyVersion]":
         return set()
 
 
-def _vote_against(
-    candidates: "list[Candidate]", setting: Setting, *, key: str | None, url: str, wait_s: int, as_json: bool
-) -> None:
+def _vote_against(candidates: "list[Candidate]", setting: Setting, how: How) -> None:
+    from dovetail.client import DovetailClient
     from families.settings.client import vote
 
-    by_hand = f"{program()} settings vote PROPOSAL reject --wait 30{url_argument(url)}"
+    by_hand = f"{program()} settings vote PROPOSAL reject --wait 30{url_argument(how.url)}"
     ids = ", ".join(candidate.proposal_id for candidate in candidates)
     if len(candidates) > 1:
         raise Refused(f"{len(candidates)} open proposals name it, {ids}; vote against each: {by_hand}")
     (candidate,) = candidates
-    signer = signer_of(key)
+    signer = signer_of(how.key)
+    needed = len(setting.keys) - setting.threshold + 1
     if any(cast.public_key == signer.public_key for cast in candidate.votes):
-        rejections = len(setting.keys) - setting.threshold + 1
         raise Refused(
-            f"{signer.public_key} has voted on proposal {ids} already, and a vote stays; it falls when {rejections} of"
+            f"{signer.public_key} has voted on proposal {ids} already, and a vote stays; it falls when {needed} of"
             f" {len(setting.keys)} keys reject it, each with: {by_hand}"
         )
     transaction = vote(
         signer, signer.public_key, candidate.proposal_id, candidate.proposal.setting, accept=False, nonce=nonce()
     )
     extra = {"proposal_id": candidate.proposal_id}
-    submit(signer, transaction, url=url, wait_s=wait_s, output=None, as_json=as_json, extra=extra)
-    if not as_json:
-        typer.echo("The plan was still voted on; your vote is against it.")
+    submit(signer, transaction, url=how.url, wait_s=how.wait_s, output=None, as_json=how.as_json, extra=extra)
+    with DovetailClient(how.url) as client:
+        still = [open_ for open_ in read_setting(client).proposals if open_.proposal_id == candidate.proposal_id]
+    against = sum(not cast.accept for open_ in still for cast in open_.votes if cast.public_key in setting.keys)
+    note(
+        f"The plan is still voted on, your vote is against it: {against} of {needed} that let it fall."
+        if still
+        else "The plan was still voted on; it has fallen with your vote."
+    )

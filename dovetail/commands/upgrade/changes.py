@@ -5,15 +5,17 @@ block behind it on.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dovetail.errors import Refused
 from ledger.addresses import NAMESPACE_CHARACTERS, is_prefix
-from ledger.permitted import BLOCK_NUM_MAX, MIGRATED_PREFIXES_MAX, Permission
-from ledger.settings import FAMILY_NAME, FamilyVersion
+from ledger.permitted import BLOCK_NUM_MAX, MIGRATED_PREFIXES_MAX, Permission, first_gap
+from ledger.settings import FAMILY_NAME, FAMILY_VERSION, NAMESPACE, FamilyVersion
 
 Entries = tuple[Permission, ...]
+SETTINGS: Final = FamilyVersion(FAMILY_NAME, FAMILY_VERSION)
+"""Without it no setting can be changed."""
 
 _is_block: Final = re.compile(r"\+?[0-9]{1,19}").fullmatch
 
@@ -42,6 +44,7 @@ def planned(
 
     With ``migrate`` the old one ends before ``from_block``. Raises Refused.
     """
+    before = entries
     if old == new:
         raise Refused(f"{old} is both the old and the new version; name two")
     if from_block <= head_num + 1:
@@ -73,9 +76,7 @@ def planned(
         until_block = from_block - 1
     if until_block is not None:
         entries = _ended(entries, old, until_block, head_num)
-    entries = (*entries, Permission(new, from_block, None, tuple(migrate)))
-    _check_migrations(entries)
-    return entries
+    return _checked(before, (*entries, Permission(new, from_block, None, tuple(migrate))), head_num)
 
 
 def retired(entries: Entries, old: FamilyVersion, *, until_block: int, head_num: int) -> Entries:
@@ -84,22 +85,21 @@ def retired(entries: Entries, old: FamilyVersion, *, until_block: int, head_num:
         raise Refused(f"{old} is not permitted, so there is nothing to end; {_permitted_of(old, entries)}")
     if until_block <= head_num:
         raise Refused(f"--until: block {until_block} is past, the head is block {head_num}; say --until +1 or more")
-    if old.name == FAMILY_NAME and not any(
-        entry.family.name == FAMILY_NAME and entry.family != old and entry.until_block is None for entry in entries
-    ):
-        raise Refused(f"without {old} no setting could be changed any more; it has to stay")
-    entries = _ended(entries, old, until_block, head_num, later=True)
-    _check_migrations(entries)
-    return entries
+    return _checked(entries, _ended(entries, old, until_block, head_num, later=True), head_num)
 
 
-def called_off(entries: Entries, new: FamilyVersion, *, head_num: int) -> Entries:
-    """Without the coming ``new``, and without the ends that its plan set to the other versions. Raises Refused."""
-    coming = [entry for entry in entries if entry.family == new and entry.from_block > head_num + 1]
-    now = [entry for entry in _in_force(entries, new, head_num) if entry not in coming]
+def called_off(entries: Entries, new: FamilyVersion, *, head_num: int, unmade: bool = False) -> Entries:
+    """Without the coming ``new``, and without the ends that its plan set to the other versions. Raises Refused.
+
+    Ends that its plan did not set stay: whoever retired a version meant it. ``unmade``: ``new`` has a migration that is
+    in no block, so that it is only planned, whatever its block.
+    """
+    in_force = _in_force(entries, new, head_num)
+    coming = [entry for entry in in_force if entry.from_block > head_num + 1 or (unmade and entry.migrate)]
+    now = [entry for entry in in_force if entry not in coming]
     if now:
         since = f"since block {now[0].from_block}" if now[0].from_block <= head_num else "from the next block on"
-        back = "its migration may have rewritten what older versions read" if now[0].migrate else "it may be in use"
+        back = "its migration has rewritten what older versions read" if now[0].migrate else "it may be in use"
         raise Refused(
             f"{new} is permitted {since}: that is no plan any more, and {back}. To end it, say `dovetail upgrade retire"
             f" {new.name} {new.version} --until +N`; to replace it, plan the next version with `dovetail upgrade plan"
@@ -108,20 +108,49 @@ def called_off(entries: Entries, new: FamilyVersion, *, head_num: int) -> Entrie
     if not coming:
         raise Refused(f"{new} is not planned, so there is nothing to call off; {_permitted_of(new, entries)}")
     first = min(entry.from_block for entry in coming)
-    kept = [entry for entry in entries if entry not in coming]
-    return tuple(
-        entry._replace(until_block=None)
-        if entry.family.name == new.name and entry.until_block is not None and entry.until_block >= first - 1
-        else entry
-        for entry in kept
+    kept = tuple(
+        entry._replace(until_block=None) if entry.family.name == new.name and entry.until_block == first - 1 else entry
+        for entry in entries
+        if entry not in coming
     )
+    found = _misreading(entries, kept)
+    if found:
+        _, later = found
+        raise Refused(
+            f"without {new} nothing ends the versions before it where {later.family} rewrites, from block"
+            f" {later.from_block} on, what they read; call that off first: `dovetail upgrade cancel"
+            f" {later.family.name} {later.family.version}`"
+        )
+    return _checked(entries, kept, head_num)
 
 
-def left_without(entries: Entries, name: str, block_num: int) -> bool:
-    """Whether no version of the family ``name`` may enter block ``block_num`` or a later one."""
-    return not any(
-        entry.family.name == name and (entry.until_block is None or entry.until_block >= block_num) for entry in entries
-    )
+def gap_of(entries: Entries, name: str, head_num: int) -> tuple[int, int | None] | None:
+    """The first blocks to come that may hold no version of the family ``name``: first and last, None for no last.
+
+    None where there are none.
+    """
+    versions = [entry for entry in entries if entry.family.name == name]
+    first = first_gap(versions, head_num + 1)
+    if first is None:
+        return None
+    return first, min((entry.from_block - 1 for entry in versions if entry.from_block > first), default=None)
+
+
+def lifted(before: Entries, after: Entries, family: FamilyVersion) -> list[int]:
+    """The ends of ``family`` that ``after`` has no more, though their entries go on."""
+    return [
+        entry.until_block
+        for entry in before
+        if entry.family == family and entry.until_block is not None and entry._replace(until_block=None) in after
+    ]
+
+
+def locks(entries: Entries, head_num: int) -> str | None:
+    """Why no setting could be changed any more, in words; None where the settings family may enter every block."""
+    first = first_gap((entry for entry in entries if entry.family == SETTINGS), head_num + 1)
+    if first is None:
+        return None
+    return f"{SETTINGS} could not enter block {first}: no setting, this one included, could be changed then"
 
 
 def _in_force(entries: Entries, family: FamilyVersion, head_num: int) -> list[Permission]:
@@ -146,18 +175,36 @@ def _ended(entries: Entries, family: FamilyVersion, until_block: int, head_num: 
     return tuple(changed)
 
 
-def _check_migrations(entries: Entries) -> None:
-    """That no version goes on where another one of its family rewrites what it reads. Raises Refused."""
+def _checked(before: Entries, entries: Entries, head_num: int) -> Entries:
+    """``entries``, which change ``before``: they must neither lock the settings nor have a version misread state."""
+    locked = locks(entries, head_num)
+    if locked:
+        raise Refused(f"{locked}; {SETTINGS} has to stay, without an end")
+    found = _misreading(before, entries)
+    if found:
+        entry, migrating = found
+        raise Refused(
+            f"{entry} would go on where {migrating.family} rewrites, from block {migrating.from_block} on, what"
+            f" it reads; end it first: `dovetail upgrade retire {entry.family.name} {entry.family.version}"
+            f" --until {migrating.from_block - 1}`"
+        )
+    return entries
+
+
+def _misreading(before: Entries, entries: Entries) -> tuple[Permission, Permission] | None:
+    """A version that goes on where another one of its family rewrites what it reads, and did not ``before``."""
+    was = set(_misreadings(before))
+    return next((pair for pair in _misreadings(entries) if pair not in was), None)
+
+
+def _misreadings(entries: Entries) -> Iterator[tuple[Permission, Permission]]:
     for migrating in entries:
         for entry in entries if migrating.migrate else ():
             others = entry.family.name == migrating.family.name and entry.family != migrating.family
             beyond = entry.until_block is None or entry.until_block >= migrating.from_block
+            # What begins later was written for what is there then.
             if others and beyond and entry.from_block < migrating.from_block:
-                raise Refused(
-                    f"{entry} would go on where {migrating.family} rewrites, from block {migrating.from_block} on, what"
-                    f" it reads; end it first: `dovetail upgrade retire {entry.family.name} {entry.family.version}"
-                    f" --until {migrating.from_block - 1}`"
-                )
+                yield entry, migrating
 
 
 def _check_prefixes(prefixes: Sequence[str]) -> None:
@@ -169,6 +216,8 @@ def _check_prefixes(prefixes: Sequence[str]) -> None:
                 f"--migrate {prefix!r} is no prefix of addresses: an even number of lower-case hex characters,"
                 f" {NAMESPACE_CHARACTERS} to 70, as in 1cf126; or MODULE:HANDLER, whose namespaces are taken"
             )
+        if prefix.startswith(NAMESPACE):
+            raise Refused(f"--migrate {prefix} is where the ledger's own settings are: no family may rewrite those")
 
 
 def _permitted_of(family: FamilyVersion, entries: Entries) -> str:

@@ -1,8 +1,10 @@
 """How a rehearsal's findings are printed: tables for people, one JSON document for scripts. Nothing is judged here."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -14,16 +16,20 @@ if TYPE_CHECKING:
     from dovetail.rehearsal.progress import Progress
     from dovetail.rehearsal.run import Setup
 
+_PARTICULARS: Final = re.compile(r"[0-9a-f]{8,}|[0-9]+")
+"""Addresses and numbers, in which refusals for one reason differ."""
 
-def document(setup: "Setup", progress: "Progress") -> dict[str, Any]:
-    """A rehearsal of history, for scripts."""
+
+def document(setup: "Setup", progress: "Progress", notes: list[str]) -> dict[str, Any]:
+    """A rehearsal of history, for scripts; ``notes``: what is to be said of it as a whole."""
     import msgspec
 
     return {
         "handler": setup.handler,
         "family": setup.family.name,
         "version": setup.family.version,
-        "blocks": [progress.first_block, progress.last_block],
+        "blocks": [progress.span.first_block, progress.span.last_block],
+        "notes": notes,
         **msgspec.to_builtins(progress.findings),
     }
 
@@ -38,15 +44,14 @@ def tell(setup: "Setup", progress: "Progress") -> None:
         ]
         print_table(("BLOCK", "DIFFERENCE", "ADDRESS", "HISTORY", "NEW HANDLER", "TRANSACTION ID"), rows)
         typer.echo()
-    counted = f"{findings.transactions:,} transactions of {setup.family} in blocks {progress.first_block} to"
-    typer.echo(printable(f"{counted} {progress.last_block}, judged by {setup.handler}: {findings.differing:,} differ"))
+    blocks = f"blocks {progress.span.first_block} to {progress.span.last_block}"
+    counted = f"{counted_of(findings.transactions, 'transaction')} of {setup.family} in {blocks}"
+    typer.echo(printable(f"{counted}, judged by {setup.handler}: {findings.differing:,} differ"))
     for kind, count in findings.kinds.items():
         typer.echo(f"  {kind}: {count:,}")
     hidden = sum(findings.kinds.values()) - len(findings.differences)
     if hidden:
         note(f"{hidden:,} more differences are only counted; --differences-max shows more")
-    if not findings.transactions:
-        note(f"no transaction of {printable(setup.family)} is in these blocks: check --family, --from and --blocks")
 
 
 def _side(value: object, events: tuple[str, ...]) -> str:
@@ -91,10 +96,26 @@ def tell_migration(what: str, found: list["SliceFindings"], shown_max: int, as_j
         ]
         print_table(("SLICE", "PREFIXES", *(name.upper() for name in columns), "REFUSED"), rows_of_slices)
         typer.echo()
-    for one in refused[:shown_max]:
+    for alike in islice(_by_reason(refused), shown_max):
+        one, more = alike[0], len(alike) - 1
         typer.echo(printable(f"refused ({one.refused}) under {' '.join(one.prefixes)}: {one.message}"))
+        if more:
+            typer.echo(f"  and {counted_of(more, 'slice')} more for the same reason")
     counted = ", ".join(f"{count:,} {name}" for name, count in totals.items())
-    end = (
-        f"{len(refused)} of {len(found)} slices are refused: nothing would be migrated" if refused else "it would pass"
-    )
-    typer.echo(printable(f"{what}: {counted} in {len(found)} slices; {end}"))
+    end = "it would pass"
+    if refused:
+        end = f"refused in {len(refused)} of {len(found)}: nothing would be migrated"
+    typer.echo(printable(f"{what}: {counted} in {counted_of(len(found), 'slice')}; {end}"))
+
+
+def _by_reason(refused: list["SliceFindings"]) -> Iterator[list["SliceFindings"]]:
+    """Those whose messages differ in addresses and numbers alone, together."""
+    alike: dict[tuple[str | None, str], list[SliceFindings]] = {}
+    for one in refused:
+        alike.setdefault((one.refused, _PARTICULARS.sub("", one.message)), []).append(one)
+    yield from alike.values()
+
+
+def counted_of(count: int, what: str) -> str:
+    """``count`` of them, ``what`` being one."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

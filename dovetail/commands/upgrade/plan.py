@@ -7,13 +7,23 @@ import typer
 
 from dovetail.commands.options import Json, Key, Url, examples, not_empty
 from dovetail.commands.submit import url_argument
-from dovetail.commands.upgrade.proposing import WAIT_S_DEFAULT, Family, WaitForCommit, Yes, propose_change, read_setting
+from dovetail.commands.upgrade.proposing import (
+    WAIT_S_DEFAULT,
+    Family,
+    How,
+    Setting,
+    WaitForCommit,
+    Yes,
+    propose_change,
+    read_setting,
+)
 from dovetail.errors import Refused
 from dovetail.output import note, printable, program
 from dovetail.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
     from dovetail.client import DovetailClient
+    from dovetail.commands.upgrade.told import Told
     from ledger.permitted import Permission
     from ledger.settings import FamilyVersion
 
@@ -74,6 +84,7 @@ def plan(
     """
     from dovetail.client import DovetailClient
     from dovetail.commands.upgrade.changes import block_of, planned
+    from dovetail.commands.upgrade.told import ask
     from ledger.permitted import Permission
     from ledger.settings import FamilyVersion
 
@@ -81,34 +92,36 @@ def plan(
     prefixes = _prefixes(migrate or (), new_version)
     added = [_family_version(text) for text in also or ()]
     with DovetailClient(url) as client:
-        setting = read_setting(client)
+        setting, told = read_setting(client), ask(client)
         entries = setting.entries
         if entries is None:
-            entries = _in_use(client, old_version, new_version, added)
+            entries = _in_use(client, told, old_version, new_version, added)
     named = {entry.family for entry in entries}
     entries = (*entries, *(Permission(name) for name in dict.fromkeys(added) if name not in named))
     from_block = block_of(at, "--at", setting.head_num)
-    entries = planned(
-        entries,
-        old_version,
-        new_version,
-        from_block=from_block,
-        until_block=None if until is None else block_of(until, "--until", setting.head_num),
-        migrate=prefixes,
-        head_num=setting.head_num,
-    )
+    until_block = None if until is None else block_of(until, "--until", setting.head_num)
+
+    def change(_: "DovetailClient", now: Setting) -> "tuple[Permission, ...]":
+        return planned(
+            entries,
+            old_version,
+            new_version,
+            from_block=from_block,
+            until_block=until_block,
+            migrate=prefixes,
+            head_num=now.head_num,
+        )
+
+    questions = _questions(told, new_version, prefixes)
     if setting.entries is None:
-        note("the setting is absent, so everything is permitted now; with it nothing is but what it names")
+        questions.append("the setting is absent, so everything is permitted now; with it nothing is but what it names")
     propose_change(
         setting,
-        entries,
+        change,
+        family,
         what=f"{new_version} from block {from_block}",
-        key=key,
-        url=url,
-        wait_s=wait,
-        yes=yes,
-        must_ask=setting.entries is None,
-        as_json=as_json,
+        how=How(yes, key, url, wait, as_json),
+        questions=questions,
         extra={"head_num": setting.head_num, "from_block": from_block},
     )
     if not as_json:
@@ -156,28 +169,60 @@ def _family_version(text: str) -> "FamilyVersion":
     return FamilyVersion(name, version)
 
 
+def _questions(told: "Told", new: "FamilyVersion", prefixes: "Sequence[str]") -> list[str]:
+    """What the node says that somebody should know who plans this."""
+    questions = []
+    for unmade in told.unmade(new.name):
+        since = f" from block {unmade['from_block']} on" if "from_block" in unmade else ""
+        state = "was refused" if unmade["migration"] == "refused" else "is not made yet"
+        questions.append(
+            f"the migration of {new.name} {unmade['family_version']}{since} {state}: {new} would come on top of it, or"
+            " without it"
+        )
+    declared = told.namespaces.get(new.name, frozenset())
+    outside = [prefix for prefix in prefixes if not prefix.startswith(tuple(declared))]
+    if outside and declared:
+        questions.append(
+            f"--migrate {', '.join(outside)} is outside of what the connected processors of {new.name} declare:"
+            f" {', '.join(sorted(declared))}"
+        )
+    elif outside:
+        note(f"no processor of {new.name} is connected here, so nobody says whether {', '.join(outside)} is its state")
+    entry = told.entry(*new)
+    if entry and entry["migrating_processors"] and not prefixes:
+        questions.append(
+            f"{entry['migrating_processors']} connected processors of {new} migrate state, and this plan has no"
+            " --migrate: it would come without its migration"
+        )
+    return questions
+
+
 def _in_use(
-    client: "DovetailClient", old: "FamilyVersion", new: "FamilyVersion", added: "Sequence[FamilyVersion]"
+    client: "DovetailClient",
+    told: "Told",
+    old: "FamilyVersion",
+    new: "FamilyVersion",
+    added: "Sequence[FamilyVersion]",
 ) -> "tuple[Permission, ...]":
     """Everything that this node knows to be in use but ``new``. Raises Refused where ``old`` is not, or ``new`` is."""
+    from dovetail.commands.upgrade.told import committed_by_family
     from ledger.permitted import Permission
     from ledger.settings import FAMILY_NAME, FAMILY_VERSION, FamilyVersion
 
     settings_family = FamilyVersion(FAMILY_NAME, FAMILY_VERSION)
     found = {settings_family, *added}
-    stats = client.data("/stats/validator")
-    for text, totals in stats.items():
-        name, colon, version = text.rpartition(":")
+    for text, committed in committed_by_family(client).items():
+        name, _, version = text.rpartition(":")
         if text == "other:":
             note("families beyond limits.family_labels_max are counted as one; add those that you know of with --also")
-        elif colon and totals["transactions"]["committed"]:
+        elif committed:
             found.add(FamilyVersion(name, version))
     if new in found and new != old:
         raise Refused(
             f"{new} is in use already, as everything is permitted while the setting is absent: its clients would be"
             " shut out until the plan's block"
         )
-    for family in client.data("/status/families")["families"]:
+    for family in told.families:
         found.add(FamilyVersion(family["family_name"], family["family_version"]))
     if old not in found:
         known = ", ".join(sorted(printable(name) for name in found))

@@ -1,7 +1,7 @@
 """The setting of the permitted families as it stands on chain, and proposing another value: for the commands here."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
@@ -9,7 +9,7 @@ import typer
 from dovetail.commands.options import WAIT_S_MAX, not_empty
 from dovetail.commands.submit import nonce, signer_of, submit, url_argument
 from dovetail.errors import Refused
-from dovetail.output import note, print_table, program
+from dovetail.output import note, print_table, printable, program
 
 if TYPE_CHECKING:
     from dovetail.client import DovetailClient
@@ -27,6 +27,16 @@ WaitForCommit = Annotated[
 ]
 
 
+class How(NamedTuple):
+    """What the options say that all commands here have that propose something."""
+
+    yes: bool
+    key: str | None
+    url: str
+    wait_s: int
+    as_json: bool
+
+
 class Setting(NamedTuple):
     """The setting as of one block.
 
@@ -39,6 +49,14 @@ class Setting(NamedTuple):
     proposals: "tuple[Candidate, ...]"
     keys: tuple[str, ...]
     threshold: int
+
+    def is_as(self, other: "Setting") -> bool:
+        """Whether nothing but the head has changed."""
+        return self[1:] == other[1:]
+
+
+Change = Callable[["DovetailClient", Setting], "tuple[Permission, ...]"]
+"""What a command makes of the setting: asked twice, before the question and after it. Raises Refused."""
 
 
 def read_setting(client: "DovetailClient") -> Setting:
@@ -73,51 +91,69 @@ def read_setting(client: "DovetailClient") -> Setting:
 
 def propose_change(
     before: Setting,
-    entries: "Sequence[Permission]",
+    change: Change,
+    family: str,
     *,
     what: str,
-    key: str | None,
-    url: str,
-    wait_s: int,
-    yes: bool,
-    must_ask: bool = False,
-    as_json: bool,
+    how: How,
+    questions: Sequence[str] = (),
     extra: Mapping[str, object],
 ) -> None:
-    """Show ``entries`` as a change of the setting, ask, propose them, wait for the commit, and say who votes on them.
+    """Ask, propose what ``change`` makes of ``before``, wait for the commit, and say who votes on it.
 
-    Nobody is asked with ``yes``, nor where there is no terminal; ``must_ask``: then ``yes`` must be said. ``what``
-    names the change, ``extra`` joins the JSON document. Raises Refused, and Abort for a no.
+    Nobody is asked with ``yes``, nor where there is no terminal, unless there are ``questions``: what has to be known
+    before saying yes. Two more come from here: that blocks would take no version of ``family``, and that ends are
+    lifted. ``what`` names the change, ``extra`` joins the JSON document.
+
+    Raises Refused: also when the setting changed while somebody thought, or is not what was proposed in the end. Raises
+    Abort for a no.
     """
+    from dovetail.client import DovetailClient
     from families.settings.client import propose
     from ledger.permitted import encode_permitted_families
     from ledger.settings import TRANSACTION_FAMILIES
 
-    signer = signer_of(key)
+    with DovetailClient(how.url) as client:
+        entries = change(client, before)
+    signer = signer_of(how.key)
     if before.keys and signer.public_key not in before.keys:
         raise Refused(
             f"{signer.public_key} is not authorized to change settings; sign with --key NAME of one of:"
             f" {', '.join(before.keys)}"
         )
-    if not as_json:
-        _show(before, entries)
-    for candidate in before.proposals:
-        note(
-            f"proposal {candidate.proposal_id} for the same setting is still voted on: whichever of the two is accepted"
-            " last undoes the other"
-        )
-    if not yes:
-        _ask(what, must_ask=must_ask)
     value = encode_permitted_families(entries)
+    _note_proposals(before, value, how.url)
+    questions = [*questions, *_questions(before, entries, family)]
+    if not how.as_json:
+        _show(before, entries)
+    for question in questions:
+        note(printable(question))
+    if not how.yes:
+        _ask(what, must_ask=bool(questions))
+    with DovetailClient(how.url) as client:
+        again = read_setting(client)
+        if not again.is_as(before) or change(client, again) != entries:
+            raise Refused(
+                f"the setting has changed meanwhile, or a proposal for it; nothing is proposed. Look again: {program()}"
+                f" upgrade status{url_argument(how.url)}"
+            )
     proposal = propose(signer, signer.public_key, TRANSACTION_FAMILIES, value, nonce())
     said: dict[str, object] = {"proposal_id": proposal.proposal_id}
-    if as_json:
+    if how.as_json:
         said |= {"value": value, "votes_needed": before.threshold, "in_force": before.threshold == 1, **extra}
-    submit(signer, proposal.transaction, url=url, wait_s=wait_s, output=None, as_json=as_json, extra=said)
-    if before.threshold > 1 and not as_json:
+    try:
+        submit(
+            signer, proposal.transaction, url=how.url, wait_s=how.wait_s, output=None, as_json=how.as_json, extra=said
+        )
+    except KeyboardInterrupt:
+        note(f"proposal {proposal.proposal_id} is handed in and stands, whether it is waited for or not")
+        raise
+    if before.threshold == 1:
+        _check_in_force(entries, how.url)
+    elif not how.as_json:
         typer.echo(
             f"It takes effect when {before.threshold} of {len(before.keys)} keys have accepted it; yours has. Others"
-            f" vote with:\n  {program()} settings vote {proposal.proposal_id[:16]} accept --wait 30{url_argument(url)}"
+            f" vote with:\n  {_vote_line(proposal.proposal_id, how.url)}"
         )
 
 
@@ -138,25 +174,85 @@ def _window(entry: "Permission") -> str:
     return (blocks or "permitted") + (f", migrates {', '.join(entry.migrate)}" if entry.migrate else "")
 
 
-def _show(before: Setting, entries: "Sequence[Permission]") -> None:
+def _show(before: Setting, entries: "tuple[Permission, ...]") -> None:
+    from dovetail.commands.upgrade.changes import lifted
+
     def of(family: "FamilyVersion", among: "Sequence[Permission] | None") -> str:
         if among is None:
             return "permitted, as everything is"
         return window_text([entry for entry in among if entry.family == family])
 
+    def ends(family: "FamilyVersion") -> str:
+        return "".join(f"; its end with block {end} is lifted" for end in lifted(before.entries or (), entries, family))
+
     families = dict.fromkeys(entry.family for entry in (*(before.entries or ()), *entries))
-    rows = [(*family, of(family, before.entries), of(family, entries)) for family in families]
+    rows = [(*family, of(family, before.entries), of(family, entries) + ends(family)) for family in families]
     if before.entries is None:
         rows.append(("all others", "", "permitted, as everything is", "not permitted"))
     typer.echo(f"The head is block {before.head_num}.")
     print_table(("FAMILY", "VERSION", "NOW", "THEN"), rows)
 
 
+def _questions(before: Setting, entries: "tuple[Permission, ...]", family: str) -> list[str]:
+    from dovetail.commands.upgrade.changes import gap_of, lifted
+
+    questions = []
+    gap = gap_of(entries, family, before.head_num)
+    if gap:
+        first, last = gap
+        blocks = f"from block {first} on" if last is None else f"in blocks {first} to {last}"
+        questions.append(f"no version of {family} is permitted {blocks} then")
+    for name in dict.fromkeys(entry.family for entry in entries):
+        questions += [
+            f"the end of {name} with block {end} is lifted: it has no end then"
+            for end in lifted(before.entries or (), entries, name)
+        ]
+    return questions
+
+
+def _note_proposals(before: Setting, value: str, url: str) -> None:
+    """What is voted on already. Raises Refused where that is the same."""
+    for candidate in before.proposals:
+        if candidate.proposal.value == value:
+            raise Refused(
+                f"proposal {candidate.proposal_id} asks for the same and is still voted on; accept that one:"
+                f" {_vote_line(candidate.proposal_id, url)}"
+            )
+        note(
+            f"proposal {candidate.proposal_id} for the same setting is still voted on: whichever of the two is accepted"
+            " last undoes the other"
+        )
+
+
+def _vote_line(proposal_id: str, url: str) -> str:
+    return f"{program()} settings vote {proposal_id[:16]} accept --wait 30{url_argument(url)}"
+
+
 def _ask(what: str, *, must_ask: bool) -> None:
-    if sys.stdin.isatty():
-        typer.confirm(f"Propose {what}?", abort=True, err=True)
-    elif must_ask:
-        raise Refused(f"nobody is there to ask whether to propose {what}; say --yes")
+    """Not ``typer.confirm``, to which Ctrl-C is a no like any other: it ends the program with the code of Ctrl-C."""
+    if not sys.stdin.isatty():
+        if must_ask:
+            raise Refused(f"nobody is there to ask whether to propose {what}; say --yes")
+        return
+    while True:
+        typer.echo(f"Propose {printable(what)}? [y/N]: ", nl=False, err=True)
+        answer = sys.stdin.readline().strip().lower()
+        if answer in ("y", "yes"):
+            return
+        if answer in ("", "n", "no"):
+            raise typer.Abort
+
+
+def _check_in_force(entries: "tuple[Permission, ...]", url: str) -> None:
+    """Raises Refused where the setting is something else than what was just committed."""
+    from dovetail.client import DovetailClient
+
+    with DovetailClient(url) as client:
+        if read_setting(client).entries != entries:
+            raise Refused(
+                "it was committed, but the setting is something else by now: somebody changed it at the same time, and"
+                f" the later change undid the earlier. Look again: {program()} upgrade status{url_argument(url)}"
+            )
 
 
 def _value(client: "DovetailClient", key: str, head: str) -> str | None:

@@ -1,14 +1,26 @@
 """``upgrade retire``: the last step of an upgrade, the end of the old version."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dovetail.commands.options import Json, Key, Url, examples, not_empty
-from dovetail.commands.upgrade.proposing import WAIT_S_DEFAULT, Family, WaitForCommit, Yes, propose_change, read_setting
+from dovetail.commands.upgrade.proposing import (
+    WAIT_S_DEFAULT,
+    Family,
+    How,
+    Setting,
+    WaitForCommit,
+    Yes,
+    propose_change,
+    read_setting,
+)
 from dovetail.errors import Refused
-from dovetail.output import note
 from dovetail.urls import DEFAULT_URL
+
+if TYPE_CHECKING:
+    from dovetail.client import DovetailClient
+    from ledger.permitted import Permission
 
 
 def retire(
@@ -34,7 +46,7 @@ def retire(
     Later transactions of it are INVALID. Keep a processor of it for replay: history needs it.
     """
     from dovetail.client import DovetailClient
-    from dovetail.commands.upgrade.changes import block_of, left_without, retired
+    from dovetail.commands.upgrade.changes import block_of, retired
     from ledger.settings import FamilyVersion
 
     version = FamilyVersion(family, old)
@@ -46,20 +58,16 @@ def retire(
             " `dovetail upgrade plan`, which makes it"
         )
     until_block = block_of(until, "--until", setting.head_num)
-    entries = retired(setting.entries, version, until_block=until_block, head_num=setting.head_num)
-    ends = left_without(entries, family, until_block + 1)
-    if ends:
-        note(f"no version of {family} is permitted behind block {until_block} then")
+
+    def change(_: "DovetailClient", now: Setting) -> "tuple[Permission, ...]":
+        return retired(now.entries or (), version, until_block=until_block, head_num=now.head_num)
+
     propose_change(
         setting,
-        entries,
+        change,
+        family,
         what=f"the end of {version} with block {until_block}",
-        key=key,
-        url=url,
-        wait_s=wait,
-        yes=yes,
-        must_ask=ends,
-        as_json=as_json,
+        how=How(yes, key, url, wait, as_json),
         extra={"head_num": setting.head_num, "until_block": until_block},
     )
 

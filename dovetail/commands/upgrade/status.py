@@ -2,15 +2,15 @@
 
 import sys
 from collections import Counter
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
 from dovetail.commands.options import Json, Url, examples
 from dovetail.commands.submit import url_argument
-from dovetail.commands.upgrade.outlook import outlook, stalls
-from dovetail.commands.upgrade.proposing import read_setting, window_text
+from dovetail.commands.upgrade.outlook import going_on, outlook, stalls
+from dovetail.commands.upgrade.proposing import read_setting
+from dovetail.commands.upgrade.told import ask
 from dovetail.errors import Refused
 from dovetail.output import make_table, print_json, print_table, program
 from dovetail.output import watch as show_again
@@ -20,22 +20,26 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from dovetail.client import DovetailClient
-    from families.settings.candidates import Candidate
-    from ledger.permitted import Permission
 
 _HEADINGS: Final = ("FAMILY", "VERSION", "PERMITTED", "MIGRATION", "PROCESSORS", "PENDING", "IF ITS BLOCK CAME NOW")
 _PROPOSED: Final = ("PROPOSED", "VOTES", "PROPOSAL ID")
 
 
+class Untold(Refused):
+    """It cannot be told whether something would stall."""
+
+    exit_code = 3
+
+
 class _Seen(NamedTuple):
-    """One look at the node. ``builds``: of each (family, version), how many processors of each build take its work."""
+    """One look at the node. ``open``: what is not done, a sentence each, though nothing stalls it."""
 
     head_num: int
     restricted: bool
     families: list[dict[str, Any]]
-    builds: Mapping[tuple[str, str], Counter[str]]
     proposals: list[dict[str, Any]]
     stalls: list[str]
+    open: list[str]
 
 
 def status(
@@ -45,8 +49,11 @@ def status(
 ) -> None:
     """Show which versions may enter which blocks, who is ready for them, and what would happen if their block came now.
 
-    Exit code 0 when nothing would stall, 1 with the reasons while something would: a version that is permitted, or will
-    be, whose work no processor here takes; a migration that nobody here can do, or that was refused.
+    Exit code 0 when nothing would stall and nothing is open. 1, with the reasons, while something would stall: a
+    version that is permitted, or will be, whose work no processor here takes; a migration that nobody here can do, that
+    was refused, or that the plan of a version forgot; settings that could not be changed any more. 1 too while
+    something is open: a proposal for the permitted families that is voted on, a migration whose block has come and that
+    is in no block. 3 when it cannot be told, because nothing answers or the answer makes no sense.
     """
     from dovetail.client import DovetailClient
 
@@ -56,7 +63,10 @@ def status(
         if watch:
             show_again(lambda: _screen(client))
             return
-        seen = _look(client)
+        try:
+            seen = _look(client)
+        except Refused as error:
+            raise Untold(str(error)) from None
     if as_json:
         print_json(
             {
@@ -65,6 +75,7 @@ def status(
                 "families": [_told(seen, family) for family in seen.families],
                 "proposals": seen.proposals,
                 "stalls": seen.stalls,
+                "open": seen.open,
             }
         )
     else:
@@ -74,8 +85,8 @@ def status(
             typer.echo()
             print_table(_PROPOSED, _proposed_rows(seen))
             typer.echo(f"vote with: {program()} settings vote PROPOSAL accept --wait 30{url_argument(url)}")
-    if seen.stalls:
-        raise Refused("\n".join(["something would stall:", *seen.stalls]))
+    if seen.stalls or seen.open:
+        raise Refused("\n".join(_summary(seen)))
 
 
 def add_to(app: typer.Typer) -> None:
@@ -94,58 +105,52 @@ def _screen(client: "DovetailClient") -> "RenderableType":
     parts: list[RenderableType] = [Text(_first_line(seen, client.url)), make_table(_HEADINGS, _rows(seen))]
     if seen.proposals:
         parts += ["", make_table(_PROPOSED, _proposed_rows(seen))]
-    return Group(*parts, "", "something would stall" if seen.stalls else "nothing would stall")
+    return Group(*parts, "", Text("\n".join(_summary(seen)) or "nothing would stall"))
+
+
+def _summary(seen: _Seen) -> list[str]:
+    stalled = ["something would stall:", *seen.stalls] if seen.stalls else []
+    return [*stalled, "something is not done:", *seen.open] if seen.open else stalled
 
 
 def _look(client: "DovetailClient") -> _Seen:
     """Raises Refused."""
-    setting = read_setting(client)
-    told = client.data("/status/families")
-    builds: dict[tuple[str, str], Counter[str]] = {}
-    try:
-        for processor in client.resource("status", "processors"):
-            for family in processor["families"] if processor["state"] == "takes_work" else ():
-                name = family["family_name"], family["family_version"]
-                builds.setdefault(name, Counter())[family["build_id"]] += 1
-        head_num, restricted, families = told["head_num"], told["restricted"], told["families"]
-        seen = _Seen(head_num, restricted, families, builds, [], stalls(families, head_num, restricted=restricted))
-    except (LookupError, TypeError, AttributeError):
-        raise Refused(f"{client.url} answered, but not as Dovetail's REST API does") from None
+    from dovetail.commands.upgrade.changes import locks
+    from dovetail.commands.upgrade.proposals import effects
+
+    setting, told = read_setting(client), ask(client)
+    head_num, restricted, families = told.head_num, told.restricted, told.families
+    seen = _Seen(
+        head_num,
+        restricted,
+        families,
+        [],
+        stalls(families, head_num, restricted=restricted),
+        going_on(families, head_num, restricted=restricted),
+    )
+    locked = locks(setting.entries, setting.head_num) if setting.entries is not None else None
+    if locked:
+        seen.stalls.append(f"{locked}; propose it without that end, as long as that is possible")
     for candidate in setting.proposals:
         votes = Counter(cast.accept for cast in candidate.votes if cast.public_key in setting.keys)
+        changes, late = effects(setting, candidate)
         seen.proposals.append(
             {
                 "proposal_id": candidate.proposal_id,
-                "changes": _changes(setting.entries, candidate),
+                "changes": changes,
+                "late": late,
                 "votes_for": votes[True],
                 "votes_against": votes[False],
                 "votes_needed": setting.threshold,
             }
         )
+        seen.open.append(f"proposal {candidate.proposal_id} has {votes[True]} of {setting.threshold} votes")
     return seen
-
-
-def _changes(entries: "tuple[Permission, ...] | None", candidate: "Candidate") -> list[str]:
-    """What a proposal would change, a version each."""
-    from ledger.errors import NotDecodable
-    from ledger.permitted import decode_permitted_families
-
-    try:
-        proposed = decode_permitted_families(candidate.proposal.value)
-    except NotDecodable as error:
-        return [str(error)]
-    changes = []
-    for family in dict.fromkeys(entry.family for entry in (*proposed, *(entries or ()))):
-        new = [entry for entry in proposed if entry.family == family]
-        if new != [entry for entry in entries or () if entry.family == family]:
-            changes.append(f"{family} {window_text(new)}")
-    return changes
 
 
 def _told(seen: _Seen, family: dict[str, Any]) -> dict[str, Any]:
     view = outlook(family, seen.head_num, restricted=seen.restricted)
-    builds = seen.builds.get((family["family_name"], family["family_version"]), Counter())
-    return {**family, "builds": dict(builds), "outlook": view.text, "stalls": view.stalls}
+    return {**family, "outlook": view.text, "stalls": view.stalls}
 
 
 def _first_line(seen: _Seen, url: str) -> str:
@@ -160,7 +165,7 @@ def _rows(seen: _Seen) -> list[tuple[object, ...]]:
             family["family_version"],
             _permitted(family, seen.head_num),
             _migration(family),
-            _processors(family, seen.builds.get((family["family_name"], family["family_version"]), Counter())),
+            _processors(family),
             ", ".join(f"{count} {reason}" for reason, count in family["pending"].items()) or "-",
             outlook(family, seen.head_num, restricted=seen.restricted).text,
         )
@@ -169,23 +174,25 @@ def _rows(seen: _Seen) -> list[tuple[object, ...]]:
 
 
 def _permitted(family: dict[str, Any], head_num: int) -> str:
-    words = {"permitted": "now", "waiting": "", "ended": "no more", "not_permitted": "no"}
-    parts = [words.get(family["permission"], "")]
-    if family["permission"] == "waiting":
+    permission = family["permission"]
+    if permission in ("ended", "not_permitted"):
+        return f"until block {family['until_block']}, no more" if "until_block" in family else "no"
+    parts = ["now"] if permission == "permitted" else []
+    if permission == "waiting":
         parts.append(f"from block {family['from_block']}, {family['from_block'] - head_num} to go")
     if "until_block" in family:
-        left = family["until_block"] - head_num
-        parts.append(f"until block {family['until_block']}" + (f", {left} to go" if left > 0 else ""))
-    return " ".join(filter(None, parts))
+        parts.append(f"until block {family['until_block']}, {family['until_block'] - head_num} to go")
+    return " ".join(parts)
 
 
 def _migration(family: dict[str, Any]) -> str:
     return f"{family['migration']}: {', '.join(family['migrates'])}" if family["migrates"] else "-"
 
 
-def _processors(family: dict[str, Any], builds: "Counter[str]") -> str:
+def _processors(family: dict[str, Any]) -> str:
     text = str(family["processors"])
-    named = [f"{count} of {build}" if count > 1 else build for build, count in sorted(builds.items()) if build]
+    builds = sorted(family["builds"].items())
+    named = [f"{count} of {build}" if count > 1 else build for build, count in builds if build]
     text += f" ({', '.join(named)})" if named else ""
     return text + (f", {family['migrating_processors']} migrating" if family["migrates"] else "")
 
@@ -193,7 +200,7 @@ def _processors(family: dict[str, Any], builds: "Counter[str]") -> str:
 def _proposed_rows(seen: _Seen) -> list[tuple[object, ...]]:
     return [
         (
-            "; ".join(proposal["changes"]) or "no change",
+            "; ".join([*proposal["changes"], *proposal["late"]]) or "no change",
             f"{proposal['votes_for']} of {proposal['votes_needed']} for, {proposal['votes_against']} against",
             proposal["proposal_id"],
         )

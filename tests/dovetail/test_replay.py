@@ -1,0 +1,195 @@
+"""Running history again through processors that are sockets of the test: those that die, and those that migrate."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledger.limits import Limits
+from ledger.permitted import Permission, encode_permitted_families
+from ledger.settings import FamilyVersion
+from protos import processor_pb2
+from protos.validator_pb2 import Message as Envelope
+from tests.dovetail.rehearsal_chain import Chain, Step
+from tests.dovetail.verified import Here, bare, commit, intkey
+from tests.validator.peers import Peer, run
+from tests.validator.support import permitting, view_of
+from validator import replay as replay_module
+from validator.journal.migrations import batch_for
+from validator.replay import TRIES_MAX, ProcessorsMissing, Replay, families_needed
+from validator.store import StoreReader
+from validator.verification.chain import CheckedBlock, Verification
+from validator.verification.findings import Findings
+
+V1, V2 = FamilyVersion("intkey", "1.0"), FamilyVersion("intkey", "2.0")
+
+
+class Again:
+    """A replay of one block of the store at ``folder``, with what it found and what is done."""
+
+    def __init__(self, folder: Path, num: int, wait_s: float) -> None:
+        self.reader = StoreReader.open(folder)
+        self.findings = Findings()
+        verification = Verification(self.reader, Here(), self.findings)
+        self.block = list(verification.blocks())[num]
+        assert self.findings.kept == []
+        self.done: list[CheckedBlock] = []
+        self.replay = Replay(
+            "tcp://127.0.0.1:*", Limits(), wait_s, self.reader, verification.node, self.findings.add, self.done.append
+        )
+
+    def close(self) -> None:
+        self.replay.close()
+        self.reader.close()
+
+    async def run(self) -> None:
+        await self.replay.run(self.block)
+        await self.replay.finish()
+
+
+async def register(peer: Peer, family: FamilyVersion, *, migrates: bool = False) -> None:
+    """Serve a version by the 1.x conversation."""
+    request = processor_pb2.TpRegisterRequest(
+        family=family.name, version=family.version, namespaces=["1cf126"], max_occupancy=1, migrates=migrates
+    )
+    peer.send(Envelope.TP_REGISTER_REQUEST, "register", request.SerializeToString())
+
+
+async def asked(peer: Peer) -> Envelope:
+    """The next transaction that a processor is to judge."""
+    while (envelope := await peer.receive()).message_type != Envelope.TP_PROCESS_REQUEST:
+        if envelope.message_type == Envelope.PING_REQUEST:
+            peer.send(Envelope.PING_RESPONSE, envelope.correlation_id)
+    return envelope
+
+
+async def die_of_each(endpoint: str, rested: asyncio.Event, lives: list[int]) -> None:
+    """A processor that ends with every transaction, and is started again when nothing else can be done."""
+    while True:
+        peer = Peer(endpoint)
+        try:
+            await register(peer, V1)
+            await asked(peer)
+            lives.append(len(lives))
+            rested.clear()
+        finally:
+            peer.close()
+        await rested.wait()
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_a_block_that_ends_its_processor_each_time_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int
+) -> None:
+    """Whatever else of the block waits for the processor then: it is tried so often, and no more."""
+    chain = Chain(tmp_path / "store")
+    steps: list[list[Step]] = [[("set", f"n{number}", 1)] for number in range(batches)]
+    chain.steps(*steps)
+    chain.close()
+
+    async def test() -> None:
+        again = Again(tmp_path / "store", 0, wait_s=60)
+        lives: list[int] = []
+        rested = asyncio.Event()
+        rests = Replay._rests
+
+        def resting(*of: Any) -> bool:
+            rested.set()
+            return rests(*of)
+
+        monkeypatch.setattr(Replay, "_rests", resting)
+        dying = asyncio.ensure_future(die_of_each(again.replay.endpoint, rested, lives))
+        await again.run()
+        dying.cancel()
+        await asyncio.wait({dying})
+        again.close()
+        # The first loss only sets the batch apart: it is no try yet.
+        assert len(lives) == TRIES_MAX + 1
+        assert again.done == [again.block]
+        assert again.findings.counts["reexecution_processor_lost"]
+        assert again.findings.counts.total() == batches + 1
+
+    run(test)
+
+
+def make_migration(folder: Path) -> None:
+    """Block 1 is the migration of intkey 2.0, which changes nothing."""
+    moves = Permission(V2, 1, migrate=("1cf126",))
+    setting = permitting(encode_permitted_families([Permission(V1), moves]))
+    chain = Chain(folder)
+    commit(chain, bare("any", outputs=list(setting)), changes={**setting})
+    commit(chain, batch_for(moves, view_of({})))
+    chain.close()
+
+
+def test_a_migration_runs_again_at_a_processor_that_migrates(tmp_path: Path) -> None:
+    make_migration(tmp_path / "store")
+
+    async def test() -> None:
+        again = Again(tmp_path / "store", 1, wait_s=60)
+        refusing, migrating = Peer(again.replay.endpoint), Peer(again.replay.endpoint)
+        await register(refusing, V2)
+        await register(migrating, V2, migrates=True)
+        running = asyncio.ensure_future(again.run())
+        envelope = await asked(migrating)
+        request = processor_pb2.TpProcessRequest.FromString(envelope.content)
+        assert request.migration
+        ok = processor_pb2.TpProcessResponse(status=processor_pb2.TpProcessResponse.OK)
+        migrating.send(Envelope.TP_PROCESS_RESPONSE, envelope.correlation_id, ok.SerializeToString())
+        await running
+        assert (again.done, again.findings.kept) == ([again.block], [])
+        for peer in (refusing, migrating):
+            peer.close()
+        again.close()
+
+    run(test)
+
+
+def test_a_processor_that_does_not_migrate_is_none_for_a_migration(tmp_path: Path) -> None:
+    make_migration(tmp_path / "store")
+
+    async def test() -> None:
+        again = Again(tmp_path / "store", 1, wait_s=0)
+        peer = Peer(again.replay.endpoint)
+        await register(peer, V2)
+        await again.replay.wait_for([V2], 60)
+        with pytest.raises(ProcessorsMissing) as missing:
+            await again.run()
+        assert (missing.value.families, missing.value.migration) == ([V2], True)
+        peer.close()
+        again.close()
+
+    run(test)
+
+
+def test_whoever_waits_holds_no_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For processors, and over the blocks that are looked through for their families."""
+    chain = Chain(tmp_path / "store")
+    for number in range(3):
+        commit(chain, intkey(chain, f"n{number}"))
+    chain.close()
+    refreshed: list[StoreReader] = []
+    again_refreshed = asyncio.Event()
+
+    def refresh(reader: StoreReader) -> None:
+        refreshed.append(reader)
+        again_refreshed.set()
+
+    monkeypatch.setattr(StoreReader, "refresh", refresh)
+    monkeypatch.setattr(replay_module, "_BLOCKS_A_SNAPSHOT", 1)
+
+    async def test() -> None:
+        again = Again(tmp_path / "store", 0, wait_s=60)
+        refreshed.clear()
+        assert families_needed(again.reader, 0, 2, lambda: None) == {V1: 0}
+        assert refreshed == [again.reader] * 3
+        again_refreshed.clear()
+        waiting = asyncio.ensure_future(again.replay.wait_for([V1], 60))
+        await again_refreshed.wait()
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        again.close()
+
+    run(test)
