@@ -218,10 +218,31 @@ def test_a_long_reading_lets_go_of_what_it_has_read(store: Path, monkeypatch: py
 def test_pending_batches_that_are_none_are_found(store: Path) -> None:
     """On the chain already; made by the validator; each with its checksum."""
     committed = records.decode_batch(0, entries(store, "batches")[0][1]).raw
-    for arrival, raw in ((50, committed), (51, FEW.raw)):
+    for arrival, raw in ((50, committed), (51, FEW.raw), (52, FEW.raw[:-1])):
         put(store, "pending", records.key(arrival), records.encode_pending(records.key(arrival), raw))
     found = [(finding.where, finding.found) for finding in verify(store).kept]
-    assert found == [("pending batch, arrival 50", "one that is"), ("pending batch, arrival 51", "a migration")]
+    assert found[:2] == [("pending batch, arrival 50", "one that is"), ("pending batch, arrival 51", "a migration")]
+    ((where, why),) = found[2:]
+    assert where == "pending batch, arrival 52"
+    assert "batch_not_decodable" in why
+
+
+def test_what_is_remembered_under_no_id_or_another_is_found(store: Path) -> None:
+    """With its checksum, and with its place in the order."""
+    ((name, record),) = entries(store, "invalid")
+    content = records._invalid_encoder.encode(records.decode_invalid(record))
+    for number, other in ((0, b"\1" * 64), (1, b"short")):
+        place = records.key(number)
+        written = records._CHECKSUM.pack(records.checksum(other, content))
+        put(store, "invalid", name, None)
+        put(store, "invalid", other, place + written + content)
+        put(store, "invalid_order", place, other)
+    found = [(finding.where, finding.expected) for finding in verify(store).kept]
+    assert found == [
+        (f"invalid {'01' * 64}", f"batch {'01' * 64}"),
+        ("invalid 73686f7274", "an id of 64 bytes as its key"),
+        ("invalid 73686f7274", "batch 73686f7274"),
+    ]
 
 
 def test_a_pending_batch_under_another_number_is_found(store: Path) -> None:
