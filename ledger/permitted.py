@@ -36,6 +36,14 @@ _SHOWN_CHARACTERS_MAX: Final = 80
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]").search
 
 
+class Plan(NamedTuple):
+    """What a migration is known by; ``prefixes`` in ascending order."""
+
+    family: FamilyVersion
+    from_block: int
+    prefixes: tuple[str, ...]
+
+
 class Permission(NamedTuple):
     """One entry of the setting. A version may have several, for several spans of blocks."""
 
@@ -46,6 +54,11 @@ class Permission(NamedTuple):
 
     migrate: tuple[str, ...] = ()
     """The prefixes, of 6 characters or more, whose state is migrated before the version's first transaction."""
+
+    @property
+    def plan(self) -> Plan:
+        """By what its migration is known: when the version ends makes no difference."""
+        return Plan(self.family, self.from_block, tuple(sorted(self.migrate)))
 
     def covers(self, block_num: int) -> bool:
         return self.from_block <= block_num and (self.until_block is None or block_num <= self.until_block)

@@ -116,9 +116,16 @@ class TransactionHandler(ABC, Generic[P]):
 
 
 def _migrates(handler: type[TransactionHandler[Any]]) -> bool:
-    """Whether the class that ``migrate`` comes from has the version of ``handler``, or none."""
-    owner = next(base for base in handler.__mro__ if "migrate" in vars(base))
-    return owner is not TransactionHandler and getattr(owner, "family_version", None) in (None, handler.family_version)
+    """Whether ``migrate`` is this version's: declared, and not inherited from a handler of another version."""
+    if "migrate" in vars(handler):
+        return True
+    if handler.migrate is TransactionHandler.migrate:
+        return False
+    return not any(
+        getattr(base, "family_version", handler.family_version) != handler.family_version
+        and getattr(base, "migrate", None) is handler.migrate
+        for base in handler.__mro__[1:]
+    )
 
 
 def _check_style(where: str, handler: type) -> None:

@@ -12,7 +12,15 @@ from typing import Final, NamedTuple
 import structlog
 
 from ledger import settings
-from ledger.permitted import PERMITTED_AT, Permission, Permitted, first_gap, permission_for, permitted_families
+from ledger.permitted import (
+    PERMITTED_AT,
+    Permission,
+    Permitted,
+    awaiting_migration,
+    first_gap,
+    permission_for,
+    permitted_families,
+)
 from ledger.settings import FamilyVersion
 from ledger.transaction import FAMILY_CHARACTERS_MAX
 from protos.node_pb2 import FamiliesResponse, FamilyStatus
@@ -112,7 +120,7 @@ class Families:
         if locked is not None:
             found.append(Unready(_SETTINGS, _locked(locked, self._next_block())))
         for family in _named(permitted):
-            permission = permission_for(family, self._entries[family], self._next_block())
+            permission = self._permission(family, self._entries[family])
             if permission is None:
                 continue
             warning = self._warning(permission, counts[family])
@@ -182,7 +190,7 @@ class Families:
         # Asked only where somebody serves it: there may be many of both.
         status.migrating_processors = self._processors.count(family, migration=True) if status.processors else 0
         entries = self._entries.get(family, ())
-        permission = permission_for(family, None if permitted is None else entries, self._next_block())
+        permission = self._permission(family, None if permitted is None else entries)
         if permission is None:
             status.permission = FamilyStatus.ENDED if entries else FamilyStatus.NOT_PERMITTED
             if not entries:
@@ -200,6 +208,14 @@ class Families:
             status.migrates.extend(permission.migrate)
             word, message = self._migration(permission)
             status.MergeFrom(FamilyStatus(migration=word, migration_message=message[:_MESSAGE_CHARACTERS_MAX]))
+
+    def _permission(self, family: FamilyVersion, entries: Permitted) -> Permission | None:
+        """The entry to be told of: one that waits for its migration, else the one that permits now or will."""
+        awaiting = awaiting_migration(entries, self._next_block(), self._is_migrated)
+        return awaiting[0] if awaiting else permission_for(family, entries, self._next_block())
+
+    def _is_migrated(self, permission: Permission) -> bool:
+        return self._migration(permission)[0] == "DONE"
 
     def _migration(self, permission: Permission) -> tuple[str, str]:
         if not permission.migrate:
@@ -230,12 +246,26 @@ class Families:
                 f"{family} is permitted {since} without a migration, though {migrates} of its {processors} processors"
                 f" here migrate: call it off and plan it anew with --migrate, or its migration is left out"
             )
+        before = self._migrates_before(permission) if migration == "DUE" else None
+        if before is not None:
+            return (
+                f"{family} is permitted {since} and migrates state that {before} has to migrate before, which is not"
+                f" done: see to that, or call it off, or the batches of {family} wait"
+            )
         if migration == "DUE" and not migrates:
             return (
                 f"{family} is permitted {since} and migrates {', '.join(permission.migrate)} first, which none of its"
                 f" {processors} processors here does: start one whose handler has migrate, or its batches wait"
             )
         return None
+
+    def _migrates_before(self, permission: Permission) -> FamilyVersion | None:
+        """The version whose migration this one's must wait for."""
+        awaiting = awaiting_migration(self._permitted, self._next_block(), self._is_migrated)
+        if permission not in awaiting:
+            return None
+        ahead = awaiting[: awaiting.index(permission)]
+        return next((entry.family for entry in ahead if permission.overlaps(entry)), None)
 
 
 def _locked(block_num: int, next_block: int) -> str:

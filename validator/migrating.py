@@ -7,7 +7,7 @@ Which are due is said in ``journal.rules``, what they are made of in ``journal.m
 import structlog
 
 from ledger.ids import BatchId
-from ledger.permitted import Permission
+from ledger.permitted import Permission, Plan
 from ledger.settings import FamilyVersion
 from validator.journal import migrations
 from validator.journal.model import InvalidBatch
@@ -27,8 +27,8 @@ class Migrating:
         self._store = store
         self._queue = queue
         self._processors = processors
-        self._pending: dict[Permission, BatchId] = {}
-        self._refused: dict[Permission, str] = {}
+        self._pending: dict[Plan, BatchId] = {}
+        self._refused: dict[Plan, str] = {}
 
     def state_of(self, permission: Permission) -> tuple[str, str]:
         """How far the migration of a version is, as the word of FamilyStatus.Migration, and why it was refused."""
@@ -36,22 +36,26 @@ class Migrating:
             return "NONE", ""
         if self._is_committed(permission):
             return "DONE", ""
-        refused = self._refused.get(permission)
+        refused = self._refused.get(permission.plan)
         return ("DUE", "") if refused is None else ("REFUSED", refused)
 
     def inject(self, body: Body, base: View) -> None:
         """Queue the migrations that the next block may hold and a processor may run; take back what is neither."""
-        for permission, batch_id in list(self._pending.items()):
+        due = {entry.plan: entry for entry in body.due if self._is_served(entry)}
+        for plan, batch_id in list(self._pending.items()):
             entry = self._queue.get(batch_id)
             assert entry is not None, "what is settled is not pending"
-            if entry.reason is not Reason.EXECUTING and not (permission in body.due and self._is_served(permission)):
+            if entry.reason is Reason.EXECUTING or (plan in due and entry.due_ms is not None):
+                continue
+            # State may have grown since it was made.
+            if plan not in due or migrations.batch_for(due[plan], base).id != batch_id:
                 self._queue.remove(entry)
-                del self._pending[permission]
-        for permission in body.due:
-            if permission not in self._pending and permission not in self._refused and self._is_served(permission):
+                del self._pending[plan]
+        for plan, permission in due.items():
+            if plan not in self._pending and plan not in self._refused:
                 batch = migrations.batch_for(permission, base)
-                log.info("migration is due", family=str(permission.family), batch_id=batch.id)
-                self._pending[permission] = batch.id
+                log.info("migration is due", family=str(plan.family), batch_id=batch.id)
+                self._pending[plan] = batch.id
                 self._queue.inject(batch)
 
     def settled(self, invalid: list[InvalidBatch]) -> None:
@@ -59,25 +63,26 @@ class Migrating:
         if not self._pending:
             return
         refused = {verdict.batch_id: verdict for verdict in invalid}
-        for permission, batch_id in list(self._pending.items()):
+        for plan, batch_id in list(self._pending.items()):
             if self._queue.get(batch_id) is not None:
                 continue
-            del self._pending[permission]
+            del self._pending[plan]
             verdict = refused.get(batch_id)
             if verdict is None:
-                log.info("migration committed", family=str(permission.family), batch_id=batch_id)
+                log.info("migration committed", family=str(plan.family), batch_id=batch_id)
                 self._queue.wake_all()
             else:
-                self._refused[permission] = f"{verdict.reason}: {verdict.message}"
+                self._refused[plan] = f"{verdict.reason}: {verdict.message}"
                 log.error(
                     "migration refused, its version waits: start a build that migrates this, or cancel the upgrade",
-                    family=str(permission.family), reason=verdict.reason, message=verdict.message,
+                    family=str(plan.family), reason=verdict.reason, message=verdict.message,
                 )  # fmt: skip
 
     def try_again(self, family: FamilyVersion) -> None:
-        """Processors of ``family`` came or went: what was refused may go otherwise now."""
-        for permission in [permission for permission in self._refused if permission.family == family]:
-            del self._refused[permission]
+        """A processor that migrates the state of ``family`` came or went: what was refused may go otherwise now."""
+        for plan in [plan for plan in self._refused if plan.family == family]:
+            del self._refused[plan]
+        self._queue.wake_activation(family)
 
     def try_all_again(self) -> None:
         """The setting has changed."""

@@ -75,9 +75,10 @@ class Production:
         """What a processor did. Answers for a block that was dropped change nothing."""
         if isinstance(event, Arrived):
             self._queue.wake(event.family)
-            self.migrating.try_again(event.family)
+            if event.migrates:
+                self.migrating.try_again(event.family)
         elif isinstance(event, Left):
-            for family in event.families:
+            for family in event.migrated:
                 self.migrating.try_again(family)
         elif isinstance(event, Answered):
             self._metrics.task_ended(event.task, answered=True)

@@ -5,7 +5,7 @@ import os
 import secrets
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,11 +42,12 @@ def submit(
     output: Path | None,
     as_json: bool,
     extra: Mapping[str, object] | None = None,
+    outcome: "Callable[[BatchStatus], Mapping[str, object]] | None" = None,
 ) -> None:
     """Post one transaction in one batch and tell what became of it. Raises Refused when it was waited for in vain.
 
     ``output``: write the batch there instead, and print nothing but its id. ``extra`` joins the JSON document and, as
-    ``name: value`` lines, what people read.
+    ``name: value`` lines, what people read; so does what ``outcome`` makes of the status, before anything is printed.
     """
     from dovetail.client import DovetailClient
     from ledger.building import build_batch
@@ -62,10 +63,11 @@ def submit(
         status = client.post_batches([batch])[batch.id]
         if wait_s:
             status = _wait(client, batch.id, wait_s, url)
+    told = {**(extra or {}), **(outcome(status) if outcome else {})}
     if as_json:
-        print_json({"batch_id": batch.id, "status": status.status, "details": status.details, **(extra or {})})
+        print_json({"batch_id": batch.id, "status": status.status, "details": status.details, **told})
     else:
-        for name, value in (extra or {}).items():
+        for name, value in told.items():
             typer.echo(f"{name.replace('_', ' ')}: {value}")
         if status.status == "COMMITTED":
             typer.echo(f"batch {batch.id} COMMITTED")

@@ -37,7 +37,8 @@ from ledger.settings import (
 from processor_sdk import Context, InvalidTransaction, ProtobufCodec, Transaction, TransactionHandler
 from protos import settings_pb2
 
-_is_threshold = re.compile(r"[1-9][0-9]{0,8}").fullmatch
+is_threshold = re.compile(r"[1-9][0-9]{0,8}").fullmatch
+"""Whether a text is a number of votes as APPROVAL_THRESHOLD may hold it."""
 
 
 class _Electorate(NamedTuple):
@@ -131,7 +132,7 @@ def _check_proposal(electorate: _Electorate, proposal: Proposal) -> None:
     if setting == AUTHORIZED_KEYS:
         _check_keys(value, electorate.threshold)
     elif setting == APPROVAL_THRESHOLD:
-        if not _is_threshold(value):
+        if not is_threshold(value):
             raise InvalidTransaction(f"{APPROVAL_THRESHOLD} is {value[:80]!r}, not a whole number from 1 on")
         if int(value) > len(electorate.keys):
             raise InvalidTransaction(
@@ -167,7 +168,7 @@ def _electorate(context: Context) -> _Electorate:
     if keys is not None and not _split(keys):
         # Taking it for unset would let anybody in.
         raise InvalidTransaction(f"state of {AUTHORIZED_KEYS} is damaged: it names no key")
-    if threshold is not None and not _is_threshold(threshold):
+    if threshold is not None and not is_threshold(threshold):
         raise InvalidTransaction(f"state of {APPROVAL_THRESHOLD} is damaged: {threshold[:80]!r}")
     return _Electorate(tuple(dict.fromkeys(_split(keys or ""))), int(threshold or 1))
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from dovetail.commands.upgrade.changes import block_of, called_off, gap_of, lifted, locks, planned, retired
+from dovetail.commands.upgrade.changes import block_of, called_off, gap_of, lifted, locks, planned, retired, value_of
 from dovetail.commands.upgrade.outlook import going_on, outlook, stalls
 from dovetail.errors import Refused
-from ledger.permitted import Permission
+from ledger.permitted import Permission, decode_permitted_families
 from ledger.settings import FamilyVersion
 
 SETTINGS = Permission(FamilyVersion("sawtooth_settings", "1.0"))
@@ -200,19 +200,64 @@ def test_a_migration_that_is_not_made_is_called_off_after_its_block_too() -> Non
     late = plan(migrate=("1cf126",), at=12)
     with pytest.raises(Refused, match=r"permitted since block 12: .* its migration has rewritten"):
         called_off(late, V2, head_num=15)
-    assert called_off(late, V2, head_num=15, unmade=True) == BEFORE
+    assert called_off(late, V2, head_num=15, unmade={(V2, 12)}) == BEFORE
     with pytest.raises(Refused, match="it may be in use"):
-        called_off((*BEFORE, Permission(V2, 9)), V2, head_num=15, unmade=True)
+        called_off((*BEFORE, Permission(V2, 9)), V2, head_num=15, unmade={(V2, 9)})
 
 
 def test_what_is_called_off_leaves_no_version_where_another_one_rewrites() -> None:
     """Neither 1.0 beside a 3.0 that migrates, nor an end of 1.0 that nobody could set any more."""
-    both = plan(plan(migrate=("1cf126",)), V2, V3, at=40, migrate=("1cf126",))
+    both = plan(plan(until=19), V2, V3, at=40, migrate=("1cf126",))
     with pytest.raises(
         Refused, match=r"without intkey 2.0 nothing ends .* from block 40 on.*upgrade cancel intkey 3.0"
     ):
         called_off(both, V2, head_num=HEAD)
     assert called_off(called_off(both, V3, head_num=HEAD), V2, head_num=HEAD) == BEFORE
+
+
+def test_only_the_coming_span_of_a_version_is_called_off() -> None:
+    """What is in force of it stays with its end; of two migrations, the one that is in no block."""
+    spans = (*BEFORE, Permission(V2, 5, 49), Permission(V2, 50, 90), Permission(V2, 100))
+    assert called_off(spans, V2, head_num=60) == spans[:-1]
+    assert called_off((*BEFORE, spans[2], spans[4]), V2, head_num=HEAD) == (*BEFORE, spans[2])
+    assert called_off(spans[:4], V2, head_num=HEAD) == spans[:3]
+    made = (SETTINGS, Permission(V2, 5, None, ("1cf126",)), Permission(V2, 8, None, ("1cf127",)))
+    assert called_off(made, V2, head_num=HEAD, unmade={(V2, 8)}) == made[:-1]
+
+
+@pytest.mark.parametrize("migrate", [(), ("1cf126",)])
+def test_a_migration_that_a_later_plan_builds_on_is_not_called_off(migrate: tuple[str, ...]) -> None:
+    """3.0 would read what 1.0 wrote."""
+    both = plan(plan(migrate=("1cf126",)), V2, V3, at=40, until=39, migrate=migrate)
+    said = "intkey 3.0 comes from block 40 on, on top of what intkey 2.0 migrates from block 20 on; .*cancel intkey 3.0"
+    with pytest.raises(Refused, match=said):
+        called_off(both, V2, head_num=HEAD)
+    late = {(V2, 20), (V3, 40)} if migrate else {(V2, 20)}
+    with pytest.raises(Refused, match=said):
+        called_off(both, V2, head_num=30, unmade=late)
+    assert called_off(called_off(both, V3, head_num=HEAD), V2, head_num=HEAD) == BEFORE
+
+
+def test_what_has_come_does_not_keep_a_migration_that_is_not_made() -> None:
+    """It cannot be called off itself any more."""
+    both = (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20, None, ("1cf126",)), Permission(V3, 40))
+    assert called_off(both, V2, head_num=50, unmade={(V2, 20)}) == (*BEFORE, Permission(V3, 40))
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ((*BEFORE, Permission(V2, 20, None, ("1cf126", "1cf12600"))), "names what lies under 1cf126 twice"),
+        (tuple(Permission(FamilyVersion("f", str(n))) for n in range(1001)), "1001 entries, at most 1000"),
+        (BEFORE[::-1], None),
+    ],
+)
+def test_what_no_node_would_understand_is_not_proposed(entries: tuple[Permission, ...], said: str | None) -> None:
+    if said is None:
+        assert decode_permitted_families(value_of(entries)) == entries
+        return
+    with pytest.raises(Refused, match=f"no node would understand this.*{said}"):
+        value_of(entries)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from ledger.permitted import Permission, encode_permitted_families
 from ledger.settings import FamilyVersion
 from processor_sdk import TransactionHandler
 from protos.batch_pb2 import BatchList
-from protos.settings_pb2 import SettingsPayload
-from protos.transaction_pb2 import Transaction
+from protos.settings_pb2 import SettingsPayload, SettingVote
+from protos.transaction_pb2 import Transaction, TransactionHeader
 
 from .conftest import FakeApi, Run
 
@@ -34,7 +34,10 @@ class Node:
     def __init__(self, api: FakeApi) -> None:
         self.api = api
         self.obeys = True
+        self.outcome = "COMMITTED"
         self.proposed: list[str] = []
+        self.votes: list[str] = []
+        self.voters: set[str] = set()
         self.meanwhile: Callable[[], None] | None = None
         """What happens between the first look at the head and the second."""
         self._looks = 0
@@ -89,7 +92,7 @@ class Node:
         if request.method == "POST":
             (batch,) = BatchList.FromString(request.body).batches
             (transaction,) = batch.transactions
-            self.api.answers["GET /batch_status"] = (200, {"data": {batch.header_signature: "COMMITTED"}})
+            self.api.answers["GET /batch_status"] = (200, {"data": {batch.header_signature: self.outcome}})
             self._take(transaction)
 
     def _take(self, transaction: Transaction) -> None:
@@ -99,6 +102,9 @@ class Node:
             self.proposed.append(value)
             if self.obeys:
                 self.set(FAMILIES, value)
+        else:
+            self.votes.append(SettingVote.FromString(payload.data).proposal_id)
+            self.voters.add(TransactionHeader.FromString(transaction.header).signer_pubkey)
 
 
 @pytest.fixture
@@ -292,7 +298,7 @@ def test_a_handler_that_migrates_nothing_is_no_migration(run: Run, monkeypatch: 
     assert planning._prefixes(["1cf126", "1cf126"], V2) == ["1cf126"]
     done = run(*PLAN, "--migrate", "some:Handler")
     assert done.code == 1
-    assert "declares no migrate" in done.err
+    assert re.search("declares no migrate.* write migrate = Earlier.migrate", done.err)
 
 
 def test_without_the_setting_the_plan_names_what_is_in_use_and_says_what_it_cannot_know(run: Run, node: Node) -> None:
@@ -360,11 +366,149 @@ def test_answers_of_another_shape_are_refused(run: Run, node: Node, members: dic
     assert "has no /status/families: it is an older Dovetail" in run("upgrade", "status").err
 
 
+@pytest.mark.parametrize("head_num", [float("inf"), 1.0, "10", True, -1, 2**63, None])
+def test_a_head_that_is_no_block_is_refused(run: Run, node: Node, head_num: object) -> None:
+    node.api.answers["GET /readyz"][1]["data"]["head_num"] = head_num
+    done = run("upgrade", "status")
+    assert (done.code, "names no head" in done.err) == (3, True)
+    node.propose(SETTINGS)
+    assert run("settings", "list").code == 0
+    assert run("settings", "vote", "cd", "accept").code == 0
+
+
+@pytest.mark.parametrize("threshold", ["0", "9" * 5000, "01", "٣", ""])
+def test_a_threshold_that_the_settings_family_would_not_take_is_refused(run: Run, node: Node, threshold: str) -> None:
+    node.permit(SETTINGS, Permission(V1))
+    node.set(settings.APPROVAL_THRESHOLD, threshold)
+    for words, code in ((("upgrade", "status"), 3), ((*PLAN, "--yes"), 1)):
+        done = run(*words)
+        assert (done.code, "no number of votes" in done.err, node.proposed) == (code, True, [])
+    node.propose(SETTINGS)
+    assert run("settings", "list").code == 0
+    assert run("settings", "vote", "cd", "accept").code == 0
+
+
+def test_numbers_that_count_nothing_are_refused(run: Run, node: Node) -> None:
+    for number in (-1, 2**63, float("nan")):
+        node.tell(family(processors=number))
+        assert run("upgrade", "status").code == 3
+
+
+def test_a_plan_that_no_node_would_understand_is_not_proposed(run: Run, node: Node) -> None:
+    node.permit(SETTINGS, Permission(V1))
+    done = run(*PLAN, "--migrate", "1cf126", "--migrate", "1cf12600", "--yes")
+    assert (done.code, node.proposed) == (1, [])
+    assert "names what lies under 1cf126 twice" in done.err
+
+
+def test_what_somebody_only_handed_in_is_not_in_use(run: Run, node: Node) -> None:
+    """Anybody may hand in a batch of any name, 1,000 of them too."""
+    junk = [family(family_name=f"junk{n}", processors=0, pending={"waiting_for_processor": 1}) for n in range(1000)]
+    node.tell(*junk, family("1.0"), family(family_name="xo"))
+    done = run(*PLAN, "--yes")
+    assert done.code == 0
+    assert re.search("1000 that no processor here serves.*with --also: junk0 2.0, .* and 990 more", done.err)
+    named = [entry["family"] for entry in json.loads(node.proposed[0])]
+    assert named == ["sawtooth_settings", "intkey", "xo", "intkey"]
+
+
+@pytest.mark.parametrize(("status", "obeys", "in_force"), [("INVALID", False, False), ("COMMITTED", False, False),
+                                                           ("COMMITTED", True, True)])  # fmt: skip
+def test_in_force_is_said_of_what_is(run: Run, node: Node, status: str, obeys: bool, in_force: bool) -> None:
+    node.permit(SETTINGS, Permission(V1))
+    node.obeys, node.outcome = obeys, status
+    done = run(*PLAN, "--yes", "--json")
+    assert (done.code, json.loads(done.out)["in_force"]) == (0 if in_force else 1, in_force)
+
+
+@pytest.mark.parametrize(
+    ("entries", "proposed", "said"),
+    [
+        # Called off before its block, and voted on after it.
+        (
+            (Permission(V1, 0, 4), MIGRATES),
+            (SETTINGS, Permission(V1)),
+            "intkey 2.0 is permitted since block 5, and no more with this vote; where its migration is in a block",
+        ),
+        ((Permission(V1),), (SETTINGS,), "intkey 1.0 is permitted now, and no more with this vote"),
+        ((Permission(V2, 5),), (SETTINGS, Permission(V2, 90)), "intkey 2.0 is permitted since block 5, and no more"),
+        (
+            (Permission(V1),),
+            (SETTINGS, Permission(V1), Permission(V2, 20, None, ("1cf126",))),
+            "intkey 1.0 goes on where intkey 2.0 rewrites, from block 20 on",
+        ),
+        ((), (SETTINGS._replace(until_block=99),), "sawtooth_settings 1.0 could not enter block 100: no setting"),
+        ((), (SETTINGS, Permission(V2, 20, None, ("1cf126", "1cf12600"))), "only the settings family is permitted"),
+        # Called off in time, ended, and what is over.
+        ((Permission(V1, 0, 19), Permission(V2, 20)), (SETTINGS, Permission(V1)), None),
+        ((Permission(V2, 12),), (SETTINGS,), None),
+        ((Permission(V1),), (SETTINGS, Permission(V1, 0, 50)), None),
+        ((Permission(V1, 0, 11),), (SETTINGS,), None),
+    ],
+)
+def test_voters_are_told_what_nobody_may_have_meant(
+    run: Run, node: Node, entries: tuple[Permission, ...], proposed: tuple[Permission, ...], said: str | None
+) -> None:
+    node.permit(SETTINGS, *entries)
+    node.propose(*proposed)
+    (told,) = json.loads(run("upgrade", "status", "--json").out)["proposals"]
+    assert [line for line in told["late"] if said is None or said not in line] == []
+    assert bool(told["late"]) is (said is not None)
+    for line in told["late"]:
+        assert line in run("upgrade", "status").out
+        assert line in run("settings", "list").err
+        assert line in run("settings", "vote", "cd", "accept").err
+
+
+XO = FamilyVersion("xo", "1.0")
+
+
+@pytest.mark.parametrize(
+    ("entries", "proposed", "voted"),
+    [
+        # Two plans, and the plan of a version that was there before.
+        (None, (SETTINGS, Permission(V1), Permission(V2, 100)), True),
+        ((SETTINGS, Permission(V1), Permission(V2, 3, 5)), (SETTINGS, Permission(V2, 3, 5), Permission(V2, 100)), True),
+        ((SETTINGS, Permission(V1)), (SETTINGS, Permission(V1), Permission(V2, 0, None, ("1cf126",))), True),
+        # What a first plan lists because it is in use, what goes on, and what ends.
+        (None, (SETTINGS, Permission(V2), Permission(V3, 100)), False),
+        ((SETTINGS, Permission(V2, 5)), (SETTINGS, Permission(V2, 5), Permission(V3, 100)), False),
+        ((SETTINGS, Permission(V2, 5)), (SETTINGS, Permission(V2, 5, 50)), False),
+    ],
+)
+def test_a_vote_is_cast_against_the_plan_of_the_version_and_no_other(
+    run: Run, node: Node, entries: tuple[Permission, ...] | None, proposed: tuple[Permission, ...], voted: bool
+) -> None:
+    if entries:
+        node.permit(*entries)
+    node.set(settings.APPROVAL_THRESHOLD, "2")
+    node.propose(*proposed, votes=(Vote(KEYS[0], True),))
+    done = run(*CANCEL)
+    assert (done.code, node.votes) == (1, [])
+    assert ("nobody is there to ask whether to vote against proposal cdcd" in done.err) is voted
+    assert run(*CANCEL, "--yes").code == (0 if voted else 1)
+    assert node.votes == (["cd" * 32] if voted else [])
+    if voted:
+        assert "cdcdcdcdcdcdcdcd: intkey 2.0 from block" in done.err or "migrates 1cf126" in done.err
+
+
+def test_who_has_voted_against_the_next_plan_calls_off_the_accepted_one(run: Run, node: Node) -> None:
+    node.permit(SETTINGS, Permission(V1), Permission(V2, 50))
+    planned = (SETTINGS, Permission(V1), Permission(V2, 100))
+    node.propose(*planned, votes=(Vote(KEYS[0], True),))
+    assert run(*CANCEL, "--yes").code == 0
+    assert (node.votes, node.proposed) == (["cd" * 32], [])
+    (mine,) = node.voters
+    node.propose(*planned, votes=(Vote(KEYS[0], True), Vote(mine, False)))
+    assert run(*CANCEL, "--yes").code == 0
+    assert node.proposed == [encode_permitted_families([SETTINGS, Permission(V1)])]
+
+
 def test_a_vote_against_a_plan_says_whether_it_has_fallen(run: Run, node: Node) -> None:
     node.set(settings.AUTHORIZED_KEYS, ",".join(KEYS))
     node.set(settings.APPROVAL_THRESHOLD, "1")
     node.propose(SETTINGS, Permission(V2, 20), votes=(Vote(KEYS[0], False),))
-    assert "1 of 2 that let it fall" in run(*CANCEL).err
+    assert "1 of 2 that let it fall" in run(*CANCEL, "--yes").err
     node._looks = 0
     node.meanwhile = lambda: node.set(settings.PROPOSALS, encode_candidates([]))
-    assert "it has fallen with your vote" in run(*CANCEL).err
+    assert "it has fallen with your vote" in run(*CANCEL, "--yes").err

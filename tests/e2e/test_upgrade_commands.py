@@ -84,7 +84,7 @@ def test_the_whole_sequence(node: _Node) -> None:
     """Planned, warned of everywhere, served, in force, retired; and each step refused where it makes no sense."""
     assert node.setting is None
     assert "say --yes" in node.refused("plan", "intkey", "1.0", "2.0", "--at", "+5")
-    assert "served, pending or committed is: intkey 1.0" in node.refused("plan", "intkey", "0.9", "2", "--at", "+5")
+    assert "served or committed is: intkey 1.0" in node.refused("plan", "intkey", "0.9", "2", "--at", "+5")
     assert "is in use already" in node.refused("plan", "intkey", "2.0", "1.0", "--at", "+5", "--also", "intkey:2.0")
     planned = node.done("plan", "intkey", "1.0", "2.0", "--at", "+5", "--also", "other:1.0", "--yes")
     assert re.search(r"intkey +2\.0 +permitted, as everything is +from block 6\n", planned.out)
@@ -185,9 +185,10 @@ def test_a_plan_that_is_voted_on(node: _Node) -> None:
     assert proposal_id[1] in node.upgrade("status").out
 
     assert "a vote stays; it falls when 2 of 3 keys reject it" in node.refused("cancel", "intkey", "2.0")
-    assert "1 of 2 that let it fall" in node.done("cancel", "intkey", "2.0", "--key", "alice").err
+    assert "nobody is there to ask whether to vote against" in node.refused("cancel", "intkey", "2.0", "--key", "alice")
+    assert "1 of 2 that let it fall" in node.done("cancel", "intkey", "2.0", "--key", "alice", "--yes").err
     assert node.upgrade("status", "--json").json["proposals"][0]["votes_against"] == 1
-    assert "it has fallen with your vote" in node.done("cancel", "intkey", "2.0", "--key", "bob").err
+    assert "it has fallen with your vote" in node.done("cancel", "intkey", "2.0", "--key", "bob", "--yes").err
     assert node.done("status", "--json").json["proposals"] == []
     assert node.setting is None
 

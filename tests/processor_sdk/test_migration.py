@@ -79,14 +79,17 @@ def test_a_migrate_of_another_version_is_not_run_again() -> None:
     class Mixed(Mixin, Staying):
         family_version = "2.1"
 
+    class MixedLater(Mixed):
+        family_version = "2.2"
+
     class Made(Template):
         def apply(self, transaction: Transaction[bytes], context: Context) -> None: ...
 
     class MadeLater(Made):
         family_version = "2.1"
 
-    kinds = (Next, Behind, Again, Mixed, Made, MadeLater)
-    assert [kind.migrates for kind in kinds] == [False, False, True, True, True, False]
+    kinds = (Next, Behind, Again, Mixed, MixedLater, Made, MadeLater)
+    assert [kind.migrates for kind in kinds] == [False, False, True, True, False, True, False]
     response = run(Next(lambda context: None), State({}), family_version="2.1")
     assert response.status == INVALID
     assert "inherited from a class of another version does not count: write migrate = Earlier.migrate" in (

@@ -15,7 +15,7 @@ from ledger.building import SignedBatch, build_batch, build_transaction
 from ledger.ids import TransactionId
 from ledger.limits import Limits
 from ledger.permitted import PERMITTED_AT, Permission, encode_permitted_families
-from ledger.settings import FamilyVersion
+from ledger.settings import TRANSACTION_FAMILIES, FamilyVersion, encode_setting
 from ledger.transaction import decode_transaction
 from protos.client_batch_submit_pb2 import (
     ClientBatchStatus,
@@ -87,13 +87,16 @@ async def answer(peer: Peer, verdict: TpProcessResponse.Status = OK) -> Transact
     return request.header
 
 
-async def change_plan(processor: Peer, client: Peer, *plan: Permission) -> None:
-    """Put another plan on the chain; ``processor`` must be the one of SETTINGS, and have nothing else to do."""
+async def change_plan(processor: Peer, client: Peer, *plan: Permission, padding: int = 0) -> None:
+    """Put another plan on the chain; ``processor`` must be the one of SETTINGS, and have nothing else to do.
+
+    ``padding``: how many bytes the leaf holds beside it.
+    """
     batch = batch_of(SETTINGS, nonce=repr(plan), outputs=[PERMITTED_AT])
     await submit(client, batch)
     correlation_id, request = await asked(processor)
     assert request.header.family_name == SETTINGS.name
-    (value,) = planned(*plan).values()
+    value = encode_setting({TRANSACTION_FAMILIES: encode_permitted_families(plan), "padding": padding * "p"})
     entries = [TpStateEntry(address=PERMITTED_AT, data=value)]
     content = TpStateSetRequest(context_id=request.context_id, entries=entries).SerializeToString()
     processor.send(Envelope.TP_STATE_SET_REQUEST, "set", content)

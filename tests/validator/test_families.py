@@ -308,3 +308,23 @@ def test_the_setting_is_decoded_when_its_leaf_changes_only(node: Node, monkeypat
     commit(node.store, [make_batch("other")], permitting(value))
     assert list(node.warnings()) == [SETTINGS, V2]
     assert len(decoded) == 2
+
+
+def test_who_waits_for_another_migration_is_told_so(node: Node) -> None:
+    v3 = FamilyVersion("intkey", "3.0")
+    node.bench.register(b"a", family=V2, migrates=True)
+    node.bench.register(b"b", family=v3, migrates=True)
+    node.permit(Permission(v3, 0, migrate=("1cf12600",)), Permission(V2, 0, migrate=("1cf126",)))
+    (warned,) = node.families.unready()
+    assert warned.family == V2
+    assert "migrates state that intkey 3.0 has to migrate before, which is not done" in warned.warning
+    node.migrations[v3] = ("DONE", "")
+    assert node.families.unready() == []
+
+
+def test_of_several_entries_the_one_that_waits_for_its_migration_is_told(node: Node) -> None:
+    node.bench.register(b"a", family=V2)
+    node.permit(Permission(V2), Permission(V2, 0, migrate=("1cf126",)))
+    assert node.told()[V2].migration == FamilyStatus.DUE
+    (warned,) = node.families.unready()
+    assert "migrates 1cf126 first, which none of its 1 processors here does" in warned.warning

@@ -1,18 +1,22 @@
 """Migrations at a node on a real socket: when they come, who runs them, and what becomes of them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ledger import migration
-from ledger.permitted import Permission
+from ledger.permitted import PERMITTED_AT, Permission
 from ledger.settings import FamilyVersion
 from protos.client_batch_submit_pb2 import ClientBatchStatus, ClientBatchSubmitRequest, ClientBatchSubmitResponse
+from protos.processor_pb2 import TpProcessResponse
 from protos.validator_pb2 import Message as Envelope
 from tests.validator.activations import (
     ERROR,
     INVALID,
     NAMESPACES,
+    OK,
+    OTHER,
     PREFIX,
     SETTINGS,
     V1,
@@ -32,7 +36,7 @@ from tests.validator.activations import (
     told,
 )
 from tests.validator.peers import run
-from tests.validator.support import SIGNER
+from tests.validator.support import LIMITS, SIGNER
 from validator.journal import migrations
 
 
@@ -291,5 +295,116 @@ def test_few_leaves_with_much_in_them_are_sliced(tmp_path: Path) -> None:
         async with network(tmp_path, plan, leaves=4, value=value) as (_, (processor, _)):
             await register(processor, V2, migrates=True)
             assert (await answer(processor)).nonce == migration.nonce(0, 256, 1, NAMESPACES)
+
+    run(test)
+
+
+HURRIED = replace(LIMITS, block_execution_ms_max=0)
+"""A block ends as soon as something in it is done: what is not goes on in the next."""
+
+
+@pytest.mark.parametrize("verdict", [OK, INVALID])
+def test_a_plan_that_ends_later_or_sooner_is_the_same_migration(
+    tmp_path: Path, verdict: TpProcessResponse.Status
+) -> None:
+    """Changed while the migration is at its processor."""
+
+    async def test() -> None:
+        plan = [Permission(SETTINGS), Permission(V2, 1, migrate=(PREFIX, "abcdef"))]
+        early = batch_of(V2)
+        async with network(tmp_path, plan, early, peers=3, limits=HURRIED) as (node, (processor, proposing, client)):
+            await register(proposing, SETTINGS)
+            await register(processor, V2, migrates=True)
+            held, _ = await asked(processor)
+            changed = Permission(V2, 1, 1_000, migrate=("abcdef", PREFIX))
+            await change_plan(proposing, client, plan[0], changed)
+            say(processor, held, verdict)
+            if verdict == INVALID:
+                await client.ping()
+                assert node._production.migrating.state_of(changed)[0] == "REFUSED"
+                await leave(processor)
+                await register(processor, V2, migrates=True)
+                assert (await answer(processor)).signer_pubkey == migration.PUBLIC_KEY
+            assert (await answer(processor)).signer_pubkey == SIGNER.public_key
+            assert (await status_of(client, early, wait=True)).status == ClientBatchStatus.COMMITTED
+            assert len(migrations_on(node)) == 1
+
+    run(test)
+
+
+def test_a_plan_that_needs_its_migration_no_more_goes_on_without(tmp_path: Path) -> None:
+    async def test() -> None:
+        plan = [Permission(SETTINGS), Permission(V2, 1, migrate=NAMESPACES)]
+        early = batch_of(V2)
+        async with network(tmp_path, plan, early, peers=3, limits=HURRIED) as (node, (processor, proposing, client)):
+            await register(proposing, SETTINGS)
+            await register(processor, V2, migrates=True)
+            held, _ = await asked(processor)
+            await change_plan(proposing, client, plan[0], Permission(V2, 1))
+            say(processor, held)
+            correlation_id, request = await asked(processor)
+            assert request.header.signer_pubkey == SIGNER.public_key
+            assert not request.migration
+            say(processor, correlation_id)
+            assert (await status_of(client, early, wait=True)).status == ClientBatchStatus.COMMITTED
+            assert migrations_on(node) == []
+
+    run(test)
+
+
+def test_a_migration_waits_for_no_strangers_batch(tmp_path: Path) -> None:
+    async def test() -> None:
+        plan = [Permission(OTHER), Permission(V2, 1, migrate=NAMESPACES)]
+        early = batch_of(V2)
+        async with network(tmp_path, plan, early, peers=3) as (_, (slow, processor, client)):
+            await register(slow, OTHER)
+            await submit(client, batch_of(OTHER))
+            await asked(slow)
+            await register(processor, V2, migrates=True)
+            assert (await answer(processor)).signer_pubkey == migration.PUBLIC_KEY
+
+    run(test)
+
+
+def test_a_processor_that_dies_of_it_leaves_a_turn_to_the_others(tmp_path: Path) -> None:
+    async def test() -> None:
+        plan = [Permission(V2, 1, migrate=NAMESPACES)]
+        async with network(tmp_path, plan, peers=3) as (node, (good, first, second)):
+            await register(first, V2, migrates=True)
+            await asked(first)
+            await register(good, V2, migrates=True)
+            # What comes last is what just died, started anew.
+            await register(second, V2, migrates=True)
+            first.socket.close()
+            assert (await answer(good)).signer_pubkey == migration.PUBLIC_KEY
+            await second.ping()
+            assert node._production.migrating.state_of(plan[0]) == ("DONE", "")
+
+    run(test)
+
+
+def test_who_does_not_migrate_changes_nothing_about_a_refusal(tmp_path: Path) -> None:
+    async def test() -> None:
+        plan = [Permission(V2, 1, migrate=NAMESPACES)]
+        async with network(tmp_path, plan, peers=2) as (node, (good, old)):
+            await register(good, V2, migrates=True)
+            await answer(good, INVALID)
+            await old.ping()
+            await register(old, V2)
+            await leave(old)
+            assert node._production.migrating.state_of(plan[0])[0] == "REFUSED"
+
+    run(test)
+
+
+def test_a_migration_that_waits_is_sliced_anew_before_it_is_tried(tmp_path: Path) -> None:
+    async def test() -> None:
+        plan = [Permission(SETTINGS), Permission(V2, 1, migrate=(PERMITTED_AT[:6],))]
+        async with network(tmp_path, plan, peers=3) as (_, (processor, proposing, client)):
+            await register(processor, V2, migrates=True)
+            assert (await answer(processor, ERROR)).nonce == migration.nonce(0, 1, 1, plan[1].migrate)
+            await register(proposing, SETTINGS)
+            await change_plan(proposing, client, *plan, padding=migration.BYTES_MAX)
+            assert (await answer(processor)).nonce == migration.nonce(0, 256, 1, plan[1].migrate)
 
     run(test)

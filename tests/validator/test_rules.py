@@ -206,7 +206,7 @@ def test_the_migration_itself_enters_once(leaves: int) -> None:
     state = Changed(Stored(lambda number: b"", EMPTY), changes)
     migration = migrations.batch_for(plan, state)
     assert len(migration.transactions) == (256 if leaves > 2_000 else 1)
-    assert migration.id in migrations.ids_of(plan)
+    assert migrations.is_of(migration, plan)
     assert migration.transactions[0].id in migrations.transaction_ids_of(plan)
     due = body(planned(plan), 10)
     assert due.is_migration(migration)

@@ -38,14 +38,15 @@ _family_of: Final[Callable[[VerifiedTransaction], FamilyVersion]] = attrgetter("
 class _Run:
     """One batch on its way: its runs of one family each, and what the finished ones left."""
 
-    __slots__ = ("alone", "batch_id", "changes", "position", "receipts", "running", "segments")
+    __slots__ = ("alone", "batch_id", "changes", "migration", "position", "receipts", "running", "segments")
 
-    def __init__(self, batch: VerifiedBatch, alone: bool) -> None:
+    def __init__(self, batch: VerifiedBatch, alone: bool, migration: bool) -> None:
         self.segments = tuple(
             (family, tuple(transactions)) for family, transactions in groupby(batch.transactions, _family_of)
         )
         self.batch_id = batch.id
         self.alone = alone
+        self.migration = migration
         self.position = 0
         self.changes: dict[str, bytes | None] = {}
         self.receipts: list[bytes] = []
@@ -64,7 +65,7 @@ class Execution:
     """The batches of one block over ``base``, the state that it builds on.
 
     ``alone``: indexes of batches that get a task of their own, because a processor was lost while it held them.
-    ``migrations``: indexes of batches that only processors run that migrate; no other of their versions is here.
+    ``migrations``: indexes of batches that only processors run that migrate.
     ``resumed``: the execution of the block before, ended early: ``batches`` begins with those that processors still
     hold, and their tasks go on. What these read stays as it was, because whatever meets them waits for them here.
     """
@@ -81,7 +82,9 @@ class Execution:
         self._limits = limits
         carried = resumed.at_processors() if resumed else []
         self._runs: list[_Run] = [resumed._runs[old] for old in carried] if resumed else []
-        self._runs += [_Run(batches[index], index in alone) for index in range(len(carried), len(batches))]
+        self._runs += [
+            _Run(batches[index], index in alone, index in migrations) for index in range(len(carried), len(batches))
+        ]
         places = {old: new for new, old in enumerate(carried)}
         # Where the units of each task stand; None where a batch got its result before this execution.
         self._tasks: dict[int, list[int | None]] = {
@@ -95,7 +98,6 @@ class Execution:
         self._frees = order.frees
         self._dependents = order.dependents
         self._ready: defaultdict[FamilyVersion, list[int]] = defaultdict(list)
-        self._migrating = {self._runs[index].route for index in migrations}
         self.left = len(batches)
         """How many batches have no result yet."""
         self.changes: dict[str, bytes | None] = {}
@@ -130,8 +132,11 @@ class Execution:
         self._finish(index, verdict)
 
     def migrates(self, route: FamilyVersion) -> bool:
-        """Whether the work of ``route`` is its migration."""
-        return route in self._migrating
+        """Whether the next work of ``route`` is its migration."""
+        ready = self._ready[route]
+        while ready and (self._results[ready[0]] is not None or self._runs[ready[0]].running):
+            heappop(ready)
+        return bool(ready) and self._runs[ready[0]].migration
 
     def ready_routes(self) -> list[FamilyVersion]:
         """Families with work that may run now."""
@@ -181,8 +186,8 @@ class Execution:
                         heappush(behind, follower)
         if not units:
             return None
-        alone = self._runs[units[0].batch].alone
-        task = Task(next(_task_numbers), route, tuple(units), alone, self.migrates(route))
+        first = self._runs[units[0].batch]
+        task = Task(next(_task_numbers), route, tuple(units), first.alone, first.migration)
         self._tasks[task.number] = [unit.batch for unit in units]
         return task
 
@@ -312,8 +317,7 @@ class Execution:
                 if value is not None or view.get(address) is not None
             }
             receipt = encode_receipt(Receipt(transaction.id, kept, outcome.events, outcome.data))
-            migrates = self.migrates(transaction.family)
-            refusal = receipt_refusal(len(receipt), self._limits.receipt_bytes_max, migrates)
+            refusal = receipt_refusal(len(receipt), self._limits.receipt_bytes_max, run.migration)
             if refusal:
                 return Rejected("invalid_transaction", refusal, transaction.id)
             receipts.append(receipt)

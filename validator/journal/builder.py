@@ -78,7 +78,11 @@ def choose(
             queue.put_back(before.entries[index])
     carried: list[Rejected | Withdrawn | None] = []
     for entry in entries:
-        carried.append(body.check(entry.batch))
+        verdict = body.check(entry.batch)
+        if verdict is None and entry.arrival == INJECTED and not body.is_migration(entry.batch):
+            # The plan was changed meanwhile, and permits the version without it.
+            verdict = Withdrawn("waiting_for_activation", entry.batch.transactions[0].family)
+        carried.append(verdict)
         body.include(entry.batch)
     refused: list[tuple[Pending, Rejected]] = []
     has_processor = cache(has_processor)

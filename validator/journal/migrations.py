@@ -6,14 +6,13 @@ Which block may hold one is said in ``rules``; what the transactions say and how
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from ledger import migration
 from ledger.batch import VerifiedBatch, verify_migration
 from ledger.building import SignedTransaction, build_batch, build_transaction
-from ledger.ids import BatchId, TransactionId
-from ledger.permitted import Permission
-from ledger.settings import FamilyVersion
+from ledger.ids import TransactionId
+from ledger.permitted import Permission, Plan
 from ledger.signing import Signer
 from validator.state.view import View
 
@@ -22,48 +21,38 @@ _IDS_KEPT_MAX: Final = 1_024
 _SIGNER: Final = Signer(migration.PRIVATE_KEY)
 
 
-class _Plan(NamedTuple):
-    """What the bytes of a migration follow from, beside the way in which it is sliced."""
-
-    family: FamilyVersion
-    from_block: int
-    prefixes: tuple[str, ...]
-
-
 def batch_for(permission: Permission, state: View) -> VerifiedBatch:
     """The migration of a version, sliced for what ``state`` holds under its prefixes."""
     values = (value for prefix in permission.migrate for _, value in state.under(prefix, ""))
-    return _batch(_plan(permission), migration.is_sliced(values))
+    return _batch(permission.plan, migration.is_sliced(values))
 
 
-def ids_of(permission: Permission) -> list[BatchId]:
-    """The ids that the migration of a version may have, one for each way to slice."""
-    return [_batch(_plan(permission), sliced).id for sliced in (False, True)]
+def is_of(batch: VerifiedBatch, permission: Permission) -> bool:
+    """Whether ``batch`` is the migration of a version, in whichever way it is sliced."""
+    first_ids = transaction_ids_of(permission)
+    first = batch.transactions[0].id
+    return first in first_ids and batch.id == _batch(permission.plan, bool(first_ids.index(first))).id
 
 
 def transaction_ids_of(permission: Permission) -> tuple[TransactionId, ...]:
     """The first transaction for each way to slice: where one is on the chain, the version is migrated."""
-    return _first_ids(_plan(permission))
-
-
-def _plan(permission: Permission) -> _Plan:
-    return _Plan(permission.family, permission.from_block, permission.migrate)
+    return _first_ids(permission.plan)
 
 
 @lru_cache(maxsize=_IDS_KEPT_MAX)
-def _first_ids(plan: _Plan) -> tuple[TransactionId, ...]:
+def _first_ids(plan: Plan) -> tuple[TransactionId, ...]:
     forms = [migration.slices(plan.prefixes, sliced=sliced) for sliced in (False, True)]
     return tuple(_transaction(plan, 0, form).id for form in forms)
 
 
 @lru_cache(maxsize=_BATCHES_KEPT_MAX)
-def _batch(plan: _Plan, sliced: bool) -> VerifiedBatch:
+def _batch(plan: Plan, sliced: bool) -> VerifiedBatch:
     slices = migration.slices(plan.prefixes, sliced=sliced)
     transactions = [_transaction(plan, number, slices) for number in range(len(slices))]
     return verify_migration(build_batch(_SIGNER, transactions).raw)
 
 
-def _transaction(plan: _Plan, number: int, slices: Sequence[tuple[str, ...]]) -> SignedTransaction:
+def _transaction(plan: Plan, number: int, slices: Sequence[tuple[str, ...]]) -> SignedTransaction:
     return build_transaction(
         _SIGNER,
         batcher_pubkey=_SIGNER.public_key,

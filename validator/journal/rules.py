@@ -38,10 +38,18 @@ class Body:
         self._invalid = invalid
         self._included: set[TransactionId] = set()
         self._barred: dict[FamilyVersion, str | Withdrawn | None] = {}
-        awaiting = awaiting_migration(self._permitted, block_num, self._is_migrated)
-        self._awaiting = {entry.family for entry in awaiting}
-        self.due = [entry for place, entry in enumerate(awaiting) if not any(map(entry.overlaps, awaiting[:place]))]
+        self.due: list[Permission] = []
         """Whose migration this block may hold: no earlier one does, nor waits an earlier version on the same state."""
+        self._awaiting: dict[FamilyVersion, str] = {}
+        awaiting = awaiting_migration(self._permitted, block_num, self._is_migrated)
+        for place, entry in enumerate(awaiting):
+            before = next(filter(entry.overlaps, awaiting[:place]), None)
+            if before is None:
+                self.due.append(entry)
+                why = f"{entry.family} is permitted when its migration is in a block"
+            else:
+                why = f"{entry.family} migrates state that {before.family} has to migrate before"
+            self._awaiting.setdefault(entry.family, why)
         self._first_of = {name: entry for entry in self.due for name in migrations.transaction_ids_of(entry)}
 
     @property
@@ -62,7 +70,7 @@ class Body:
     def is_migration(self, batch: VerifiedBatch) -> bool:
         """Whether ``batch`` is a migration that this block may hold."""
         entry = self._first_of.get(batch.transactions[0].id)
-        return entry is not None and batch.id in migrations.ids_of(entry)
+        return entry is not None and migrations.is_of(batch, entry)
 
     def check(self, batch: VerifiedBatch) -> Rejected | Withdrawn | None:
         """Why ``batch`` may never, or not now, be the next one of the body; None if it may."""
@@ -104,7 +112,7 @@ class Body:
             if not permission.covers(self._block_num):
                 bar = _waits(family, f"{family} is permitted from block {permission.from_block} on")
             elif family in self._awaiting:
-                bar = _waits(family, f"{family} is permitted when its migration is in a block")
+                bar = _waits(family, self._awaiting[family])
         self._barred[family] = bar
         return bar
 

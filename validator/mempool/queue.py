@@ -122,6 +122,7 @@ class PendingQueue:
 
     def add(self, arrival: int, batch: VerifiedBatch) -> None:
         """Queue a batch that is not in it. Whether it fits was asked before: an accepted one is never dropped."""
+        assert batch.id not in self._entries, "an entry would lose its place"
         self._entries[batch.id] = Pending(arrival, batch)
         self._transactions += len(batch.transactions)
         self._bytes += len(batch.raw)
@@ -201,6 +202,10 @@ class PendingQueue:
     def _wake(self, cause: _Cause) -> None:
         for batch_id in self._parked.pop(cause, ()):
             self.put_back(self._entries[batch_id])
+
+    def wake_activation(self, family: FamilyVersion) -> None:
+        """Something was done for ``family`` to come in: what waits for that is looked at again."""
+        self._wake(_Activation(family))
 
     def wake_all(self) -> None:
         """Which families may enter a block has changed: whatever waits is looked at again."""

@@ -18,8 +18,7 @@ def dispatch(execution: Execution, processors: Processors, packed_transactions_m
         # What is withdrawn may set other families' work free.
         withdrawn = False
         for route in execution.ready_routes():
-            migration = execution.migrates(route)
-            while (processor := processors.free(route, migration=migration)) is not None:
+            while (processor := processors.free(route, migration=execution.migrates(route))) is not None:
                 share = -(-execution.left // processors.count(route))
                 most = min(packed_transactions_max, max(share, _SHARE_MIN), processor.transactions_max)
                 task = execution.next_task(route, most)
@@ -29,7 +28,7 @@ def dispatch(execution: Execution, processors: Processors, packed_transactions_m
                     started.append(task)
                 else:
                     execution.split(task)
-            if not processors.has(route, migration=migration):
+            if not processors.has(route, migration=execution.migrates(route)):
                 execution.withdraw(route)
                 withdrawn = True
     return started

@@ -69,6 +69,7 @@ class Arrived(NamedTuple):
     family: FamilyVersion
     packed: bool
     build_id: str = ""
+    migrates: bool = False
 
 
 class Left(NamedTuple):
@@ -76,6 +77,8 @@ class Left(NamedTuple):
 
     families: tuple[FamilyVersion, ...]
     why: str
+    migrated: tuple[FamilyVersion, ...] = ()
+    """Those among them whose state it would have migrated."""
 
 
 class Answered(NamedTuple):
@@ -112,6 +115,8 @@ class Processors:
         self._clock_ms = clock_ms
         self._limits = limits
         self._connected: dict[bytes, Processor] = {}
+        self._migrations_lost: Counter[FamilyVersion] = Counter()
+        """How many processors were lost with a version's migration since one last answered it."""
 
     def has(self, family: FamilyVersion, *, migration: bool = False) -> bool:
         """Whether a processor takes work of ``family``; with ``migration``: its migration."""
@@ -139,13 +144,13 @@ class Processors:
     def free(self, family: FamilyVersion, *, migration: bool = False) -> Processor | None:
         """The processor of ``family`` with the fewest tasks, if one has room; for its migration the one that came last.
 
-        That may be what mends the one before, which refused.
+        That may be what mends the one before, which refused. Where processors are lost with it, the others have a turn.
         """
         takers = [
             entry for entry in self._connected.values() if entry.takes(family, migration=migration) and entry.room > 0
         ]
         if migration:
-            return takers[-1] if takers else None
+            return takers[-1 - self._migrations_lost[family] % len(takers)] if takers else None
         return min(takers, key=lambda entry: len(entry.held), default=None)
 
     def start(self, processor: Processor, task: Task, view_for: ViewFor) -> bool:
@@ -234,8 +239,9 @@ class Processors:
         tasks = [assignment.task for assignment, _ in processor.held.values()]
         processor.held.clear()
         self._forget_drained(processor)
+        self._migrations_lost.update(task.route for task in tasks if task.migration)
         lost = [Lost(task, not processor.packed_version or place == 0) for place, task in enumerate(tasks)]
-        return [Left(processor.serves, why), *lost]
+        return [_left(processor, why), *lost]
 
     def _forget_drained(self, processor: Processor) -> None:
         if processor.draining and not processor.held:
@@ -283,10 +289,10 @@ class Processors:
         self._send(identity, Envelope.TP_UNREGISTER_RESPONSE, correlation_id, response.SerializeToString())
         if processor is None:
             return []
-        families = processor.serves
+        left = _left(processor, "it unregistered")
         processor.draining = True
         self._forget_drained(processor)
-        return [Left(families, "it unregistered")]
+        return [left]
 
     def _serve_state(self, processor: Processor, message_type: int, correlation_id: str, content: bytes) -> None:
         request_type, response_type = _STATE_REQUESTS[message_type]
@@ -309,13 +315,21 @@ class Processors:
         if outcomes is None:
             return []
         processor.record.answered(held, outcomes, self._clock_ms())
+        if assignment.task.migration:
+            del self._migrations_lost[assignment.task.route]
         del processor.held[key]
         self._forget_drained(processor)
         return [Answered(assignment.task, outcomes, assignment.namespaces, processor.serves)]
 
 
 def _arrived(processor: Processor, family: FamilyVersion) -> Arrived:
-    return Arrived(family, bool(processor.packed_version), processor.families[family].build_id)
+    registered = processor.families[family]
+    return Arrived(family, bool(processor.packed_version), registered.build_id, registered.migrates)
+
+
+def _left(processor: Processor, why: str) -> Left:
+    migrated = tuple(family for family in processor.serves if processor.families[family].migrates)
+    return Left(processor.serves, why, migrated)
 
 
 def _registration_refusal(request: processor_pb2.TpRegisterRequest, processor: Processor) -> str | None:

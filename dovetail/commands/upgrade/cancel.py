@@ -13,18 +13,21 @@ from dovetail.commands.upgrade.proposing import (
     Setting,
     WaitForCommit,
     Yes,
+    confirm,
     propose_change,
     read_setting,
 )
 from dovetail.errors import Refused
-from dovetail.output import note, program
+from dovetail.output import note, printable, program
 from dovetail.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
     from dovetail.client import DovetailClient
+    from dovetail.commands.upgrade.told import Told
     from families.settings.candidates import Candidate
     from ledger.permitted import Permission
     from ledger.settings import FamilyVersion
+    from ledger.signing import Signer
 
 
 def cancel(
@@ -39,30 +42,37 @@ def cancel(
     """Call off the plan for NEW, before its block or, where NEW migrates state, before its migration is made.
 
     Proposes the setting without NEW, and without the ends that its plan set to older versions: those with the block
-    before NEW's first. Other ends stay. A plan that is still voted on is voted against.
+    before NEW's first. Other ends stay, and so does what is in force of NEW.
+
+    A plan that is still voted on is voted against instead, all that it proposes with it. A vote cannot be taken back,
+    so that is asked.
     """
     from dovetail.client import DovetailClient
-    from dovetail.commands.upgrade.changes import called_off
+    from dovetail.commands.upgrade.changes import called_off, coming
+    from dovetail.commands.upgrade.proposals import plans
     from dovetail.commands.upgrade.told import ask
     from ledger.settings import FamilyVersion
 
     version, how = FamilyVersion(family, new), How(yes, key, url, wait, as_json)
     with DovetailClient(url) as client:
         setting = read_setting(client)
-        told = ask(client).entry(*version) if setting.entries else None
-    if not any(entry.family == version for entry in setting.entries or ()):
-        candidates = [candidate for candidate in setting.proposals if version in _named_by(candidate)]
-        if candidates:
+        asked = ask(client) if setting.entries else None
+    candidates = [candidate for candidate in setting.proposals if plans(setting, candidate, version)]
+    if candidates:
+        accepted = asked and coming(
+            setting.entries or (), version, head_num=setting.head_num, unmade=_unmade(asked, family)
+        )
+        if not accepted or not all(_has_voted(candidate, signer_of(key)) for candidate in candidates):
             _vote_against(candidates, setting, how)
             return
     if setting.entries is None:
-        raise Refused(f"{version} is not planned: the setting is absent, and no open proposal names it")
+        raise Refused(f"{version} is not planned: the setting is absent, and no open proposal plans it")
 
     def change(client: "DovetailClient", now: Setting) -> "tuple[Permission, ...]":
-        unmade = any(each["family_version"] == new for each in ask(client).unmade(family))
-        return called_off(now.entries or (), version, head_num=now.head_num, unmade=unmade)
+        return called_off(now.entries or (), version, head_num=now.head_num, unmade=_unmade(ask(client), family))
 
     questions = []
+    told = asked.entry(*version) if asked else None
     if told and told["permission"] == "permitted" and told["migration"] == "due" and told["migrating_processors"]:
         questions.append(
             f"the migration of {version} is under way: where it is in a block before this, older versions misread what"
@@ -84,32 +94,38 @@ def add_to(app: typer.Typer) -> None:
     app.command(epilog=examples("dovetail upgrade cancel intkey 2.0"))(cancel)
 
 
-def _named_by(candidate: "Candidate") -> "set[FamilyVersion]":
-    from ledger.errors import NotDecodable
-    from ledger.permitted import decode_permitted_families
+def _unmade(told: "Told", name: str) -> "set[tuple[FamilyVersion, int]]":
+    from ledger.settings import FamilyVersion
 
-    try:
-        return {entry.family for entry in decode_permitted_families(candidate.proposal.value)}
-    except NotDecodable:
-        return set()
+    return {(FamilyVersion(name, each["family_version"]), each.get("from_block", 0)) for each in told.unmade(name)}
+
+
+def _has_voted(candidate: "Candidate", signer: "Signer") -> bool:
+    return any(cast.public_key == signer.public_key for cast in candidate.votes)
 
 
 def _vote_against(candidates: "list[Candidate]", setting: Setting, how: How) -> None:
     from dovetail.client import DovetailClient
+    from dovetail.commands.upgrade.proposals import effects
     from families.settings.client import vote
 
     by_hand = f"{program()} settings vote PROPOSAL reject --wait 30{url_argument(how.url)}"
     ids = ", ".join(candidate.proposal_id for candidate in candidates)
     if len(candidates) > 1:
-        raise Refused(f"{len(candidates)} open proposals name it, {ids}; vote against each: {by_hand}")
+        raise Refused(f"{len(candidates)} open proposals plan it, {ids}; vote against each: {by_hand}")
     (candidate,) = candidates
     signer = signer_of(how.key)
     needed = len(setting.keys) - setting.threshold + 1
-    if any(cast.public_key == signer.public_key for cast in candidate.votes):
+    if _has_voted(candidate, signer):
         raise Refused(
             f"{signer.public_key} has voted on proposal {ids} already, and a vote stays; it falls when {needed} of"
             f" {len(setting.keys)} keys reject it, each with: {by_hand}"
         )
+    changes, late = effects(setting, candidate)
+    for line in (*changes, *late):
+        note(printable(f"{candidate.proposal_id[:16]}: {line}"))
+    if not how.yes:
+        confirm(f"vote against proposal {candidate.proposal_id}, a vote that stays", must_ask=True)
     transaction = vote(
         signer, signer.public_key, candidate.proposal_id, candidate.proposal.setting, accept=False, nonce=nonce()
     )

@@ -5,12 +5,20 @@ block behind it on.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
 from dovetail.errors import Refused
 from ledger.addresses import NAMESPACE_CHARACTERS, is_prefix
-from ledger.permitted import BLOCK_NUM_MAX, MIGRATED_PREFIXES_MAX, Permission, first_gap
+from ledger.errors import NotDecodable
+from ledger.permitted import (
+    BLOCK_NUM_MAX,
+    MIGRATED_PREFIXES_MAX,
+    Permission,
+    decode_permitted_families,
+    encode_permitted_families,
+    first_gap,
+)
 from ledger.settings import FAMILY_NAME, FAMILY_VERSION, NAMESPACE, FamilyVersion
 
 Entries = tuple[Permission, ...]
@@ -88,16 +96,27 @@ def retired(entries: Entries, old: FamilyVersion, *, until_block: int, head_num:
     return _checked(entries, _ended(entries, old, until_block, head_num, later=True), head_num)
 
 
-def called_off(entries: Entries, new: FamilyVersion, *, head_num: int, unmade: bool = False) -> Entries:
+Unmade = Container[tuple[FamilyVersion, int]]
+"""Version and ``from_block`` of the entries whose migration is in no block: only planned, whatever their block."""
+
+
+def coming(entries: Entries, family: FamilyVersion, *, head_num: int, unmade: Unmade = ()) -> list[Permission]:
+    """The entries of ``family`` that nothing came of yet."""
+    return [
+        entry
+        for entry in _in_force(entries, family, head_num)
+        if entry.from_block > head_num + 1 or (entry.migrate and (family, entry.from_block) in unmade)
+    ]
+
+
+def called_off(entries: Entries, new: FamilyVersion, *, head_num: int, unmade: Unmade = ()) -> Entries:
     """Without the coming ``new``, and without the ends that its plan set to the other versions. Raises Refused.
 
-    Ends that its plan did not set stay: whoever retired a version meant it. ``unmade``: ``new`` has a migration that is
-    in no block, so that it is only planned, whatever its block.
+    What is in force of ``new`` stays, and so do ends that its plan did not set: whoever retired a version meant it.
     """
-    in_force = _in_force(entries, new, head_num)
-    coming = [entry for entry in in_force if entry.from_block > head_num + 1 or (unmade and entry.migrate)]
-    now = [entry for entry in in_force if entry not in coming]
-    if now:
+    off = coming(entries, new, head_num=head_num, unmade=unmade)
+    now = _in_force(entries, new, head_num)
+    if now and not off:
         since = f"since block {now[0].from_block}" if now[0].from_block <= head_num else "from the next block on"
         back = "its migration has rewritten what older versions read" if now[0].migrate else "it may be in use"
         raise Refused(
@@ -105,23 +124,37 @@ def called_off(entries: Entries, new: FamilyVersion, *, head_num: int, unmade: b
             f" {new.name} {new.version} --until +N`; to replace it, plan the next version with `dovetail upgrade plan"
             f" {new.name} {new.version} NEXT --at +N`"
         )
-    if not coming:
+    if not off:
         raise Refused(f"{new} is not planned, so there is nothing to call off; {_permitted_of(new, entries)}")
-    first = min(entry.from_block for entry in coming)
+    _check_built_upon(entries, off, head_num, unmade)
+    first = min(entry.from_block for entry in off)
     kept = tuple(
-        entry._replace(until_block=None) if entry.family.name == new.name and entry.until_block == first - 1 else entry
+        entry._replace(until_block=None)
+        if entry.family.name == new.name and entry.family != new and entry.until_block == first - 1
+        else entry
         for entry in entries
-        if entry not in coming
+        if entry not in off
     )
-    found = _misreading(entries, kept)
-    if found:
-        _, later = found
+    for _, later in misreadings(entries, kept):
         raise Refused(
             f"without {new} nothing ends the versions before it where {later.family} rewrites, from block"
             f" {later.from_block} on, what they read; call that off first: `dovetail upgrade cancel"
             f" {later.family.name} {later.family.version}`"
         )
     return _checked(entries, kept, head_num)
+
+
+def value_of(entries: Entries) -> str:
+    """The value of the setting. Raises Refused where the chain would understand something else, or nothing at all."""
+    value = encode_permitted_families(entries)
+    try:
+        understood = decode_permitted_families(value) == entries
+        why = "it would be read as something else"
+    except NotDecodable as error:
+        understood, why = False, str(error)
+    if not understood:
+        raise Refused(f"no node would understand this, so it is not proposed: {why}")
+    return value
 
 
 def gap_of(entries: Entries, name: str, head_num: int) -> tuple[int, int | None] | None:
@@ -180,9 +213,7 @@ def _checked(before: Entries, entries: Entries, head_num: int) -> Entries:
     locked = locks(entries, head_num)
     if locked:
         raise Refused(f"{locked}; {SETTINGS} has to stay, without an end")
-    found = _misreading(before, entries)
-    if found:
-        entry, migrating = found
+    for entry, migrating in misreadings(before, entries):
         raise Refused(
             f"{entry} would go on where {migrating.family} rewrites, from block {migrating.from_block} on, what"
             f" it reads; end it first: `dovetail upgrade retire {entry.family.name} {entry.family.version}"
@@ -191,10 +222,27 @@ def _checked(before: Entries, entries: Entries, head_num: int) -> Entries:
     return entries
 
 
-def _misreading(before: Entries, entries: Entries) -> tuple[Permission, Permission] | None:
-    """A version that goes on where another one of its family rewrites what it reads, and did not ``before``."""
+def _check_built_upon(entries: Entries, off: Sequence[Permission], head_num: int, unmade: Unmade) -> None:
+    """Raises Refused where what is called off would migrate state for a later version that is still to come."""
+    migrating = min((entry.from_block for entry in off if entry.migrate), default=None)
+    if migrating is None:
+        return
+    new = off[0].family
+    for family in dict.fromkeys(entry.family for entry in entries):
+        if family.name != new.name or family == new:
+            continue
+        for later in coming(entries, family, head_num=head_num, unmade=unmade):
+            if later.from_block >= migrating:
+                raise Refused(
+                    f"{family} comes from block {later.from_block} on, on top of what {new} migrates from block"
+                    f" {migrating} on; call that off first: `dovetail upgrade cancel {family.name} {family.version}`"
+                )
+
+
+def misreadings(before: Entries, entries: Entries) -> list[tuple[Permission, Permission]]:
+    """Versions that go on where another one of their family rewrites what they read, and did not ``before``."""
     was = set(_misreadings(before))
-    return next((pair for pair in _misreadings(entries) if pair not in was), None)
+    return [pair for pair in _misreadings(entries) if pair not in was]
 
 
 def _misreadings(entries: Entries) -> Iterator[tuple[Permission, Permission]]:

@@ -1,7 +1,7 @@
 """``upgrade plan``: the next version of a family from a block on, proposed through the settings family."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from dovetail.commands.upgrade.told import Told
     from ledger.permitted import Permission
     from ledger.settings import FamilyVersion
+
+_SHOWN_MAX: Final = 10
 
 
 def plan(
@@ -145,6 +147,7 @@ def add_to(app: typer.Typer) -> None:
 def _prefixes(named: Iterable[str], new: "FamilyVersion") -> list[str]:
     """What ``--migrate`` names, each once."""
     from dovetail.commands.processor import make_handlers
+    from processor_sdk.migration import INHERITED_MIGRATE
 
     prefixes: dict[str, None] = {}
     for text in named:
@@ -155,7 +158,10 @@ def _prefixes(named: Iterable[str], new: "FamilyVersion") -> list[str]:
             if (handler.family_name, handler.family_version) != new:
                 raise Refused(f"--migrate {text} is for {handler.family_name} {handler.family_version}, not for {new}")
             if not handler.migrates:
-                raise Refused(f"--migrate {text} declares no migrate(self, context); leave --migrate out, or write it")
+                raise Refused(
+                    f"--migrate {text} declares no migrate(self, context); leave --migrate out, or write it;"
+                    f" {INHERITED_MIGRATE}"
+                )
             prefixes |= dict.fromkeys(handler.namespaces)
     return list(prefixes)
 
@@ -204,8 +210,12 @@ def _in_use(
     new: "FamilyVersion",
     added: "Sequence[FamilyVersion]",
 ) -> "tuple[Permission, ...]":
-    """Everything that this node knows to be in use but ``new``. Raises Refused where ``old`` is not, or ``new`` is."""
+    """Everything that this node knows to be in use but ``new``. Raises Refused where ``old`` is not, or ``new`` is.
+
+    A version that nobody serves and nothing was committed of is not in use: anybody may hand in a batch of any name.
+    """
     from dovetail.commands.upgrade.told import committed_by_family
+    from ledger.errors import some_of
     from ledger.permitted import Permission
     from ledger.settings import FAMILY_NAME, FAMILY_VERSION, FamilyVersion
 
@@ -222,12 +232,18 @@ def _in_use(
             f"{new} is in use already, as everything is permitted while the setting is absent: its clients would be"
             " shut out until the plan's block"
         )
-    for family in told.families:
-        found.add(FamilyVersion(family["family_name"], family["family_version"]))
+    known = [(FamilyVersion(each["family_name"], each["family_version"]), each["processors"]) for each in told.families]
+    found.update(name for name, processors in known if processors)
+    unserved = sorted({str(name) for name, _ in known} - {str(name) for name in (*found, new)})
+    if unserved:
+        note(
+            f"{len(unserved)} that no processor here serves, and of which nothing was committed, are left out; add"
+            f" those that are meant with --also: {printable(some_of(unserved, _SHOWN_MAX))}"
+        )
     if old not in found:
-        known = ", ".join(sorted(printable(name) for name in found))
+        listed = ", ".join(sorted(printable(name) for name in found))
         raise Refused(
-            f"{old} is not known here; served, pending or committed is: {known}. If it is right, add it:"
+            f"{old} is not known here; served or committed is: {listed}. If it is right, add it:"
             f" --also {old.name}:{old.version}"
         )
     found.discard(new)

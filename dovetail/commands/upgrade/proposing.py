@@ -12,7 +12,7 @@ from dovetail.errors import Refused
 from dovetail.output import note, print_table, printable, program
 
 if TYPE_CHECKING:
-    from dovetail.client import DovetailClient
+    from dovetail.client import BatchStatus, DovetailClient
     from families.settings.candidates import Candidate
     from ledger.permitted import Permission
     from ledger.settings import FamilyVersion
@@ -62,15 +62,15 @@ Change = Callable[["DovetailClient", Setting], "tuple[Permission, ...]"]
 def read_setting(client: "DovetailClient") -> Setting:
     """As of the newest block. Raises Refused, also for a value that cannot be understood."""
     from dovetail.commands.settings import open_proposals
+    from families.settings.handler import is_threshold
     from ledger.errors import NotDecodable
-    from ledger.permitted import decode_permitted_families
+    from ledger.permitted import BLOCK_NUM_MAX, decode_permitted_families
     from ledger.settings import APPROVAL_THRESHOLD, AUTHORIZED_KEYS, TRANSACTION_FAMILIES
 
     ready = client.data("/readyz")
-    try:
-        head_num, head_id = int(ready["head_num"]), str(ready["head_id"])
-    except (LookupError, TypeError, ValueError):
-        raise Refused(f"{client.url}/readyz names no head") from None
+    head_num, head_id = (ready.get("head_num"), ready.get("head_id")) if isinstance(ready, dict) else (None, None)
+    if type(head_num) is not int or not 0 <= head_num <= BLOCK_NUM_MAX or not isinstance(head_id, str):
+        raise Refused(f"{client.url}/readyz names no head")
     value = _value(client, TRANSACTION_FAMILIES, head_id)
     try:
         entries = None if value is None else decode_permitted_families(value)
@@ -83,10 +83,12 @@ def read_setting(client: "DovetailClient") -> Setting:
         candidate for candidate in open_proposals(client, head_id) if candidate.proposal.setting == TRANSACTION_FAMILIES
     )
     keys = (_value(client, AUTHORIZED_KEYS, head_id) or "").split(",")
-    threshold = _value(client, APPROVAL_THRESHOLD, head_id) or "1"
-    if not threshold.isascii() or not threshold.isdigit():
-        raise Refused(f"the setting {APPROVAL_THRESHOLD} is {threshold!r}, no number of votes")
-    return Setting(head_num, entries, proposals, tuple(key.strip() for key in keys if key.strip()), int(threshold))
+    threshold = _value(client, APPROVAL_THRESHOLD, head_id)
+    if threshold is not None and not is_threshold(threshold):
+        raise Refused(f"the setting {APPROVAL_THRESHOLD} is {threshold[:80]!r}, no number of votes")
+    return Setting(
+        head_num, entries, proposals, tuple(key.strip() for key in keys if key.strip()), int(threshold or "1")
+    )
 
 
 def propose_change(
@@ -109,8 +111,8 @@ def propose_change(
     Abort for a no.
     """
     from dovetail.client import DovetailClient
+    from dovetail.commands.upgrade.changes import value_of
     from families.settings.client import propose
-    from ledger.permitted import encode_permitted_families
     from ledger.settings import TRANSACTION_FAMILIES
 
     with DovetailClient(how.url) as client:
@@ -121,7 +123,7 @@ def propose_change(
             f"{signer.public_key} is not authorized to change settings; sign with --key NAME of one of:"
             f" {', '.join(before.keys)}"
         )
-    value = encode_permitted_families(entries)
+    value = value_of(entries)
     _note_proposals(before, value, how.url)
     questions = [*questions, *_questions(before, entries, family)]
     if not how.as_json:
@@ -129,7 +131,7 @@ def propose_change(
     for question in questions:
         note(printable(question))
     if not how.yes:
-        _ask(what, must_ask=bool(questions))
+        confirm(f"propose {what}", must_ask=bool(questions))
     with DovetailClient(how.url) as client:
         again = read_setting(client)
         if not again.is_as(before) or change(client, again) != entries:
@@ -140,17 +142,35 @@ def propose_change(
     proposal = propose(signer, signer.public_key, TRANSACTION_FAMILIES, value, nonce())
     said: dict[str, object] = {"proposal_id": proposal.proposal_id}
     if how.as_json:
-        said |= {"value": value, "votes_needed": before.threshold, "in_force": before.threshold == 1, **extra}
+        said |= {"value": value, "votes_needed": before.threshold, **extra}
+    undone: list[Refused] = []
+
+    def outcome(status: "BatchStatus") -> dict[str, object]:
+        committed = before.threshold == 1 and status.status == "COMMITTED"
+        if committed:
+            try:
+                _check_in_force(entries, how.url)
+            except Refused as error:
+                undone.append(error)
+        return {"in_force": committed and not undone} if how.as_json else {}
+
     try:
         submit(
-            signer, proposal.transaction, url=how.url, wait_s=how.wait_s, output=None, as_json=how.as_json, extra=said
+            signer,
+            proposal.transaction,
+            url=how.url,
+            wait_s=how.wait_s,
+            output=None,
+            as_json=how.as_json,
+            extra=said,
+            outcome=outcome,
         )
     except KeyboardInterrupt:
         note(f"proposal {proposal.proposal_id} is handed in and stands, whether it is waited for or not")
         raise
-    if before.threshold == 1:
-        _check_in_force(entries, how.url)
-    elif not how.as_json:
+    if undone:
+        raise undone[0]
+    if before.threshold > 1 and not how.as_json:
         typer.echo(
             f"It takes effect when {before.threshold} of {len(before.keys)} keys have accepted it; yours has. Others"
             f" vote with:\n  {_vote_line(proposal.proposal_id, how.url)}"
@@ -228,14 +248,20 @@ def _vote_line(proposal_id: str, url: str) -> str:
     return f"{program()} settings vote {proposal_id[:16]} accept --wait 30{url_argument(url)}"
 
 
-def _ask(what: str, *, must_ask: bool) -> None:
-    """Not ``typer.confirm``, to which Ctrl-C is a no like any other: it ends the program with the code of Ctrl-C."""
+def confirm(what: str, *, must_ask: bool) -> None:
+    """Ask whether to do ``what``, as in "propose this"; ``must_ask``: not without somebody who answers.
+
+    Not ``typer.confirm``, to which Ctrl-C is a no like any other: it ends the program with the code of Ctrl-C.
+
+    Raises Refused where nobody is there, and Abort for a no.
+    """
+    what = printable(what)
     if not sys.stdin.isatty():
         if must_ask:
-            raise Refused(f"nobody is there to ask whether to propose {what}; say --yes")
+            raise Refused(f"nobody is there to ask whether to {what}; say --yes")
         return
     while True:
-        typer.echo(f"Propose {printable(what)}? [y/N]: ", nl=False, err=True)
+        typer.echo(f"{what[0].upper()}{what[1:]}? [y/N]: ", nl=False, err=True)
         answer = sys.stdin.readline().strip().lower()
         if answer in ("y", "yes"):
             return

@@ -114,6 +114,8 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> int:
-    if type(value) is not int:
+    from ledger.permitted import BLOCK_NUM_MAX
+
+    if type(value) is not int or not 0 <= value <= BLOCK_NUM_MAX:
         raise TypeError
     return value
