@@ -79,6 +79,9 @@ class _Run:
         self.due_s: float | None = None
         """While it rests: when it is tried again, or, with ``waits_for``, given up."""
         self.waits_for: FamilyVersion | None = None
+        self.migration = False
+        """Whether what it waits for is a processor that migrates."""
+
         self.execution: Execution
 
 
@@ -217,10 +220,9 @@ class Replay:
     def _look_at_resting(self, run: _Run) -> None:
         assert run.due_s is not None, "only what rests is looked at"
         family = run.waits_for
-        migration = family is not None and run.execution.migrates(family)
-        if family is not None and not self._processors.has(family, migration=migration):
+        if family is not None and not self._processors.has(family, migration=run.migration):
             if self._loop.time() >= run.due_s:
-                raise ProcessorsMissing([family], migration=migration)
+                raise ProcessorsMissing([family], migration=run.migration)
         elif family is not None or self._loop.time() >= run.due_s:
             self._start(run)
 
@@ -241,22 +243,23 @@ class Replay:
     def _conclude(self) -> None:
         for run in [run for run in self._runs if run.due_s is None and run.execution.finished]:
             results = run.execution.results()
-            withdrawn = [result for result in results if isinstance(result, Withdrawn)]
+            withdrawn = {index: result for index, result in enumerate(results) if isinstance(result, Withdrawn)}
             if withdrawn and self._rests(run, withdrawn):
                 continue
             compare(run.block, run.execution, self._read_node, self._add)
             self._runs.remove(run)
             self._on_done(run.block)
 
-    def _rests(self, run: _Run, withdrawn: list[Withdrawn]) -> bool:
-        """Whether a block without a verdict on some batches, for these reasons, is to be tried again, and when."""
-        waiting = [result for result in withdrawn if result.reason == "waiting_for_processor"]
+    def _rests(self, run: _Run, withdrawn: dict[int, Withdrawn]) -> bool:
+        """Whether a block without a verdict on these batches, by index, is to be tried again, and when."""
+        waiting = [index for index, result in withdrawn.items() if result.reason == "waiting_for_processor"]
         # What ends its processor leaves the others waiting for one: that was a try all the same.
         run.tries += len(waiting) < len(withdrawn)
         if run.tries >= TRIES_MAX:
             return False
         if waiting:
-            run.waits_for = waiting[0].family
+            run.waits_for = withdrawn[waiting[0]].family
+            run.migration = waiting[0] in run.block.migrations
             run.due_s = self._loop.time() + self._wait_s
             return True
         run.due_s = self._loop.time() + self._limits.internal_error_back_off_ms / 1000

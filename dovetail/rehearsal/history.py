@@ -18,6 +18,7 @@ from protos import raw_pb2, transaction_receipt_pb2
 from validator.state.nodes import EMPTY
 from validator.state.view import Changed, Stored, View
 from validator.store import BlockInfo, StorageFailed, StoreReader
+from validator.verification.state import GARBLED
 
 _SET: Final = transaction_receipt_pb2.StateChange.SET
 
@@ -50,13 +51,24 @@ _Raw = tuple[bytes, BatchId, Mapping[str, bytes | None], transaction_receipt_pb2
 
 
 class Before:
-    """A view as an apply asks for it (``processor_sdk.context.StateBefore``)."""
+    """A view as an apply asks for it (``processor_sdk.context.StateBefore``).
 
-    __slots__ = ("get", "view")
+    ``failed``: what the store could not be read for, once it could not; each read that fails raises it. An apply may
+    catch that: whoever judges looks here as well, for what came of it is not the handler's doing.
+    """
+
+    __slots__ = ("failed", "view")
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.get = view.get
+        self.failed: StorageFailed | None = None
+
+    def get(self, address: str) -> bytes | None:
+        """The value at an address; None where there is none."""
+        try:
+            return self.view.get(address)
+        except GARBLED as error:
+            raise self._fail(error) from error
 
     def fetch(self, addresses: Collection[str]) -> Mapping[str, bytes]:
         """The values at addresses; those without data are missing."""
@@ -64,7 +76,17 @@ class Before:
 
     def under(self, prefix: str) -> Iterator[Entry]:
         """The entries under a prefix, in address order."""
-        return self.view.under(prefix, "")
+        try:
+            yield from self.view.under(prefix, "")
+        except GARBLED as error:
+            raise self._fail(error) from error
+
+    def _fail(self, error: Exception) -> StorageFailed:
+        self.failed = StorageFailed(
+            f"the state cannot be read ({type(error).__name__}: {error}): `dovetail chain verify` shows all that is"
+            " damaged, and what to do"
+        )
+        return self.failed
 
 
 def span_of(store: StoreReader, first_block: int, last_block: int) -> Span:

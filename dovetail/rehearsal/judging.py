@@ -80,21 +80,26 @@ class Judge:
         return BlockHistory(self.store, num)
 
     def _outcome(self, happened: Happened, before: Before) -> Outcome:
-        judgement = self._timed(lambda: self._dispatcher.judge(self._judged_by, happened.transaction, before))
+        judgement = self._timed(before, lambda: self._dispatcher.judge(self._judged_by, happened.transaction, before))
         return outcome_of(happened, judgement, before, self.limits)
 
     def _differences(self, happened: Happened, outcome: Outcome, before: Before) -> Iterator[Difference]:
         context = None
         if outcome.kind is None:
-            context = self._timed(lambda: self._recording.judge(self._judged_by, happened.transaction, before)).context
+            context = self._timed(
+                before, lambda: self._recording.judge(self._judged_by, happened.transaction, before)
+            ).context
         return differences(happened, outcome, context)
 
     def slice(self, prefixes: tuple[str, ...], before: Before) -> Judgement:
-        """How the handler ends the slice of its migration under ``prefixes``, its codecs recorded."""
-        with self._clock.running():
-            return self._timed(lambda: self._recording.judge_slice(self._judged_by, prefixes, before))
+        """How the handler ends the slice of its migration under ``prefixes``, its codecs recorded.
 
-    def _timed(self, judge: Callable[[], Judgement]) -> Judgement:
+        Raises StorageFailed.
+        """
+        with self._clock.running():
+            return self._timed(before, lambda: self._recording.judge_slice(self._judged_by, prefixes, before))
+
+    def _timed(self, before: Before, judge: Callable[[], Judgement]) -> Judgement:
         try:
             self._clock.begin()
             judgement = judge()
@@ -103,6 +108,8 @@ class Judge:
             # The alarm came just before, or just after, the dispatcher was there to take it for the handler's.
             self._clock.end()
             judgement = Judgement(processor_pb2.TpProcessResponse.INTERNAL_ERROR, f"Overtime: {error}", error=error)
+        if before.failed is not None:
+            raise before.failed
         return judgement
 
 

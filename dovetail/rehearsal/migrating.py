@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from operator import attrgetter
+from typing import Any, Final, Literal
 
 from dovetail.errors import Refused
 from dovetail.rehearsal.differences import kept_changes, place_of, too_large
@@ -19,8 +20,7 @@ from processor_sdk.dispatch import Judgement
 from processor_sdk.handler import TransactionHandler
 from protos import processor_pb2
 from validator.journal import migrations
-from validator.state import walk
-from validator.state.nodes import EMPTY, Ref
+from validator.state.nodes import EMPTY
 from validator.state.view import Stored
 from validator.store import StoreReader
 
@@ -55,28 +55,29 @@ class SliceFindings:
     changes: tuple[Change, ...] = ()
 
 
-def root_after(store: StoreReader, block_num: int) -> Ref:
+def state_after(store: StoreReader, block_num: int) -> Before:
     """The state after a block; the empty one where there is none."""
     block = store.block(block_num)
-    return block.root if block else EMPTY
+    return Before(Stored(store.node, block.root if block else EMPTY))
 
 
-def prefixes_for(
-    store: StoreReader, block_num: int, handler: TransactionHandler[object]
-) -> tuple[tuple[str, ...], bool]:
+def prefixes_for(store: StoreReader, block_num: int, handler: TransactionHandler[Any]) -> tuple[tuple[str, ...], bool]:
     """What the migration of the handler's version covers after block ``block_num``, and whether the chain says so.
 
-    Where it plans none, the handler's namespaces. Raises Refused where all that it plans is done by then.
+    Of several plans, the one that comes first and is neither done by then nor out of its span; where there is none,
+    the handler's namespaces. Raises Refused where the only plans are done, and StorageFailed.
     """
     family = FamilyVersion(handler.family_name, handler.family_version)
-    permitted = permitted_families(Stored(store.node, root_after(store, block_num)).get) or ()
+    permitted = permitted_families(state_after(store, block_num).get) or ()
     done = None
-    for permission in permitted:
+    for permission in sorted(permitted, key=attrgetter("from_block")):
         if permission.family == family and permission.migrate:
             num = _block_of(store, permission)
-            if num is None or num > block_num:
+            ended = permission.until_block is not None and permission.until_block <= block_num
+            if num is not None and num <= block_num:
+                done = num
+            elif not ended:
                 return permission.migrate, True
-            done = num
     if done is not None:
         raise Refused(
             f"the migration to {family} is in block {done} already: --blocks ..{done - 1} shows what it found, and did"
@@ -93,25 +94,17 @@ def _block_of(store: StoreReader, permission: Permission) -> int | None:
     return None
 
 
-def leaves_under(store: StoreReader, root: Ref, prefixes: Sequence[str]) -> int:
-    """How many entries begin with one of ``prefixes``."""
-    tops = (walk.subtree(store.node, root, prefix) for prefix in prefixes)
-    return sum(top.leaves for top in tops if top is not None)
-
-
-def slices_of(store: StoreReader, root: Ref, prefixes: Sequence[str]) -> list[tuple[str, ...]]:
-    """The slices in which the validator would migrate that state."""
-    values = (leaf.value for prefix in prefixes for leaf in walk.under(store.node, root, prefix, ""))
+def slices_of(before: Before, prefixes: Sequence[str]) -> list[tuple[str, ...]]:
+    """The slices in which the validator would migrate that state. Raises StorageFailed."""
+    values = (value for prefix in prefixes for _, value in before.under(prefix))
     return migration.slices(prefixes, sliced=migration.is_sliced(values))
 
 
 def migrate_slice(judge: Judge, block_num: int, prefixes: tuple[str, ...], changes_max: int) -> SliceFindings:
-    """What the slice under ``prefixes`` of the state after block ``block_num`` would do."""
-    store = judge.store
-    store.refresh()
-    root = root_after(store, block_num)
-    before = Before(Stored(store.node, root))
-    leaves = leaves_under(store, root, prefixes)
+    """What the slice under ``prefixes`` of the state after block ``block_num`` would do. Raises StorageFailed."""
+    judge.store.refresh()
+    before = state_after(judge.store, block_num)
+    leaves = sum(1 for prefix in prefixes for _ in before.under(prefix))
     judgement = judge.slice(prefixes, before)
     context = judgement.context
     if context is None:

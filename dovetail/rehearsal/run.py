@@ -10,12 +10,13 @@ import multiprocessing
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from dovetail.errors import Refused
 from dovetail.rehearsal.differences import Findings
@@ -27,6 +28,9 @@ from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from processor_sdk.handler import TransactionHandler
 from validator.store import StorageFailed, StoreReader
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 PIECE_TRANSACTIONS: Final = 250
 """What is handed to a worker at once, and what at most is judged again after Ctrl-C, for each worker."""
@@ -72,11 +76,14 @@ def rehearse(
     with _working(workers) as pool:
         while True:
             while len(waiting) < 2 * workers and (piece := next(coming, None)):
-                waiting.append((piece, pool.submit(_judge_span, setup, piece)))
+                waiting.append((piece, _submit(pool, _judge_span, setup, piece)))
             if not waiting:
                 return findings
             piece, future = waiting[0]
-            found = _result(future, _place(piece))
+            try:
+                found = future.result()
+            except BrokenProcessPool:
+                raise _ended(_place(_lost(waiting, workers)), workers) from None
             waiting.popleft()
             findings = findings.plus(found, setup.differences_max)
             on_piece(piece.end, findings)
@@ -91,9 +98,14 @@ def rehearse_migration(
 ) -> None:
     """Migrate the state after block ``block_num``, slice by slice; ``on_slice`` is told of each, in order."""
     with _working(workers) as pool:
-        futures = [pool.submit(_migrate_slice, setup, block_num, prefixes) for prefixes in slices]
-        for number, future in enumerate(futures):
-            on_slice(_result(future, f"slice {number + 1} of {len(slices)} ({', '.join(slices[number])})"))
+        futures = [(prefixes, _submit(pool, _migrate_slice, setup, block_num, prefixes)) for prefixes in slices]
+        for number, (_, future) in enumerate(futures):
+            try:
+                found = future.result()
+            except BrokenProcessPool:
+                lost = " or ".join(", ".join(prefixes) for prefixes in _lost(futures[number:], workers))
+                raise _ended(f"the slice under {lost}", workers) from None
+            on_slice(found)
 
 
 @contextmanager
@@ -109,13 +121,27 @@ def _working(workers: int) -> Iterator[Workers]:
                 child.terminate()
 
 
-def _result(future: "Future[Any]", what: str) -> Any:
+def _submit(pool: Workers, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> "Future[T]":
+    """Where a worker has ended meanwhile, a future that says so: what is told first is what comes first."""
     try:
-        return future.result()
-    except BrokenProcessPool:
-        raise Refused(
-            f"the handler ended its process in {what}: nothing of it may call os._exit or crash the interpreter"
-        ) from None
+        return pool.submit(work, *arguments, **named)
+    except BrokenProcessPool as error:
+        failed: Future[T] = Future()
+        failed.set_exception(error)
+        return failed
+
+
+def _lost(handed_out: Iterable[tuple[T, "Future[Any]"]], workers: int) -> list[T]:
+    """What a worker may have had when it ended: they take work in its order, so the first without a result."""
+    lost = (what for what, future in handed_out if isinstance(future.exception(), BrokenProcessPool))
+    return list(islice(lost, workers))
+
+
+def _ended(where: str, workers: int) -> Refused:
+    hint = "; --workers 1 tells more exactly where" if workers > 1 else ""
+    return Refused(
+        f"the handler ended its process in {where}: nothing of it may call os._exit or crash the interpreter{hint}"
+    )
 
 
 def pieces(store: StoreReader, span: Span, begin: int) -> Iterator[Span]:
@@ -136,10 +162,11 @@ def pieces(store: StoreReader, span: Span, begin: int) -> Iterator[Span]:
             first = end
 
 
-def _place(piece: Span) -> str:
-    if piece.first_block == piece.last_block:
-        return f"block {piece.first_block}, in one of the chain's transactions {piece.first} to {piece.end - 1}"
-    return f"blocks {piece.first_block} to {piece.last_block}"
+def _place(lost: list[Span]) -> str:
+    first, last = lost[0], lost[-1]
+    if first.first_block == last.last_block:
+        return f"block {first.first_block}, in one of the chain's transactions {first.first} to {last.end - 1}"
+    return f"blocks {first.first_block} to {last.last_block}"
 
 
 def _judge_span(setup: Setup, span: Span) -> Findings:

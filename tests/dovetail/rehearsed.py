@@ -118,6 +118,24 @@ class Lister(IntkeyHandler):
         super().apply(transaction, context)
 
 
+class RefusesWhateverHappens(IntkeyHandler):
+    """Takes every exception for a reason to refuse; migrates, too."""
+
+    family_version = "2.0"
+
+    def apply(self, transaction: Transaction[IntkeyPayload], context: Context) -> None:
+        try:
+            super().apply(transaction, context)
+        except Exception as error:
+            raise InvalidTransaction("whatever") from error
+
+    def migrate(self, context: MigrationContext) -> None:
+        try:
+            context.get(intkey_address("a"))
+        except Exception as error:
+            raise InvalidTransaction("whatever") from error
+
+
 class Endless(IntkeyHandler):
     """dec does not end, and lets no Exception end it."""
 

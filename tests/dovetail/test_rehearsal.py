@@ -2,8 +2,13 @@
 
 import multiprocessing
 import signal
+import subprocess
+import sys
 import tempfile
+import zipfile
 from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,12 +17,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dovetail.errors import Refused
 from dovetail.rehearsal import run
 from dovetail.rehearsal.differences import Findings
 from dovetail.rehearsal.history import Span, span_of
 from dovetail.rehearsal.judging import Clock, Judge, Overtime
-from dovetail.rehearsal.migrating import migrate_slice
-from dovetail.rehearsal.run import PIECE_TRANSACTIONS, pieces
+from dovetail.rehearsal.migrating import migrate_slice, prefixes_for, slices_of, state_after
+from dovetail.rehearsal.run import PIECE_TRANSACTIONS, Setup, pieces, rehearse, rehearse_migration
+from dovetail.rehearsal.sources import sources_sha256
+from dovetail.workers import Workers
 from families.intkey.addresses import NAMESPACE, intkey_address
 from families.intkey.handler import IntkeyHandler
 from families.intkey.payload import LEAF
@@ -30,6 +38,7 @@ from processor_sdk import TransactionHandler
 from processor_sdk.dispatch import Dispatcher, Judgement
 from tests.dovetail import rehearsed
 from tests.dovetail.rehearsal_chain import SIGNER, Chain, Step
+from tests.dovetail.verified import entries, put
 from validator.store import StorageFailed, StoreReader
 from validator.store.records import StoredBatch
 
@@ -352,6 +361,106 @@ def test_a_slice_is_read_from_the_newest_snapshot(tmp_path: Path) -> None:
     reader.close()
 
 
+@pytest.mark.parametrize("record", [None, b"", b"\x01\x46"], ids=["lost", "empty", "cut"])
+@pytest.mark.parametrize("handler", [IntkeyHandler, rehearsed.Lister, rehearsed.RefusesWhateverHappens])
+def test_a_damaged_store_is_not_the_handlers_doing(
+    tmp_path: Path, handler: type[IntkeyHandler], record: bytes | None
+) -> None:
+    """Whatever the handler makes of a state that cannot be read."""
+    made(tmp_path, *BLOCKS)
+    for name, _ in entries(tmp_path, "nodes"):
+        put(tmp_path, "nodes", name, record)
+    with pytest.raises(StorageFailed, match=r"the state cannot be read \(.*`dovetail chain verify` shows"):
+        judged(tmp_path, handler())
+
+
+@pytest.mark.parametrize("record", [None, b"\x01\x46"], ids=["lost", "cut"])
+def test_a_damaged_store_is_not_the_migrations_doing(tmp_path: Path, record: bytes | None) -> None:
+    made(tmp_path, *BLOCKS)
+    reader = StoreReader.open(tmp_path)
+    judge = Judge(reader, rehearsed.RefusesWhateverHappens(), FamilyVersion("intkey", "2.0"), 60_000, LIMITS)
+    before = state_after(reader, 2)
+    node = reader.node
+
+    def damaged(number: int) -> bytes:
+        if record is None:
+            raise StorageFailed("lost")
+        return record
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "node", damaged)
+        for failing in (
+            lambda: slices_of(state_after(reader, 2), (NAMESPACE,)),
+            lambda: prefixes_for(reader, 2, rehearsed.RefusesWhateverHappens()),
+            lambda: migrate_slice(judge, 2, (NAMESPACE,), 9),
+            lambda: judge.slice((NAMESPACE,), state_after(reader, 2)),
+        ):
+            with pytest.raises(StorageFailed, match="the state cannot be read"):
+                failing()
+    assert reader.node == node
+    assert slices_of(before, (NAMESPACE,)) == [(NAMESPACE,)]
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    ("workers", "where"),
+    [
+        (1, "block 0, in one of the chain's transactions 2 to 3: nothing"),
+        (2, "blocks 0 to 1: nothing"),
+        (4, "blocks 0 to 2: nothing"),
+        (9, "blocks 0 to 3: nothing"),
+    ],
+)
+def test_a_worker_that_ended_may_have_had_any_piece_without_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, where: str
+) -> None:
+    """Of the first pieces without one, as many as there are workers; nothing can be handed out any more then."""
+    blocks: list[list[list[Step]]] = [[[("set", f"{block}-{number}", 1)] for number in range(4)] for block in range(4)]
+    made(tmp_path, *blocks)
+    monkeypatch.setattr(run, "PIECE_TRANSACTIONS", 2)
+    handed_out: list[Any] = []
+
+    def submit(pool: Workers, work: Callable[..., Any], setup: Setup, what: Any, *more: Any) -> "Future[Findings]":
+        handed_out.append(what)
+        future: Future[Findings] = Future()
+        if len(handed_out) == 1:
+            future.set_result(Findings(2))
+        elif len(handed_out) < 4:
+            future.set_exception(BrokenProcessPool())
+        else:
+            raise BrokenProcessPool
+        return future
+
+    monkeypatch.setattr(Workers, "submit", submit)
+    reader = StoreReader.open(tmp_path)
+    span = span_of(reader, 0, 3)
+    setup = Setup(tmp_path, "any:Handler", INTKEY, 60_000, 9, LIMITS)
+    done: list[int] = []
+    with pytest.raises(Refused, match=f"the handler ended its process in {where}") as refused:
+        rehearse(setup, reader, span, 0, Findings(), workers, lambda number, _: done.append(number))
+    assert done == [2]
+    assert ("--workers 1 tells" in str(refused.value)) == (workers > 1)
+    reader.close()
+    handed_out.clear()
+    with pytest.raises(Refused, match="in the slice under ") as refused:
+        rehearse_migration(setup, 3, [(f"1cf126{number:02x}",) for number in range(20)], workers, lambda _: None)
+    under = [f"1cf126{number:02x}" for number in range(1, 1 + workers)]
+    assert f"under {' or '.join(under)}: nothing" in str(refused.value)
+
+
+def test_a_handler_in_an_archive_is_known_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tmp_path / "archive.zip"
+    monkeypatch.syspath_prepend(archive)
+    digests = []
+    for body in ("pass", "most = 1", "most = 2", "pass"):
+        with zipfile.ZipFile(archive, "w") as written:
+            source = f"from families.intkey.handler import IntkeyHandler\nclass Handler(IntkeyHandler):\n    {body}\n"
+            written.writestr("archived.py", source)
+        digests.append(sources_sha256("archived:Handler"))
+    assert len(set(digests)) == 3
+    assert digests[0] == digests[3]
+
+
 STEPS = st.tuples(st.sampled_from(["set", "inc", "dec"]), st.sampled_from("abc"), st.integers(0, 3))
 CHAINS = st.lists(st.lists(st.lists(STEPS, min_size=1, max_size=4), max_size=4), min_size=1, max_size=5)
 
@@ -430,3 +539,18 @@ def test_parts_come_to_the_whole(sizes: list[int], most: int, begin: int) -> Non
 def _block_of(reader: StoreReader, end: int) -> int:
     """The block that holds the transaction before number ``end``."""
     return reader.block_of_transaction(max(end - 1, 0)).num
+
+
+def test_the_digest_of_a_handler_is_the_same_however_the_program_was_called() -> None:
+    named = "families.intkey.v2.handler:IntkeyHandler"
+    program = "import sys; from dovetail.rehearsal.sources import sources_sha256; print(sources_sha256(sys.argv[1]))"
+    called = subprocess.run(
+        [sys.executable, "-c", program, named],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert called.stdout.strip() == sources_sha256(named)
+    with pytest.raises(Refused, match="has no handler class Nobody"):
+        sources_sha256("families.intkey.v2.handler:Nobody")

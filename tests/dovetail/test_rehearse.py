@@ -297,6 +297,18 @@ def test_the_settings_own_prefixes_are_migrated(run: Run, tmp_path: Path) -> Non
     assert "no migration is planned on chain" in found["migration"]
 
 
+def test_of_several_plans_the_next_is_shown(run: Run, tmp_path: Path) -> None:
+    """Not one that came to nothing and is out of its span, nor the first of the setting."""
+    first, second = sorted(intkey_address(name)[:8] for name in "abcdefgh")[:2]
+    ended = Permission(NEXT, 0, 1, ("1cf126",))
+    planned(tmp_path, ended, Permission(NEXT, 50, None, (second,)), Permission(NEXT, 9, 20, (first,))).close()
+    code, found = document(run, f"{HERE}:Doubles", tmp_path, "--migrate")
+    assert (code, [one["prefixes"] for one in found["slices"]]) == (0, [[first]])
+    # One block before its last, what has ended since was still to come.
+    code, found = document(run, f"{HERE}:Doubles", tmp_path, "--migrate", "--blocks", "0")
+    assert (code, [one["prefixes"] for one in found["slices"]]) == (0, [["1cf126"]])
+
+
 def data_of_none(folder: Path) -> Path:
     chain = Chain(folder / "none" / "store")
     chain.steps([("set", "a", 5)])

@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -16,11 +16,14 @@ from tests.dovetail.verified import Here, bare, commit, intkey
 from tests.validator.peers import Peer, run
 from tests.validator.support import permitting, view_of
 from validator import replay as replay_module
+from validator.execution.executor import Execution
+from validator.execution.model import Applied, Rejected, Result, Withdrawn
 from validator.journal.migrations import batch_for
 from validator.replay import TRIES_MAX, ProcessorsMissing, Replay, families_needed
 from validator.store import StoreReader
 from validator.verification.chain import CheckedBlock, Verification
 from validator.verification.findings import Findings
+from validator.verification.outcomes import compare
 
 V1, V2 = FamilyVersion("intkey", "1.0"), FamilyVersion("intkey", "2.0")
 
@@ -107,10 +110,59 @@ def test_a_block_that_ends_its_processor_each_time_is_a_finding(
         # The first loss only sets the batch apart: it is no try yet.
         assert len(lives) == TRIES_MAX + 1
         assert again.done == [again.block]
-        assert again.findings.counts["reexecution_processor_lost"]
-        assert again.findings.counts.total() == batches + 1
+        # One finding for what it ended at, one for all that was not run because of it, none of the root.
+        lost, *others = again.findings.kept
+        assert (lost.what, lost.found) == (
+            "reexecution_processor_lost",
+            "its processor of intkey 1.0 ended while it ran this batch alone",
+        )
+        assert [other.found for other in others] == [
+            f"{rest} of the block could not be run, or only without what was to be there: nothing is known of them"
+            for rest in ([], ["1 batch"], ["2 batches"])[batches - 1]
+        ]
 
     run(test)
+
+
+class Ended:
+    """A finished execution with these results."""
+
+    changes: ClassVar[dict[str, bytes | None]] = {}
+
+    def __init__(self, *results: Result) -> None:
+        self._results = list(results)
+
+    def results(self) -> list[Result]:
+        return self._results
+
+
+def test_what_runs_behind_a_batch_without_a_verdict_is_told_together(tmp_path: Path) -> None:
+    """It saw a state without what that would have written. What comes before it is told by itself."""
+    chain = Chain(tmp_path / "store")
+    steps: list[list[Step]] = [[("set", f"n{number}", 1)] for number in range(6)]
+    chain.steps(*steps)
+    chain.close()
+    reader = StoreReader.open(tmp_path / "store")
+    block = next(iter(Verification(reader, Here(), Findings()).blocks()))
+    reader.close()
+    same = [Applied(tuple(receipts)) for receipts in block.receipts]
+    refused, failed = Rejected("invalid_transaction", "no"), Withdrawn("internal_error", V1, message="why")
+    other = Applied((b"",))
+    findings = Findings()
+    compare(
+        block,
+        cast(Execution, Ended(same[0], refused, failed, refused, other, same[5])),
+        cast(Any, None),
+        findings.add,
+    )
+    told = [(finding.what, finding.found) for finding in findings.kept]
+    assert told[:2] == [
+        ("reexecuted_verdict", "invalid_transaction: no"),
+        ("reexecution_internal_error", "internal_error: why"),
+    ]
+    assert [(what, found.split(" could")[0]) for what, found in told[2:]] == [
+        ("reexecution_not_run", "2 batches of the block")
+    ]
 
 
 def make_migration(folder: Path) -> None:

@@ -85,6 +85,9 @@ def rehearse(
     node is needed, and the ledger is not touched. A node may go on running meanwhile. Compared are the verdict, what is
     written, the events and the receipt data; sizes are those that --config allows.
 
+    A damaged store ends the rehearsal where damage shows; a value that was changed on the disk and can still be read
+    does not show here: run `dovetail chain verify` first.
+
     Only committed transactions are in the store: that the new handler would accept what the old one refused does not
     show. The exit code is 0 where nothing differs, 1 where something does (or the migration is refused), and 2 where
     there was no transaction to judge.

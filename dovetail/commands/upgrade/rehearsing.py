@@ -16,7 +16,7 @@ from dovetail.home import shown
 from dovetail.output import note, print_json, printable, progress_bar
 from dovetail.rehearsal.differences import Findings
 from dovetail.rehearsal.history import Span
-from dovetail.rehearsal.migrating import SliceFindings, prefixes_for, root_after, slices_of
+from dovetail.rehearsal.migrating import SliceFindings, prefixes_for, slices_of, state_after
 from dovetail.rehearsal.progress import Progress, Question, default_file, load, save
 from dovetail.rehearsal.run import Setup, rehearse, rehearse_migration
 from dovetail.rehearsal.sources import sources_sha256
@@ -128,7 +128,7 @@ def rehearse_to_migrate(
 ) -> int:
     """Run the migration over the state after a block and tell of it; the exit code."""
     prefixes, planned = prefixes_for(reader, block_num, made)
-    slices = slices_of(reader, root_after(reader, block_num), prefixes)
+    slices = slices_of(state_after(reader, block_num), prefixes)
     found: list[SliceFindings] = []
     shown_left = setup.differences_max
     with _bar("migrating", len(slices), "slices") as advance:
