@@ -27,7 +27,7 @@ from tests.e2e.upgrades_support import (
 )
 from tests.independent.client import Batch
 
-KILLS = int(os.environ.get("DOVETAIL_TEST_ACTIVATION_KILLS", "2"))
+KILLS = int(os.environ.get("DOVETAIL_TEST_ACTIVATION_KILLS", "1"))
 """How many activations the validator is killed in, each at a moment of its own; more of them by the environment."""
 
 _AHEAD = 25

@@ -12,7 +12,7 @@ from tests.e2e.network import INTKEY
 from tests.e2e.upgrades_support import INTKEY_2, V1, V2, Load, Node, Stream, assert_each_once, inc, walk
 from tests.independent.client import Batch
 
-REPLACEMENTS = int(os.environ.get("DOVETAIL_TEST_REPLACEMENTS", "4"))
+REPLACEMENTS = int(os.environ.get("DOVETAIL_TEST_REPLACEMENTS", "2"))
 """How often a processor is replaced, and half as often where it serves both versions; more by the environment."""
 
 SECONDS_A_REPLACEMENT = 10.0
