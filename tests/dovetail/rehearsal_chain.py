@@ -11,9 +11,7 @@ from dovetail.rehearsal.history import Before
 from families.intkey.client import intkey_transaction
 from families.intkey.handler import IntkeyHandler
 from families.intkey.payload import Verb
-from ledger.block import BlockHeader, seal
 from ledger.building import SignedTransaction, build_batch
-from ledger.ids import NULL_BLOCK_ID, StateRoot
 from ledger.limits import Limits
 from ledger.permitted import Permission
 from ledger.receipt import Receipt, decode_event, encode_receipt
@@ -21,9 +19,9 @@ from ledger.signing import Signer
 from ledger.transaction import decode_transaction
 from processor_sdk import TransactionHandler
 from processor_sdk.dispatch import Dispatcher
+from tests.validator.support import sealed_commit
 from validator.journal.migrations import batch_for
-from validator.journal.model import BlockCommit, CommittedBatch
-from validator.state import merkle
+from validator.journal.model import CommittedBatch
 from validator.state.nodes import EMPTY
 from validator.state.view import Changed, Stored
 from validator.store import BlockInfo, Store
@@ -98,19 +96,7 @@ class Chain:
         return self._commit([CommittedBatch(batch.id, batch.raw, tuple(receipts))], changes)
 
     def _commit(self, committed: list[CommittedBatch], changes: dict[str, bytes | None]) -> BlockInfo:
-        store, head = self.store, self.store.head
-        base = head.root if head else EMPTY
-        state = merkle.update(store.node, base, changes, store.next_node_number)
-        header = BlockHeader(
-            block_num=head.num + 1 if head else 0,
-            previous_block_id=head.id if head else NULL_BLOCK_ID,
-            signer_pubkey=SIGNER.public_key,
-            batch_ids=tuple(batch.id for batch in committed),
-            consensus=b"solo",
-            state_root_hash=StateRoot(state.root.hash.hex()),
-        )
-        sealed = seal(SIGNER, header, [batch.raw for batch in committed])
-        return store.commit_block(BlockCommit(sealed, committed, state.root, state.nodes, state.superseded, [], []))
+        return self.store.commit_block(sealed_commit(self.store, SIGNER, committed, changes))
 
     def close(self) -> None:
         """Let go of the store, so that it can be read here."""

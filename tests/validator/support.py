@@ -88,8 +88,6 @@ def make_commit(
     settled: Sequence[int] = (),
 ) -> BlockCommit:
     """The next block of a store: ``batches``, of which the first transaction makes all ``changes``."""
-    head = store.head
-    state = merkle.update(store.node, head.root if head else EMPTY, changes or {}, store.next_node_number)
     left = dict(changes or {})
     committed = []
     for batch in batches:
@@ -98,16 +96,26 @@ def make_commit(
             receipts.append((transaction.id, encode_receipt(Receipt(transaction.id, left, (), ()))))
             left = {}
         committed.append(CommittedBatch(batch.id, batch.raw, tuple(receipts)))
+    made = sealed_commit(store, SIGNER, committed, changes or {})
+    return made._replace(invalid=list(invalid), settled=list(settled))
+
+
+def sealed_commit(
+    store: Store, signer: Signer, committed: Sequence[CommittedBatch], changes: Mapping[str, bytes | None]
+) -> BlockCommit:
+    """The next block of a store, of batches with their receipts, which together make ``changes``."""
+    head = store.head
+    state = merkle.update(store.node, head.root if head else EMPTY, changes, store.next_node_number)
     header = BlockHeader(
         block_num=head.num + 1 if head else 0,
         previous_block_id=head.id if head else NULL_BLOCK_ID,
-        signer_pubkey=SIGNER.public_key,
-        batch_ids=tuple(batch.id for batch in batches),
+        signer_pubkey=signer.public_key,
+        batch_ids=tuple(batch.id for batch in committed),
         consensus=b"solo",
         state_root_hash=StateRoot(state.root.hash.hex()),
     )
-    block = seal(SIGNER, header, [batch.raw for batch in batches])
-    return BlockCommit(block, committed, state.root, state.nodes, state.superseded, list(invalid), list(settled))
+    block = seal(signer, header, [batch.raw for batch in committed])
+    return BlockCommit(block, list(committed), state.root, state.nodes, state.superseded, [], [])
 
 
 def commit(
