@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx
 
 from dovetail.errors import Refused
-from dovetail.urls import DEFAULT_URL, shown_url
+from dovetail.urls import DEFAULT_URL, misread, shown_url
 from ledger.building import SignedBatch, encode_batch_list
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def _api_error(response: httpx.Response, body: object, url: str) -> ApiError:
             response.status_code,
             None,
             f"HTTP {response.status_code} {response.reason_phrase}".strip(),
-            f"{url} answered, but not as Dovetail's REST API does",
+            misread(url),
         )
     message = str(error.get("message", ""))
     if "Retry-After" in response.headers:

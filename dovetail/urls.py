@@ -12,3 +12,8 @@ _password = re.compile(r"\A((?:[^:/]*://)?[^/:@?#\[]*:)(?!//|\d*(?:[/?#]|$)).*@"
 def shown_url(url: str) -> str:
     """``url``, or whatever stands in its place, without the password that it may hold."""
     return _password.sub(r"\1…@", url)
+
+
+def misread(url: str) -> str:
+    """What is said of an answer from ``url``, which may be shown, that has another shape than it should."""
+    return f"{url} answered, but not as Dovetail's REST API does"

@@ -10,7 +10,7 @@ from dovetail.commands.options import Json, Url, examples
 from dovetail.errors import Refused
 from dovetail.output import make_table, print_json, print_table, short
 from dovetail.output import watch as show_again
-from dovetail.urls import DEFAULT_URL
+from dovetail.urls import DEFAULT_URL, misread
 
 if TYPE_CHECKING:
     from dovetail.client import DovetailClient
@@ -75,7 +75,7 @@ def _rows(client: "DovetailClient") -> list[Sequence[object]]:
     try:
         rows = [row for entry in found for row in _rows_of(entry)]
     except (LookupError, TypeError, AttributeError, ValueError):
-        raise Refused(f"{client.url} answered, but not as Dovetail's REST API does") from None
+        raise Refused(misread(client.url)) from None
     if not rows:
         raise Refused(_NOBODY)
     return rows

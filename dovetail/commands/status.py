@@ -9,7 +9,7 @@ import typer
 from dovetail.commands.options import Json, Url, examples
 from dovetail.errors import Refused
 from dovetail.output import print_json, print_table, printable, short
-from dovetail.urls import DEFAULT_URL, shown_url
+from dovetail.urls import DEFAULT_URL, misread, shown_url
 
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample
@@ -57,7 +57,7 @@ def status(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
         try:
             _show(url, ready, totals, config, **counted)
         except (LookupError, TypeError, AttributeError):
-            raise Refused(f"{shown_url(url)} answered, but not as Dovetail's REST API does") from None
+            raise Refused(misread(shown_url(url))) from None
     if reason:
         raise Refused(f"not ready: {reason}")
 

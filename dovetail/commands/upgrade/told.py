@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from dovetail.errors import Refused
+from dovetail.urls import misread
 
 if TYPE_CHECKING:
     from dovetail.client import DovetailClient
@@ -62,7 +63,7 @@ def ask(client: "DovetailClient") -> Told:
             {name: frozenset(among) for name, among in namespaces.items()},
         )
     except (LookupError, TypeError, AttributeError, ValueError):
-        raise Refused(f"{client.url} answered, but not as Dovetail's REST API does") from None
+        raise Refused(misread(client.url)) from None
 
 
 def committed_by_family(client: "DovetailClient") -> dict[str, int]:
@@ -71,7 +72,7 @@ def committed_by_family(client: "DovetailClient") -> dict[str, int]:
     try:
         return {text: _number(totals["transactions"]["committed"]) for text, totals in stats.items() if text.count(":")}
     except (LookupError, TypeError):
-        raise Refused(f"{client.url} answered, but not as Dovetail's REST API does") from None
+        raise Refused(misread(client.url)) from None
 
 
 def _data(client: "DovetailClient", get: Callable[[], Any], path: str) -> Any:
