@@ -1,10 +1,13 @@
 """Receipts: what one committed transaction changed, raised and said, in one canonical form."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ledger.ids import TransactionId
 from ledger.permitted import MIGRATED_PREFIXES_MAX
 from protos import events_pb2, transaction_receipt_pb2
+
+_SET: Final = transaction_receipt_pb2.StateChange.SET
+_DELETE: Final = transaction_receipt_pb2.StateChange.DELETE
 
 
 class Event(NamedTuple):
@@ -26,15 +29,17 @@ class Receipt(NamedTuple):
 
 def encode_receipt(receipt: Receipt) -> bytes:
     """A serialized TransactionReceipt; changes in ascending address order, so that equal receipts are equal bytes."""
-    message = transaction_receipt_pb2.TransactionReceipt(transaction_id=receipt.transaction_id, data=receipt.data)
-    for address in sorted(receipt.changes):
-        value = receipt.changes[address]
+    message = transaction_receipt_pb2.TransactionReceipt(transaction_id=receipt.transaction_id)
+    add_change = message.state_changes.add
+    for address, value in sorted(receipt.changes.items()):
         if value is None:
-            message.state_changes.add(address=address, type=transaction_receipt_pb2.StateChange.DELETE)
+            add_change(address=address, type=_DELETE)
         else:
-            message.state_changes.add(address=address, value=value, type=transaction_receipt_pb2.StateChange.SET)
+            add_change(address=address, value=value, type=_SET)
     for event in receipt.events:
         message.events.append(encode_event(event))
+    if receipt.data:
+        message.data.extend(receipt.data)
     return message.SerializeToString()
 
 

@@ -90,17 +90,22 @@ class Submissions:
             return
         checked, self._checked = self._checked, []
         new: dict[BatchId, VerifiedBatch] = {}
+        transactions = data_bytes = 0
         accepted: list[tuple[Request, list[VerifiedBatch]]] = []
         for request, verified in checked:
             if isinstance(verified, RefusedBatch):
                 self._refuse(request, "INVALID_BATCH", verified.rule, verified.message)
                 continue
             fresh = {batch.id: batch for batch in verified if batch.id not in new and not self._knows(batch.id)}
-            refusal = self._refusal([*new.values(), *fresh.values()]) if fresh else None
-            if refusal is not None:
-                self._refuse(request, "QUEUE_FULL", "queue_full", refusal)
-                continue
-            new.update(fresh)
+            if fresh:
+                more = transactions + sum([len(batch.transactions) for batch in fresh.values()])
+                more_bytes = data_bytes + sum([len(batch.raw) for batch in fresh.values()])
+                refusal = self._queue.refusal(len(new) + len(fresh), more, more_bytes)
+                if refusal is not None:
+                    self._refuse(request, "QUEUE_FULL", "queue_full", refusal)
+                    continue
+                new.update(fresh)
+                transactions, data_bytes = more, more_bytes
             accepted.append((request, verified))
         if new:
             try:
@@ -115,10 +120,6 @@ class Submissions:
         for request, verified in accepted:
             ids = [batch.id for batch in verified]
             self._answer(request, ClientBatchSubmitResponse(status="OK", batch_ids=ids))
-
-    def _refusal(self, batches: list[VerifiedBatch]) -> str | None:
-        transactions = sum(len(batch.transactions) for batch in batches)
-        return self._queue.refusal(len(batches), transactions, sum(len(batch.raw) for batch in batches))
 
     def _claim_known(self, content: bytes) -> bool:
         """Whether a list names known batches alone, read up to the first that is not; true of what is no list."""

@@ -20,6 +20,7 @@ import structlog
 import zmq
 
 from ledger.batch import VerifiedBatch, verify_batch
+from ledger.collector import collect_seldom
 from ledger.errors import RefusedBatch
 from protos import raw_pb2
 from validator.sockets import DrainedSocket
@@ -32,8 +33,8 @@ _HAND_OVER_BYTES: Final = 64 * 1024
 VERIFIER_DIED: Final = "verifier_died"
 """The one refusal that says nothing of the batch itself."""
 
-_HAND_OVERS_IN_FLIGHT: Final = 3
-"""At one worker: as much as it checks while the loop is held up by writing a block (docs/performance.md)."""
+_HAND_OVERS_IN_FLIGHT: Final = 8
+"""At one worker: as much as it checks while the loop builds and writes a block (docs/performance.md)."""
 
 _HELLO: Final = b""
 """The first message of a worker; no pickle is empty."""
@@ -197,6 +198,7 @@ def _verify(raw: bytes) -> VerifiedBatch | RefusedBatch:
 
 def work(endpoint: str) -> None:
     """A worker: answers each message (a RawBatchList) with a pickled list, until its standard input closes."""
+    collect_seldom()
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket = context.socket(zmq.PAIR)
     socket.bind(endpoint)

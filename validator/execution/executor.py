@@ -41,9 +41,13 @@ class _Run:
     __slots__ = ("alone", "batch_id", "changes", "migration", "position", "receipts", "running", "segments")
 
     def __init__(self, batch: VerifiedBatch, alone: bool, migration: bool) -> None:
-        self.segments = tuple(
-            (family, tuple(transactions)) for family, transactions in groupby(batch.transactions, _family_of)
-        )
+        transactions = batch.transactions
+        if len(transactions) == 1:
+            self.segments: tuple[tuple[FamilyVersion, tuple[VerifiedTransaction, ...]], ...] = (
+                (transactions[0].family, transactions),
+            )
+        else:
+            self.segments = tuple((family, tuple(run)) for family, run in groupby(transactions, _family_of))
         self.batch_id = batch.id
         self.alone = alone
         self.migration = migration
@@ -168,9 +172,8 @@ class Execution:
             if self._results[index] is not None or run.running:
                 heappop(source)
                 continue
-            unit_bytes = sum(len(transaction.raw) for transaction in run.transactions)
             transactions += len(run.transactions)
-            data_bytes += unit_bytes
+            data_bytes += sum([len(transaction.raw) for transaction in run.transactions])
             full = transactions > transactions_max or data_bytes > self._limits.packed_bytes_max
             if units and (full or run.alone):
                 break
@@ -266,18 +269,26 @@ class Execution:
 
     def _finish(self, index: int, result: Result) -> None:
         """Give a batch its result, and those that depend on one without effect theirs."""
-        results = [(index, result)]
-        while results:
-            index, result = results.pop()
-            if self._results[index] is not None:
-                continue
-            self._results[index] = result
-            self.left -= 1
-            if not self._waits_for[index]:
-                self._free(index)
-            if not isinstance(result, Applied):
-                self._runs[index].changes = {}
-                results += [(dependent.batch, _depends(result, dependent)) for dependent in self._dependents[index]]
+        if self._results[index] is not None:
+            return
+        self._settle(index, result)
+        if isinstance(result, Applied):
+            return
+        without_effect = [(index, result)]
+        while without_effect:
+            failed, why = without_effect.pop()
+            self._runs[failed].changes = {}
+            for dependent in self._dependents[failed]:
+                if self._results[dependent.batch] is None:
+                    follows = _depends(why, dependent)
+                    self._settle(dependent.batch, follows)
+                    without_effect.append((dependent.batch, follows))
+
+    def _settle(self, index: int, result: Result) -> None:
+        self._results[index] = result
+        self.left -= 1
+        if self._frees[index] and not self._waits_for[index]:
+            self._free(index)
 
     def _free(self, index: int) -> None:
         """Let those run that waited for a batch which has its result.
@@ -301,21 +312,20 @@ class Execution:
     ) -> Rejected | Withdrawn | None:
         """Add a unit's writes and receipts to its batch; the reason where they may not stand."""
         changes = dict(run.changes)
-        view = Changed(self._state, changes)
         receipts = []
         for transaction, outcome in zip(unit.transactions, outcomes, strict=False):
-            if outcome.verdict is Verdict.INVALID:
-                return Rejected("invalid_transaction", outcome.message, transaction.id, outcome.extended_data)
-            if outcome.verdict is Verdict.ERROR:
+            if outcome.verdict is not Verdict.OK:
+                if outcome.verdict is Verdict.INVALID:
+                    return Rejected("invalid_transaction", outcome.message, transaction.id, outcome.extended_data)
                 return Withdrawn("internal_error", transaction.family, message=outcome.message)
             refusal = self._refusal(transaction, outcome, namespaces)
             if refusal:
                 return Rejected("invalid_transaction", refusal, transaction.id)
-            kept = {
-                address: value
-                for address, value in outcome.changes.items()
-                if value is not None or view.get(address) is not None
-            }
+            kept = outcome.changes
+            if None in kept.values():
+                # A removal of what is not there changes nothing.
+                view = Changed(self._state, changes)
+                kept = {name: value for name, value in kept.items() if value is not None or view.get(name) is not None}
             receipt = encode_receipt(Receipt(transaction.id, kept, outcome.events, outcome.data))
             refusal = receipt_refusal(len(receipt), self._limits.receipt_bytes_max, run.migration)
             if refusal:
@@ -348,7 +358,7 @@ class Execution:
         return None
 
 
-def _depends(result: Rejected | Withdrawn, dependent: Dependent) -> Result:
+def _depends(result: Rejected | Withdrawn, dependent: Dependent) -> Rejected | Withdrawn:
     if isinstance(result, Rejected):
         message = f"it depends on transaction {dependent.dependency}, which was judged invalid"
         return Rejected("dependency_invalid", message, dependent.transaction)

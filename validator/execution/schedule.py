@@ -39,8 +39,8 @@ class _Accesses:
 
     __slots__ = ("readers", "writer")
 
-    def __init__(self) -> None:
-        self.writer: int | None = None
+    def __init__(self, writer: int | None) -> None:
+        self.writer = writer
         self.readers: list[int] = []
 
 
@@ -71,22 +71,25 @@ class _Places:
     """Who touched what so far, probed with dictionary look-ups at the lengths that the block's declarations have."""
 
     def __init__(self, batches: Sequence[VerifiedBatch]) -> None:
-        self._lengths = sorted(
-            {
-                len(entry)
-                for batch in batches
-                for transaction in batch.transactions
-                for entry in (*transaction.inputs, *transaction.outputs)
-            }
-        )
+        lengths: set[int] = set()
+        for batch in batches:
+            for transaction in batch.transactions:
+                lengths.update(map(len, transaction.inputs))
+                lengths.update(map(len, transaction.outputs))
+        self._shorter = {length: sorted(other for other in lengths if other < length) for length in lengths}
+        """The lengths of declarations that may cover one of a length; none where all name full addresses."""
         self._at: dict[str, _Accesses] = {}
         self._below_readers: dict[str, list[int]] = {}
         self._below_writers: dict[str, list[int]] = {}
 
     def enter(self, index: int, batch: VerifiedBatch) -> set[int]:
         """The earlier batches that ``batch`` must wait for; from now on it is an earlier one itself."""
-        writes = {entry for transaction in batch.transactions for entry in transaction.outputs}
-        reads = {entry for transaction in batch.transactions for entry in transaction.inputs} - writes
+        writes: set[str] = set()
+        reads: set[str] = set()
+        for transaction in batch.transactions:
+            writes.update(transaction.outputs)
+            reads.update(transaction.inputs)
+        reads -= writes
         blockers: set[int] = set()
         for entry in writes:
             self._probe(entry, True, blockers)
@@ -100,36 +103,37 @@ class _Places:
         return blockers
 
     def _probe(self, entry: str, writing: bool, blockers: set[int]) -> None:
-        for length in self._lengths:
-            if length > len(entry):
-                break
-            accesses = self._at.get(entry[:length])
-            if accesses is not None:
-                if accesses.writer is not None:
-                    blockers.add(accesses.writer)
-                if writing:
-                    blockers.update(accesses.readers)
-        blockers.update(self._below_writers.get(entry, ()))
-        if writing:
-            blockers.update(self._below_readers.get(entry, ()))
+        self._probe_at(entry, writing, blockers)
+        for length in self._shorter[len(entry)]:
+            self._probe_at(entry[:length], writing, blockers)
+        if entry in self._below_writers:
+            blockers.update(self._below_writers[entry])
+        if writing and entry in self._below_readers:
+            blockers.update(self._below_readers[entry])
+
+    def _probe_at(self, place: str, writing: bool, blockers: set[int]) -> None:
+        accesses = self._at.get(place)
+        if accesses is not None:
+            if accesses.writer is not None:
+                blockers.add(accesses.writer)
+            if writing:
+                blockers.update(accesses.readers)
 
     def _record_write(self, entry: str, index: int, blockers: set[int]) -> None:
-        accesses = self._at.setdefault(entry, _Accesses())
-        accesses.writer = index
-        accesses.readers = []
+        # What was there before, this write waits for.
+        self._at[entry] = _Accesses(index)
         # Whoever meets a place below meets this write too, which waits for all that was below.
         self._below_writers.pop(entry, None)
         self._below_readers.pop(entry, None)
-        for length in self._lengths:
-            if length >= len(entry):
-                break
+        for length in self._shorter[len(entry)]:
             _append(self._below_writers.setdefault(entry[:length], []), index, blockers)
 
     def _record_read(self, entry: str, index: int, blockers: set[int]) -> None:
-        _append(self._at.setdefault(entry, _Accesses()).readers, index, blockers)
-        for length in self._lengths:
-            if length >= len(entry):
-                break
+        accesses = self._at.get(entry)
+        if accesses is None:
+            accesses = self._at[entry] = _Accesses(None)
+        _append(accesses.readers, index, blockers)
+        for length in self._shorter[len(entry)]:
             _append(self._below_readers.setdefault(entry[:length], []), index, blockers)
 
 

@@ -5,9 +5,11 @@ Between the two, the shell drives ``Candidate.execution``. Nothing is written he
 
 from collections.abc import Callable
 from functools import cache
+from itertools import filterfalse
+from operator import attrgetter
 from typing import Final, NamedTuple
 
-from ledger.batch import VerifiedBatch
+from ledger.batch import VerifiedBatch, VerifiedTransaction
 from ledger.block import BlockHeader, seal
 from ledger.ids import BlockId, StateRoot
 from ledger.limits import Limits
@@ -22,6 +24,8 @@ from validator.state import merkle
 from validator.state.merkle import ReadNode
 from validator.state.nodes import Ref
 from validator.state.view import View
+
+_family_of: Final[Callable[[VerifiedTransaction], FamilyVersion]] = attrgetter("family")
 
 CONSENSUS: Final = b"solo"
 """What a block of the solo engine names as its consensus."""
@@ -99,7 +103,7 @@ def choose(
         if verdict is not None and verdict.reason == "waiting_for_activation":
             park(queue, entry, verdict, now_ms)
             continue
-        missing = next((item.family for item in batch.transactions if not has_processor(item.family)), None)
+        missing = next(filterfalse(has_processor, map(_family_of, batch.transactions)), None)
         if missing is not None:
             queue.park_for_processor(entry, missing)
         elif verdict is not None:

@@ -155,11 +155,13 @@ class PendingQueue:
 
     def pop_ready(self) -> Pending | None:
         """The earliest batch that may be tried; it counts as executing until it is put back, parked or removed."""
-        if not self.has_ready:
-            return None
-        entry = self._entries[heappop(self._ready)[1]]
-        entry.reason = Reason.EXECUTING
-        return entry
+        while self._ready:
+            item = heappop(self._ready)
+            if self._is_ready(item):
+                entry = self._entries[item[1]]
+                entry.reason = Reason.EXECUTING
+                return entry
+        return None
 
     def put_back(self, entry: Pending) -> None:
         """Let a batch be tried again, in its old place."""

@@ -33,6 +33,7 @@ Send = Callable[[int, str, bytes], None]
 _MESSAGE_CHARACTERS_MAX: Final = 4_096
 _EXTENDED_BYTES_MAX: Final = 65_536
 _VERDICTS: Final = {verdict.value: verdict for verdict in Verdict}
+_SET: Final = StateChange.SET
 
 
 class Assignment(Protocol):
@@ -293,11 +294,13 @@ def _packed_outcome(result: packed_pb2.PackedProcessResponse.TransactionResult) 
         return TransactionOutcome(
             verdict, result.message[:_MESSAGE_CHARACTERS_MAX], result.extended_data[:_EXTENDED_BYTES_MAX]
         )
+    # Most transactions raise and say nothing, and an empty field is cheaper to ask than to go through.
+    events, data = result.events, result.data
     return TransactionOutcome(
         verdict,
         "",
         b"",
-        {change.address: change.value if change.type == StateChange.SET else None for change in result.state_changes},
-        tuple(map(decode_event, result.events)),
-        tuple(result.data),
+        {change.address: change.value if change.type == _SET else None for change in result.state_changes},
+        tuple(map(decode_event, events)) if events else (),
+        tuple(data) if data else (),
     )
