@@ -14,19 +14,23 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+    from dovetail.bench.budget import Budget
     from dovetail.bench.figures import Report
     from dovetail.bench.http_figures import HttpReport
 
-    ReportT = TypeVar("ReportT", Report, HttpReport)
+    ReportT = TypeVar("ReportT", Report, HttpReport, Budget)
 
 _COLUMNS: Final = 120
 _UNIFORM_NAMES: Final = 10_000
 _PER_POST_BATCHES_MAX: Final = 100
 _PER_POST_TRANSACTIONS: Final = 1_000
-_OF_HTTP: Final = ("requests", "connections")
-_OF_LOADS: Final = (
-    "transactions", "shape", "per_post", "keys", "conflict", "families", "leaves", "parked", "legacy",
-    "in_flight", "ceiling", "plot",
+_OF_HTTP: Final = frozenset({"requests", "connections"})
+_OF_BUDGET: Final = frozenset({"budget", "block", "transactions", "shape", "keys", "seed", "folder", "as_json"})
+_OF_LOADS: Final = frozenset(
+    {
+        "transactions", "shape", "per_post", "keys", "conflict", "families", "leaves", "parked", "legacy",
+        "in_flight", "ceiling", "plot",
+    }
 )  # fmt: skip
 _PROCESSORS_MAX: Final = 64
 
@@ -44,6 +48,12 @@ def bench(
         int,
         typer.Option("--connections", min=1, max=1_000, metavar="N", help="With --http: kept open, each in a loop."),
     ] = 8,
+    budget: Annotated[
+        bool, typer.Option("--budget", help="Measure what each step of a transaction's way costs, in one process.")
+    ] = False,
+    block: Annotated[
+        int, typer.Option("--block", min=1, max=100_000, metavar="N", help="With --budget: transactions a block.")
+    ] = 1_500,
     transactions: Annotated[
         int, typer.Option("--transactions", min=1, max=2_000_000, metavar="N", help="How many to send and measure.")
     ] = 50_000,
@@ -166,11 +176,7 @@ def bench(
     machine can verify at most; with --http, requests of each kind against what the server answers without a validator.
     docs/performance.md says what each figure means.
     """
-    for name in _OF_LOADS if http else _OF_HTTP:
-        source = context.get_parameter_source(name)
-        # By its name: the type's home is another package in each release of typer.
-        if source is not None and source.name == "COMMANDLINE":
-            raise typer.BadParameter(f"--{name.replace('_', '-')} is {'not for' if http else 'for'} --http")
+    _check_kind(context, http, budget)
     profiles = {
         part: file.absolute() for part, file in (("validator", profile), ("rest-api", profile_rest)) if file is not None
     }
@@ -194,6 +200,13 @@ def bench(
     from dovetail.bench.run import bench as run_bench
 
     names = _names(keys, families)
+    if budget:
+        from dovetail.bench.budget import BudgetOptions, measure_budget
+        from dovetail.bench.budget import show as show_budget
+
+        steps = BudgetOptions(transactions, shape, names, block, seed, folder)
+        _tell(lambda progress: measure_budget(steps, progress), show_budget, as_json)
+        return
     if conflict and names == families:
         raise typer.BadParameter("--conflict means nothing where each family has one name: raise --keys")
     if families * (processors or 1) > _PROCESSORS_MAX:
@@ -226,6 +239,22 @@ def bench(
         plot=plot,
     )
     _tell(lambda progress: run_bench(options, progress), show, as_json)
+
+
+def _check_kind(context: typer.Context, http: bool, budget: bool) -> None:
+    """Refuse options of another kind of measurement than the one that is asked for."""
+    if http and budget:
+        raise typer.BadParameter("--http and --budget are two measurements: ask for one")
+    of_others = dict.fromkeys(_OF_HTTP, "for --http") | {"block": "for --budget"}
+    if http:
+        of_others = dict.fromkeys([*_OF_LOADS, "block"], "not for --http")
+    elif budget:
+        of_others = dict.fromkeys(context.params.keys() - _OF_BUDGET, "not for --budget")
+    for name, why in of_others.items():
+        source = context.get_parameter_source(name)
+        # By its name: the type's home is another package in each release of typer.
+        if source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(f"--{name.replace('_', '-')} is {why}")
 
 
 def _tell(
@@ -268,6 +297,7 @@ def add_to(app: typer.Typer) -> None:
             "dovetail bench --legacy --transactions 10000",
             "dovetail bench --repeat 3 --plot load.png",
             "dovetail bench --http --requests 2000",
+            "dovetail bench --budget --shape 100",
             "dovetail bench --url http://127.0.0.1:8080 --json",
         )
     )(bench)

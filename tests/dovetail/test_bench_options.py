@@ -190,6 +190,11 @@ def test_the_fullest_queue_is_kept() -> None:
         (("--plot", "curve.png", "--pending", "100"), "raise it"),
         (("--http", "--plot", "curve.png"), "--plot is not for --http"),
         (("--http", "--leaves", "5"), "--leaves is not for --http"),
+        (("--http", "--budget"), "ask for one"),
+        (("--budget", "--per-post", "5"), "--per-post is not for --budget"),
+        (("--budget", "--url", "http://127.0.0.1:1"), "--url is not for --budget"),
+        (("--block", "5"), "--block is for --budget"),
+        (("--requests", "5"), "--requests is for --http"),
     ],
 )
 def test_what_makes_no_sense_is_refused(run: Run, arguments: tuple[str, ...], said: str) -> None:
@@ -247,6 +252,19 @@ def test_a_picture_is_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     plot.draw(_report(), tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_budget_names_every_step(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(_ROOT))
+    load = ("--transactions", "50", "--shape", "7", "--keys", "9", "--block", "20", "--dir", str(tmp_path))
+    outcome = run("bench", "--budget", *load, "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    made = json.loads(outcome.out)
+    # Two batches of seven a block; the last batch is alone.
+    assert made["blocks"] == 4
+    assert len(made["steps"]) == 12
+    assert all(step["cpu_us"] > 0 and step["waited_us"] >= 0 for step in made["steps"])
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.e2e
