@@ -91,8 +91,8 @@ class Dispatcher:
         at = progress.now()
         for unit in request.units:
             results = response.units.add().results
-            batch_id = unit.batch_id
-            for position, raw in enumerate(unit.transactions):
+            batch_id, transactions = unit.batch_id, unit.transactions
+            for position, raw in enumerate(transactions):
                 result = results.add()
                 try:
                     transaction = decode_transaction(raw)
@@ -113,7 +113,7 @@ class Dispatcher:
                     break
                 at = progress.end(_OK)
                 overlay.unit.update(context.changes)
-            overlay.end_unit(len(unit.transactions))
+            overlay.end_unit(len(transactions))
         return response.SerializeToString()
 
     def single(self, content: bytes, link: Link) -> bytes:
@@ -156,7 +156,7 @@ class Dispatcher:
                 f" permit the version without the member migrate; {INHERITED_MIGRATE}"
             )
         context = self._migration_context(prefixes, handler.namespaces, before)
-        self._run("migrate", family, context, lambda: handler.migrate(context))
+        self._run("migrate", family, context, handler.migrate, context)
         return context
 
     def judge(self, family: Family, transaction: Transaction, before: StateBefore) -> Judgement:
@@ -203,13 +203,15 @@ class Dispatcher:
             ) from error
         writable = readable if header.outputs == header.inputs else AccessList(header.outputs)
         context = self._context(readable, writable, handler.namespaces, before)
-        self._run("apply", family, context, lambda: handler.apply(judged, context))
+        self._run("apply", family, context, handler.apply, judged, context)
         return context
 
-    def _run(self, method: str, family: Family, context: Context, call: Callable[[], object]) -> None:
+    def _run(
+        self, method: str, family: Family, context: Context, call: Callable[..., object], *arguments: object
+    ) -> None:
         # What it returns is checked because "async def" and "return a refusal" would otherwise pass for success.
         try:
-            result = call()
+            result = call(*arguments)
             if result is not None:
                 raise TypeError(f"{method} of {family[0]} returned {type(result).__name__}, not None")
         except (InvalidTransaction, StateUnavailable, self._interrupt):

@@ -154,7 +154,7 @@ class _Applier:
         self._dispatcher = dispatcher
         self._progress = progress
         self._on_ready = on_ready
-        self._waiting: deque[tuple[bytes, bytes]] = deque()
+        self._waiting: deque[tuple[bytes, validator_pb2.Message]] = deque()
         self._generation = b"0"
         self._task_generation = b"0"
         self._calls = 0
@@ -168,8 +168,7 @@ class _Applier:
             else:
                 self._answer(*self._waiting.popleft())
 
-    def _answer(self, generation: bytes, raw: bytes) -> None:
-        message = validator_pb2.Message.FromString(raw)
+    def _answer(self, generation: bytes, message: validator_pb2.Message) -> None:
         answer_type = _TASKS[message.message_type]
         self._task_generation = generation
         self._progress.task = Task(generation, message.message_type, message.correlation_id)
@@ -224,5 +223,5 @@ class _Applier:
             message = validator_pb2.Message.FromString(raw)
             if message.message_type not in _TASKS:
                 return message
-            self._waiting.append((generation, raw))
+            self._waiting.append((generation, message))
         return None

@@ -53,11 +53,10 @@ class CborCodec(Generic[T]):
 
     def decode(self, data: bytes) -> T:
         """The value in ``data``, which need not be in deterministic form. Raises NotDecodable that names the field."""
-        reader = _Reader(data)
         try:
-            tree = reader.item(1)
-            if reader.position != len(data):
-                raise Misfit(f"it goes on for {len(data) - reader.position} bytes behind its value")
+            tree, end = _Reader(data).item(0, 1)
+            if end != len(data):
+                raise Misfit(f"it goes on for {len(data) - end} bytes behind its value")
             value: T = self._shape.read(tree)
         except Misfit as misfit:
             raise NotDecodable(str(misfit)) from None
@@ -72,71 +71,84 @@ class CborCodec(Generic[T]):
 
 
 class _Reader:
-    """Walks over one value; every step forward is checked against the end."""
+    """Walks over one value; every step forward is checked against the end.
+
+    Where a step begins is handed in and where it ends handed back: payloads and entries are read for every transaction.
+    """
+
+    __slots__ = ("_data", "_items")
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._items = 1
-        self.position = 0
 
-    def item(self, depth: int) -> Any:
-        """The value that begins here, ``depth`` levels down."""
-        data, start = self._data, self.position
-        if start < len(data) and (short := data[start]) >> 5 == _TEXT and (length := short & 31) < 24:
-            # What nearly every item is: a short text, or below a small number.
-            end = start + 1 + length
-            if end <= len(data):
-                self.position = end
-                return self._text(data[start + 1 : end], start)
-        major, argument = self._head()
+    def item(self, start: int, depth: int) -> tuple[Any, int]:
+        """The value that begins at ``start``, ``depth`` levels down, and where it ends."""
+        data = self._data
+        if start >= len(data):
+            raise self._cut()
+        argument: int | None
+        major, argument = data[start] >> 5, data[start] & 31
+        at = start + 1
+        if argument >= 24:
+            argument, at = self._argument(start, argument)
+        if major == _TEXT and argument is not None:
+            end = at + argument
+            if end > len(data):
+                raise self._cut()
+            try:
+                return data[at:end].decode(), end
+            except UnicodeDecodeError:
+                raise Misfit(f"byte {start} begins a text string that is not UTF-8") from None
         if major == _UNSIGNED and argument is not None:
-            return argument
+            return argument, at
         if major in (_MAP, _ARRAY):
             if depth > DEPTH_MAX:
                 raise too_deep()
-            return self._map(argument, depth) if major == _MAP else self._array(argument, depth)
+            return self._map(at, argument, depth) if major == _MAP else self._array(at, argument, depth)
         if major == _SIMPLE:
-            return self._simple(start)
+            return self._simple(start), at
         if argument is None:
             raise Misfit(f"byte {start} begins {_MAJOR_TYPES[major]} of indefinite length")
-        if major == _TEXT:
-            return self._text(self._take(argument), start)
         if major == _BYTES:
-            return self._take(argument)
+            return self._taken(at, argument)
         if major == _NEGATIVE:
-            return -1 - argument
+            return -1 - argument, at
         raise Misfit(f"byte {start} begins {_MAJOR_TYPES[major]}, which no field can hold")
 
-    def _map(self, pairs: int | None, depth: int) -> dict[str, Any]:
+    def _map(self, at: int, pairs: int | None, depth: int) -> tuple[dict[str, Any], int]:
         entries: dict[str, Any] = {}
-        while self._more(pairs, len(entries), 2):
-            key = self.item(depth + 1)
-            if not isinstance(key, str):
+        while len(entries) != pairs:
+            if pairs is None and self._breaks(at):
+                return entries, at + 1
+            self._items += 2
+            if self._items > ITEMS_MAX:
+                raise too_many_items()
+            key, at = self.item(at, depth + 1)
+            if type(key) is not str:
                 raise Misfit(f"it has the key {shown(key)}, not a text string")
             if key in entries:
                 raise Misfit(f"the key {shown(key)} stands there twice")
-            entries[key] = self.item(depth + 1)
-        return entries
+            entries[key], at = self.item(at, depth + 1)
+        return entries, at
 
-    def _array(self, length: int | None, depth: int) -> list[Any]:
+    def _array(self, at: int, length: int | None, depth: int) -> tuple[list[Any], int]:
         items: list[Any] = []
-        while self._more(length, len(items), 1):
-            items.append(self.item(depth + 1))
-        return items
+        while len(items) != length:
+            if length is None and self._breaks(at):
+                return items, at + 1
+            self._items += 1
+            if self._items > ITEMS_MAX:
+                raise too_many_items()
+            item, at = self.item(at, depth + 1)
+            items.append(item)
+        return items, at
 
-    def _more(self, announced: int | None, read: int, items: int) -> bool:
-        """Whether another ``items`` follow, which are counted then."""
-        if announced is not None:
-            if read == announced:
-                return False
-        elif self._take(1)[0] == _BREAK:
-            return False
-        else:
-            self.position -= 1
-        self._items += items
-        if self._items > ITEMS_MAX:
-            raise too_many_items()
-        return True
+    def _breaks(self, at: int) -> bool:
+        """Whether what is of indefinite length ends here."""
+        if at >= len(self._data):
+            raise self._cut()
+        return self._data[at] == _BREAK
 
     def _simple(self, start: int) -> float | bool | None:
         initial = self._data[start]
@@ -148,28 +160,21 @@ class _Reader:
             raise Misfit(f"byte {start} is {initial:#04x}, which no field can hold")
         return _SIMPLE_VALUES[initial]
 
-    def _text(self, data: bytes, start: int) -> str:
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            raise Misfit(f"byte {start} begins a text string that is not UTF-8") from None
-
-    def _head(self) -> tuple[int, int | None]:
-        start = self.position
-        initial = self._take(1)[0]
-        major, low = initial >> 5, initial & 31
-        if low < 24:
-            return major, low
+    def _argument(self, start: int, low: int) -> tuple[int | None, int]:
+        """What stands behind a first byte that ends in ``low``, 24 or more; None where it says no length."""
+        at = start + 1
         if low == _INDEFINITE:
-            return major, None
+            return None, at
         if low > 27:
-            raise Misfit(f"not CBOR: byte {start} is {initial:#04x}")
-        return major, int.from_bytes(self._take(1 << (low - 24)), "big")
+            raise Misfit(f"not CBOR: byte {start} is {self._data[start]:#04x}")
+        taken, at = self._taken(at, 1 << (low - 24))
+        return int.from_bytes(taken, "big"), at
 
-    def _take(self, count: int) -> bytes:
-        end = self.position + count
+    def _taken(self, at: int, count: int) -> tuple[bytes, int]:
+        end = at + count
         if end > len(self._data):
-            raise Misfit(f"it ends after {len(self._data)} bytes, in the middle of its value")
-        taken = self._data[self.position : end]
-        self.position = end
-        return taken
+            raise self._cut()
+        return self._data[at:end], end
+
+    def _cut(self) -> Misfit:
+        return Misfit(f"it ends after {len(self._data)} bytes, in the middle of its value")

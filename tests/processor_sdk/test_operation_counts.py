@@ -1,0 +1,74 @@
+"""What a transaction of packed execution costs the SDK and intkey, counted in operations. No clocks, no sockets."""
+
+import hashlib
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from families.intkey.client import LEAF, intkey_address, intkey_transaction
+from families.intkey.handler import IntkeyHandler
+from ledger import transaction
+from ledger.signing import Signer
+from processor_sdk import CborCodec, MigrationContext, dispatch
+from processor_sdk.dispatch import Dispatcher
+from processor_sdk.progress import Progress
+from protos import packed_pb2, processor_pb2
+
+SIGNER = Signer("11" * 32)
+UNITS = [1, 1, 3]
+"""So many transactions in each."""
+
+ONCE = {"decode_header", "AccessList", "Context", "sha512", "encode", "begin", "end"}
+"""What is done once for each transaction of which inputs and outputs are the same."""
+
+
+def request() -> bytes:
+    """Every transaction increases a name of its own."""
+    message = packed_pb2.PackedProcessRequest(context_id="c")
+    for transactions in UNITS:
+        unit = message.units.add(batch_id="b")
+        for _ in range(transactions):
+            name = f"n{len(message.entries)}"
+            unit.transactions.append(intkey_transaction(SIGNER, SIGNER.public_key, "inc", name, 1, name).raw)
+            message.entries.add(address=intkey_address(name), data=LEAF.encode({name: 1}))
+    return message.SerializeToString()
+
+
+def no_link(*_: object) -> bytes:
+    raise AssertionError("the validator was asked")
+
+
+def test_each_thing_is_made_once_for_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = request()
+    counts: Counter[str] = Counter()
+
+    def counted(owner: object, name: str) -> Any:
+        original = getattr(owner, name)
+
+        def count(*arguments: Any) -> Any:
+            counts[name] += 1
+            return original(*arguments)
+
+        monkeypatch.setattr(owner, name, count)
+        return count
+
+    for owner, name in (
+        (transaction, "decode_header"),
+        (dispatch, "AccessList"),
+        (hashlib, "sha512"),
+        (CborCodec, "decode"),
+        (CborCodec, "encode"),
+        (Progress, "begin"),
+        (Progress, "end"),
+        (Progress, "now"),
+    ):
+        counted(owner, name)
+    dispatcher = Dispatcher([IntkeyHandler()], contexts=(counted(dispatch, "Context"), MigrationContext))
+
+    answer = packed_pb2.PackedProcessResponse.FromString(dispatcher.packed(content, no_link))
+
+    statuses = [[result.status for result in unit.results] for unit in answer.units]
+    assert statuses == [[processor_pb2.TpProcessResponse.OK] * transactions for transactions in UNITS]
+    # The payload and the entry are decoded, and the clock is read once more than there are transactions.
+    assert counts == {**dict.fromkeys(ONCE, sum(UNITS)), "decode": 2 * sum(UNITS), "now": 1}
