@@ -243,6 +243,22 @@ def test_an_update_reads_and_appends_along_its_paths_alone() -> None:
     assert len(update.nodes) < 20
 
 
+def test_a_block_makes_each_node_on_its_paths_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = NodeMemory()
+    memory.apply({address(number): b"v" for number in range(5_000)})
+    taken_apart: list[bytes] = []
+    places = nodes.places
+
+    def counting(node: bytes) -> nodes.Places:
+        taken_apart.append(node)
+        return places(node)
+
+    monkeypatch.setattr(nodes, "places", counting)
+    made = merkle.update(memory.node, memory.root, {address(n): b"new" for n in range(0, 5_000, 5)}, memory.next_number)
+    assert len(made.nodes) == len(made.superseded) < 2_000
+    assert len(taken_apart) == len(made.nodes) - 1_000  # Its leaves.
+
+
 @pytest.mark.parametrize("value", [b"", b"\0", bytes(300)])
 def test_leaves_as_bytes(value: bytes) -> None:
     node = nodes.encode_leaf(ADDRESSES[3], value)

@@ -1,8 +1,10 @@
 """The store: what is committed is there after reopening, what failed left nothing, ids and numbers find each other."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,7 @@ from tests.validator.support import (
 from validator.journal.model import BlockCommit, InvalidBatch
 from validator.state import merkle
 from validator.store import StorageFailed, Store
+from validator.store.records import TABLES, key
 
 CHAIN = [[3], [1, 1], [], [2, 1, 4], [1]]
 """For each block, the number of transactions of each of its batches."""
@@ -157,6 +160,60 @@ def test_a_block_settles_its_pending_batches(store: Store) -> None:
     assert list(store.pending()) == [(1, b"other")]
     assert store.invalid(bad.id) == verdict
     assert store.batch_number(batch.id) == 0
+
+
+class _Counted:
+    """An LMDB environment, transaction or cursor whose calls, and those of what comes of them, are counted by name."""
+
+    def __init__(self, inner: Any, calls: Counter[str]) -> None:
+        self._inner, self._calls = inner, calls
+
+    def __enter__(self) -> "_Counted":
+        return _Counted(self._inner.__enter__(), self._calls)
+
+    def __exit__(self, *error: object) -> None:
+        self._inner.__exit__(*error)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            writes = name == "begin" and options.get("write", False)
+            self._calls["write" if writes else name] += 1
+            made = getattr(self._inner, name)(*args, **options)
+            return _Counted(made, self._calls) if writes or name == "cursor" else made
+
+        return call
+
+
+def test_a_table_is_written_with_one_call_however_much_a_block_holds(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = []
+    for first, count in ((0, 1), (1, 60)):
+        batches = [make_batch(number, *map(make_transaction, range(number, 400, 61))) for number in range(first, count)]
+        calls: Counter[str] = Counter()
+        made = make_commit(store, batches, {address(number): b"%d" % count for number in range(count)})
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "_env", _Counted(store._env, calls))
+            arrival = store.add_pending([batch.raw for batch in batches])
+            store.commit_block(made._replace(settled=list(range(arrival, store.next_arrival))))
+        assert (calls["write"], calls["put"], calls["delete"]) == (2, 0, len(batches))
+        taken.append(calls["putmulti"])
+    assert taken[0] == taken[1] < len(TABLES)
+
+
+@pytest.mark.parametrize("table", ["blocks", "batches", "transactions", "nodes", "superseded"])
+def test_what_stands_behind_the_last_of_a_table_is_never_written_over(store: Store, table: str) -> None:
+    commit(store, [make_batch(0)], {address(0): b"0"})
+    head = store.head
+    made = make_commit(store, [make_batch(1), make_batch(2)], {address(1): b"1"})
+    place = key(store.next_node_number if table == "nodes" else 1)
+    with store._env.begin(write=True) as transaction:
+        transaction.put(place, b"stood here", db=store._tables[table])
+    with pytest.raises(StorageFailed, match=f"1 of [1-5] entries are not behind the last of the table {table}"):
+        store.commit_block(made)
+    assert store.head is head
+    assert store._get(table, place) == b"stood here"
+    assert (store.count("blocks"), store.count("batch_ids")) == (1 + (table == "blocks"), 1)
 
 
 def test_the_last_invalid_batches_are_remembered(tmp_path: Path) -> None:

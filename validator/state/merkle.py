@@ -110,22 +110,24 @@ class _Writer:
     def _change_branch(self, ref: Ref, node: bytes, prefix: str, items: list[_Item]) -> Ref | None:
         """``items``: at least one, all under ``prefix``."""
         depth = len(prefix)
+        places = nodes.places(node)
         changed: list[tuple[str, Ref]] = []
         appeared_or_gone: dict[str, Ref | None] = {}
         leaves = ref.leaves
-        start = 0
-        while start < len(items):
+        start, count = 0, len(items)
+        while start < count:
             nibble = items[start][0][depth]
             end = start + 1
-            while end < len(items) and items[end][0][depth] == nibble:
+            while end < count and items[end][0][depth] == nibble:
                 end += 1
-            before = nodes.branch_child(node, nibble)
-            after = self.change(before, items if end - start == len(items) else items[start:end])
+            before = nodes.branch_child(node, places, nibble)
+            after = self.change(before, items[start:end])
             start = end
+            if after is before:
+                continue
             if before is None or after is None:
-                if after is not before:
-                    appeared_or_gone[nibble] = after
-            elif after != before:
+                appeared_or_gone[nibble] = after
+            else:
                 changed.append((nibble, after))
                 leaves += after.leaves - before.leaves
         if appeared_or_gone:
@@ -134,7 +136,7 @@ class _Writer:
             return ref
         # Nearly every branch keeps its children's places: no need to take it apart.
         self.superseded.append(ref.number)
-        spliced, digest = nodes.with_children(node, changed)
+        spliced, digest = nodes.with_children(node, places, changed)
         return self._append(spliced, digest, leaves)
 
     def _replace(self, ref: Ref, prefix: str, children: dict[str, Ref], changes: dict[str, Ref | None]) -> Ref | None:

@@ -23,6 +23,10 @@ _NUMBER_BYTES: Final = 8
 _BITS: Final = {nibble: 1 << value for value, nibble in enumerate("0123456789abcdef")}
 
 
+Places = tuple[int, int, int]
+"""Of a branch: the bitmap of its children, where their hashes begin, and where the hashed part ends."""
+
+
 class Ref(NamedTuple):
     """A subtree: the hash of its top node, the number that node is stored under, and how many leaves it holds."""
 
@@ -67,7 +71,7 @@ def branch_prefix(node: bytes) -> str:
 
 def branch_children(node: bytes) -> dict[str, Ref]:
     """All children of a branch by next hex character, in ascending order."""
-    bitmap, hash_at, local_at = _layout(node)
+    bitmap, hash_at, local_at = places(node)
     children = {}
     for nibble, bit in _BITS.items():
         if bitmap & bit:
@@ -78,9 +82,9 @@ def branch_children(node: bytes) -> dict[str, Ref]:
     return children
 
 
-def branch_child(node: bytes, nibble: str) -> Ref | None:
-    """One child of a branch; None where there is none. Reads no other child."""
-    bitmap, hashes_at, hashed_end = _layout(node)
+def branch_child(node: bytes, at: Places, nibble: str) -> Ref | None:
+    """One child of a branch, whose ``places`` are ``at``; None where there is none. Reads no other child."""
+    bitmap, hashes_at, hashed_end = at
     bit = _BITS[nibble]
     if not bitmap & bit:
         return None
@@ -105,15 +109,15 @@ def child_number(node: bytes, address: str) -> int:
     return int.from_bytes(node[local_at : local_at + _NUMBER_BYTES], "big")
 
 
-def with_children(node: bytes, changed: Iterable[tuple[str, Ref]]) -> tuple[bytes, bytes]:
-    """The branch with other children in the places of standing ones: its stored bytes and its hash."""
-    bitmap, hashes_at, hashed_end = _layout(node)
+def with_children(node: bytes, at: Places, changed: Iterable[tuple[str, Ref]]) -> tuple[bytes, bytes]:
+    """The branch, whose ``places`` are ``at``, with other children in standing ones: its stored bytes and its hash."""
+    bitmap, hashes_at, hashed_end = at
     spliced = bytearray(node)
-    for nibble, child in changed:
+    for nibble, (child_hash, number, leaves) in changed:
         position = (bitmap & (_BITS[nibble] - 1)).bit_count()
         hash_at = hashes_at + HASH_BYTES * position
-        spliced[hash_at : hash_at + HASH_BYTES] = child.hash
-        _LOCAL.pack_into(spliced, hashed_end + _LOCAL.size * position, child.number, child.leaves)
+        spliced[hash_at : hash_at + HASH_BYTES] = child_hash
+        _LOCAL.pack_into(spliced, hashed_end + _LOCAL.size * position, number, leaves)
     return bytes(spliced), hashlib.sha256(spliced[:hashed_end]).digest()
 
 
@@ -121,11 +125,11 @@ def node_hash(node: bytes) -> bytes:
     """The hash that a parent, or the root, must name for these bytes."""
     if node[0] == LEAF:
         return hashlib.sha256(node).digest()
-    return hashlib.sha256(node[: _layout(node)[2]]).digest()
+    return hashlib.sha256(node[: places(node)[2]]).digest()
 
 
-def _layout(node: bytes) -> tuple[int, int, int]:
-    """Of a branch: the bitmap of its children, where their hashes begin, and where the hashed part ends."""
+def places(node: bytes) -> Places:
+    """Where the parts of a branch are: for who takes several of its children one by one."""
     length = node[1]
     bitmap = node[2 + length] << 8 | node[3 + length]
     return bitmap, 4 + length, 4 + length + HASH_BYTES * bitmap.bit_count()

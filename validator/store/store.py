@@ -23,6 +23,9 @@ _PAGE_OVERHEAD: Final = 3
 """A write may touch this many times its own bytes in pages: copied tree pages and half-filled new ones."""
 _GROWTH_BYTES_MIN: Final = 16 * 1024 * 1024
 
+_Entry = tuple[bytes, bytes]
+"""Key and record."""
+
 
 class Store(StoreReader):
     """Chain and state on disk. ``path``: a folder, made when absent. Raises StorageFailed when it cannot be opened."""
@@ -61,10 +64,10 @@ class Store(StoreReader):
     def add_pending(self, raw_batches: list[bytes]) -> int:
         """Keep accepted batches; the arrival number of the first. Synced on return. Raises StorageFailed."""
         first = self.next_arrival
+        names = map(key, range(first, first + len(raw_batches)))
+        entries = ((name, records.encode_pending(name, raw)) for name, raw in zip(names, raw_batches, strict=True))
         with self._write(sum(map(len, raw_batches)) + 4096) as transaction:
-            for arrival, raw in enumerate(raw_batches, first):
-                name = key(arrival)
-                _append(transaction, name, records.encode_pending(name, raw), self._tables["pending"])
+            self._append(transaction, "pending", entries)
         self.next_arrival = first + len(raw_batches)
         return first
 
@@ -106,32 +109,29 @@ class Store(StoreReader):
             self._put_invalid(transaction, invalid, settled)
 
     def _put_block(self, transaction: Any, info: BlockInfo, commit: BlockCommit) -> None:
-        tables = self._tables
-        put = transaction.put
-        _append(transaction, key(info.num), records.encode_block_info(info), tables["blocks"])
-        put(id_key(info.id), key(info.num), db=tables["block_ids"])
-        batch_number, transaction_number = info.first_batch, info.first_transaction
-        batch_ids: list[tuple[bytes, bytes]] = []
-        transaction_ids: list[tuple[bytes, bytes]] = []
-        for batch in commit.batches:
-            record = records.encode_batch(info.num, transaction_number, batch.raw)
-            _append(transaction, key(batch_number), record, tables["batches"])
-            batch_ids.append((id_key(batch.id), key(batch_number)))
+        num = key(info.num)
+        batches: list[_Entry] = []
+        batch_ids: list[_Entry] = []
+        transactions: list[_Entry] = []
+        transaction_ids: list[_Entry] = []
+        transaction_number = info.first_transaction
+        for batch_number, batch in zip(info.batches, commit.batches, strict=True):
+            name = key(batch_number)
+            batches.append((name, records.encode_batch(info.num, transaction_number, batch.raw)))
+            batch_ids.append((id_key(batch.id), name))
             for position, (transaction_id, receipt) in enumerate(batch.transactions):
                 name = key(transaction_number)
-                record = records.encode_transaction(name, batch_number, position, receipt)
-                _append(transaction, name, record, tables["transactions"])
+                transactions.append((name, records.encode_transaction(name, batch_number, position, receipt)))
                 transaction_ids.append((id_key(transaction_id), name))
                 transaction_number += 1
-            batch_number += 1
-        # Ids are random: in ascending order neighbours share the pages that their insertion copies.
-        for name, value in sorted(batch_ids):
-            put(name, value, db=tables["batch_ids"])
-        for name, value in sorted(transaction_ids):
-            put(name, value, db=tables["transaction_ids"])
-        for number, node in commit.nodes:
-            _append(transaction, key(number), node, tables["nodes"])
-        _append(transaction, key(info.num), records.encode_numbers(commit.superseded), tables["superseded"])
+        self._append(transaction, "blocks", [(num, records.encode_block_info(info))])
+        self._append(transaction, "batches", batches)
+        self._append(transaction, "transactions", transactions)
+        self._append(transaction, "nodes", ((key(number), node) for number, node in commit.nodes))
+        self._append(transaction, "superseded", [(num, records.encode_numbers(commit.superseded))])
+        self._insert(transaction, "block_ids", [(id_key(info.id), num)])
+        self._insert(transaction, "batch_ids", batch_ids)
+        self._insert(transaction, "transaction_ids", transaction_ids)
 
     def _put_invalid(self, transaction: Any, invalid: list[InvalidBatch], settled: list[int]) -> None:
         tables = self._tables
@@ -144,7 +144,7 @@ class Store(StoreReader):
         ids = [(id_key(name), b"") for entry in invalid for name in entry.transaction_ids]
         self._remember(transaction, "invalid_transactions", ids, limits.invalid_transactions_remembered)
 
-    def _remember(self, transaction: Any, table: str, entries: list[tuple[bytes, bytes]], most: int) -> None:
+    def _remember(self, transaction: Any, table: str, entries: list[_Entry], most: int) -> None:
         """Put entries into a table that keeps the newest ``most``; a record begins with its number in their order."""
         if not entries:
             return
@@ -156,13 +156,25 @@ class Store(StoreReader):
                 if before is not None:
                     transaction.delete(records.number_key(before), db=order_table)
                 transaction.put(name, key(number) + content, db=records_table)
-                _append(transaction, key(number), name, order_table)
+                self._append(transaction, f"{table}_order", [(key(number), name)])
                 number += 1
             for _ in range(transaction.stat(order_table)["entries"] - most):
                 order.first()
                 oldest = order.value()
                 order.delete()
                 transaction.delete(oldest, db=records_table)
+
+    def _append(self, transaction: Any, table: str, entries: Iterable[_Entry]) -> None:
+        """Put entries behind all others of a table, in their order; one that stands there is never written over."""
+        with transaction.cursor(db=self._tables[table]) as cursor:
+            given, added = cursor.putmulti(entries, append=True)
+        if added != given:
+            raise StorageFailed(f"{given - added} of {given} entries are not behind the last of the table {table}")
+
+    def _insert(self, transaction: Any, table: str, entries: list[_Entry]) -> None:
+        """Put entries under random keys: in ascending order neighbours share the pages that their insertion copies."""
+        with transaction.cursor(db=self._tables[table]) as cursor:
+            cursor.putmulti(sorted(entries))
 
     @contextmanager
     def _write(self, data_bytes: int) -> Iterator[Any]:
@@ -206,12 +218,6 @@ def _lock(path: Path) -> IO[bytes]:
         file.close()
         raise StorageFailed(f"the store at {path} is in use by another validator") from None
     return file
-
-
-def _append(transaction: Any, name: bytes, record: bytes, table: Any) -> None:
-    """Put a record behind all others of its table; one that stands there already is never written over."""
-    if not transaction.put(name, record, db=table, append=True):
-        raise StorageFailed(f"the entry {name.hex()} is not behind the last of its table")
 
 
 def _commit_bytes(commit: BlockCommit) -> int:
