@@ -18,7 +18,7 @@ from validator.execution.model import Applied, Rejected, Withdrawn
 from validator.journal import builder, genesis
 from validator.journal.builder import Candidate, Parent
 from validator.journal.model import BlockCommit, InvalidBatch
-from validator.journal.rules import Body
+from validator.journal.rules import Body, begins_or_ends
 from validator.mempool.queue import Pending, PendingQueue, Reason
 from validator.metrics import Metrics
 from validator.migrating import Migrating
@@ -292,7 +292,7 @@ class Production:
         if PERMITTED_AT in candidate.execution.changes:
             self.migrating.try_all_again()
             self._queue.wake_all()
-        elif self._body(self._base()).moves:
+        elif begins_or_ends(info.num + 1, self._base().get):
             self._queue.wake_all()
         self._do(Happened.COMMITTED)
 

@@ -24,6 +24,12 @@ ReadState = Callable[[str], bytes | None]
 """What an address holds in the state that the block builds on."""
 
 
+def begins_or_ends(block_num: int, read: ReadState) -> bool:
+    """Whether block ``block_num`` is the first or the one behind the last that some version may enter."""
+    permitted = permitted_families(read) or ()
+    return any(block_num == entry.from_block or block_num - 1 == entry.until_block for entry in permitted)
+
+
 class Body:
     """The batches of one block so far, over the chain that it extends.
 
@@ -51,14 +57,6 @@ class Body:
                 why = f"{entry.family} migrates state that {before.family} has to migrate before"
             self._awaiting.setdefault(entry.family, why)
         self._first_of = {name: entry for entry in self.due for name in migrations.transaction_ids_of(entry)}
-
-    @property
-    def moves(self) -> bool:
-        """Whether this block is the first or the one behind the last that some version may enter."""
-        return any(
-            self._block_num == entry.from_block or self._block_num - 1 == entry.until_block
-            for entry in self._permitted or ()
-        )
 
     def include(self, batch: VerifiedBatch) -> None:
         """Make ``batch`` the next one of the body; it was checked."""
