@@ -33,8 +33,12 @@ _HAND_OVER_BYTES: Final = 64 * 1024
 VERIFIER_DIED: Final = "verifier_died"
 """The one refusal that says nothing of the batch itself."""
 
-_HAND_OVERS_IN_FLIGHT: Final = 8
+_HAND_OVERS_IN_FLIGHT: Final = 16
 """At one worker: as much as it checks while the loop builds and writes a block (docs/performance.md)."""
+
+_NICENESS: Final = 10
+"""Where cores are short the loop and the processors go first: what is verified earlier than they take it only waits,
+and while a block is written nothing would be left to verify."""
 
 _HELLO: Final = b""
 """The first message of a worker; no pickle is empty."""
@@ -107,7 +111,10 @@ class _Worker:
         self.socket = DrainedSocket(socket, on_frames)
         self.in_flight: deque[_HandOver] = deque()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "validator.verifier", endpoint], stdin=subprocess.PIPE, start_new_session=True
+            [sys.executable, "-m", "validator.verifier", endpoint],
+            stdin=subprocess.PIPE,
+            # Ctrl-C is for the parent. No session of its own: the system shares out cores by session, then by niceness.
+            process_group=0,
         )
 
 
@@ -199,6 +206,7 @@ def _verify(raw: bytes) -> VerifiedBatch | RefusedBatch:
 def work(endpoint: str) -> None:
     """A worker: answers each message (a RawBatchList) with a pickled list, until its standard input closes."""
     collect_seldom()
+    os.nice(_NICENESS)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket = context.socket(zmq.PAIR)
     socket.bind(endpoint)
