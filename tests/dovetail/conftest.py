@@ -99,6 +99,8 @@ def api() -> Iterator[FakeApi]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        # The end of the server waits for answers that nobody takes any more: what they say is not another test's.
+        server.daemon_threads = False
         fake = FakeApi(f"http://127.0.0.1:{server.server_port}")
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

@@ -7,12 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dovetail import supervisor
 from dovetail.node_parts import INTKEY, part_name
+from dovetail.running import ReservedPort
 
 from .conftest import Run
 
@@ -22,12 +24,20 @@ _WHAT_TO_DO = "a node may be running already: use it, stop it, or choose another
 _ROOT = Path(__file__).parents[2]
 
 
-def _free_ports(count: int) -> list[int]:
-    with_ports = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [server.getsockname()[1] for server in with_ports]
-    for server in with_ports:
-        server.close()
-    return ports
+@pytest.fixture
+def free() -> Iterator[list[int]]:
+    """Two ports that nobody else gets while the test runs."""
+    ports = ReservedPort(), ReservedPort()
+    yield [port.number for port in ports]
+    for port in ports:
+        port.close()
+
+
+@pytest.fixture
+def elsewhere(free: list[int]) -> tuple[str, ...]:
+    """Addresses of its own for ``up``."""
+    validator, rest = free
+    return ("--validator", f"tcp://127.0.0.1:{validator}", "--rest", f"127.0.0.1:{rest}")
 
 
 def _up(*arguments: str) -> "subprocess.Popen[str]":
@@ -49,17 +59,17 @@ def _tried(process: "subprocess.Popen[str]") -> list[str]:
     return [process.stdout.readline().removeprefix("try").strip() for _ in range(3)]
 
 
-def test_the_printed_commands_work_as_printed_on_a_new_and_on_an_old_ledger(home: Path) -> None:
-    validator, rest = _free_ports(2)
-    arguments = ("--validator", f"tcp://127.0.0.1:{validator}", "--rest", f"127.0.0.1:{rest}")
+def test_the_printed_commands_work_as_printed_on_a_new_and_on_an_old_ledger(
+    home: Path, elsewhere: tuple[str, ...]
+) -> None:
     # Another terminal knows nothing of this one's variables.
-    elsewhere = {name: value for name, value in os.environ.items() if not name.startswith("DOVETAIL_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DOVETAIL_")}
     blocks = []
     for stop, code in ((signal.SIGINT, 130), (signal.SIGTERM, 0)):
-        with _up(*arguments) as process:
+        with _up(*elsewhere) as process:
             outputs = [
                 subprocess.run(
-                    ["/bin/sh", "-c", command], cwd=_ROOT, env=elsewhere, capture_output=True, text=True, check=True
+                    ["/bin/sh", "-c", command], cwd=_ROOT, env=environment, capture_output=True, text=True, check=True
                 ).stdout
                 for command in _tried(process)
             ]
@@ -74,11 +84,10 @@ def test_the_printed_commands_work_as_printed_on_a_new_and_on_an_old_ledger(home
     assert not any("Traceback" in log.read_text() for log in (home / "data" / "logs").iterdir())
 
 
-def test_a_port_in_use_is_one_clear_line(home: Path) -> None:
-    (free,) = _free_ports(1)
+def test_a_port_in_use_is_one_clear_line(home: Path, free: list[int]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with _up("--validator", f"tcp://127.0.0.1:{free}", "--rest", f"127.0.0.1:{port}") as process:
+        with _up("--validator", f"tcp://127.0.0.1:{free[0]}", "--rest", f"127.0.0.1:{port}") as process:
             out, err = process.communicate()
     assert (process.returncode, out) == (1, "")
     assert err == f"dovetail: rest-api: cannot listen on 127.0.0.1:{port}: Address already in use; {_WHAT_TO_DO}\n"
@@ -87,7 +96,7 @@ def test_a_port_in_use_is_one_clear_line(home: Path) -> None:
 
 @pytest.mark.parametrize("taken", ["validator", "rest", "store"])
 def test_what_another_node_has_is_refused_before_anything_starts(
-    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, taken: str
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, free: list[int], taken: str
 ) -> None:
     def supervise(*_: object, **__: object) -> None:
         raise AssertionError("started")
@@ -96,13 +105,13 @@ def test_what_another_node_has_is_refused_before_anything_starts(
     lock = home / "data" / "store" / "owner.lock"
     with contextlib.ExitStack() as held:
         server = held.enter_context(socket.create_server(("127.0.0.1", 0)))
-        used, (free, other) = server.getsockname()[1], _free_ports(2)
+        used = server.getsockname()[1]
         if taken == "store":
             lock.parent.mkdir(parents=True)
             file = held.enter_context(lock.open("ab"))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        validator = f"tcp://*:{used if taken == 'validator' else free}"
-        rest = f"127.0.0.1:{used if taken == 'rest' else other}"
+        validator = f"tcp://*:{used if taken == 'validator' else free[0]}"
+        rest = f"127.0.0.1:{used if taken == 'rest' else free[1]}"
         done = run("up", "--validator", validator, "--rest", rest)
     reason = {
         "validator": f"validator: cannot listen on {validator}: Address already in use",
@@ -113,18 +122,19 @@ def test_what_another_node_has_is_refused_before_anything_starts(
     assert not (home / "keys").exists()
 
 
-def test_an_old_ledger_and_a_new_user(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_ledger_and_a_new_user(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, free: list[int], elsewhere: tuple[str, ...]
+) -> None:
     async def supervise(*_: object) -> signal.Signals:
         return signal.SIGTERM
 
     monkeypatch.setattr(supervisor, "supervise", supervise)
-    validator, rest = _free_ports(2)
-    up = ("up", "--no-families", "--validator", f"tcp://127.0.0.1:{validator}", "--rest", f"127.0.0.1:{rest}")
+    up = ("up", "--no-families", *elsewhere)
     first = run(*up)
     assert first.code == 0
     assert "authorized" not in first.err
     settings = "processor families.settings.handler:SettingsHandler"
-    assert first.err.splitlines()[-1].endswith(f" {settings} --connect tcp://127.0.0.1:{validator}")
+    assert first.err.splitlines()[-1].endswith(f" {settings} --connect tcp://127.0.0.1:{free[0]}")
     (home / "keys" / "tester.priv").unlink()
     (home / "data" / "store").mkdir()
     made = f"made the key {home / 'keys' / 'tester.priv'}; it may not change this ledger's settings unless it is"
@@ -135,14 +145,15 @@ def test_an_old_ledger_and_a_new_user(run: Run, home: Path, monkeypatch: pytest.
     assert "validator.priv is missing: put it back" in lost.err
 
 
-def test_log_lines_of_the_parts_are_printable_here(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_lines_of_the_parts_are_printable_here(
+    run: Run, monkeypatch: pytest.MonkeyPatch, elsewhere: tuple[str, ...]
+) -> None:
     async def supervise(_parts: object, _log_dir: object, events: supervisor.Events) -> signal.Signals:
         events.output("rest-api", b"one \x1b[31m\x00 \xff\ntwo\rthree\n")
         return signal.SIGTERM
 
     monkeypatch.setattr(supervisor, "supervise", supervise)
-    validator, rest = _free_ports(2)
-    done = run("up", "--logs", "--validator", f"tcp://127.0.0.1:{validator}", "--rest", f"127.0.0.1:{rest}")
+    done = run("up", "--logs", *elsewhere)
     assert done.err.splitlines()[-2:] == ["rest-api  | one \\x1b[31m\\x00 \ufffd", "rest-api  | two\\rthree"]
 
 
@@ -174,13 +185,10 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[supervisor.
     return parts
 
 
-def _elsewhere() -> tuple[str, ...]:
-    validator, rest = _free_ports(2)
-    return ("--validator", f"tcp://127.0.0.1:{validator}", "--rest", f"127.0.0.1:{rest}")
-
-
-def test_a_family_is_a_part_beside_the_bundled_ones(run: Run, started: list[supervisor.Part]) -> None:
-    assert run("up", *_elsewhere(), "--family", "mine:Mine").code == 0
+def test_a_family_is_a_part_beside_the_bundled_ones(
+    run: Run, started: list[supervisor.Part], elsewhere: tuple[str, ...]
+) -> None:
+    assert run("up", *elsewhere, "--family", "mine:Mine").code == 0
     assert [part.name for part in started] == ["validator", "rest-api", "intkey", "settings", "my_family_2"]
     command = list(started[-1].command)
     assert command[command.index("processor") + 1] == "mine:Mine"
@@ -197,9 +205,14 @@ def test_a_family_is_a_part_beside_the_bundled_ones(run: Run, started: list[supe
     ],
 )
 def test_a_mistake_in_a_family_ends_up_before_anything_is_made(
-    run: Run, home: Path, started: list[supervisor.Part], words: tuple[str, ...], reason: str
+    run: Run,
+    home: Path,
+    started: list[supervisor.Part],
+    elsewhere: tuple[str, ...],
+    words: tuple[str, ...],
+    reason: str,
 ) -> None:
-    done = run("up", *_elsewhere(), *(word for name in words for word in ("--family", name)))
+    done = run("up", *elsewhere, *(word for name in words for word in ("--family", name)))
     assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
     assert reason in done.err
     assert started == []

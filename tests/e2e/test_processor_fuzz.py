@@ -43,9 +43,10 @@ class Fuzzer:
         self._router = self._context.socket(zmq.ROUTER)
         self._router.setsockopt(zmq.LINGER, 0)
         self._router.setsockopt(zmq.RCVTIMEO, int(DEADLINE_S * 1000))
-        port = self._router.bind_to_random_port("tcp://127.0.0.1")
+        self._router.bind("tcp://127.0.0.1:*")
+        url = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("DOVETAIL_")}
-        words = ("processor", HANDLER, "--connect", f"tcp://127.0.0.1:{port}", "--log-format", "json")
+        words = ("processor", HANDLER, "--connect", url, "--log-format", "json")
         self.process = Process("our processor", [sys.executable, "-m", "dovetail", *words], kept)
         self.registrations = 0
         self._accept(*self._receive())

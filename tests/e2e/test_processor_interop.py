@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.e2e.clients import Author
+from tests.e2e.network import ReservedPort
 from tests.e2e.process import DEADLINE_S, Process
 from tests.e2e.script_family import HANDLER, NAMESPACE, Gate, ScriptHandler, address, script
 from tests.independent import protobuf_wire as wire
@@ -283,7 +284,10 @@ class Starter:
     """Starts our processors at one bare validator."""
 
     def __init__(self) -> None:
+        # Nobody else gets it while a test has the validator stopped.
+        self._port = ReservedPort()
         self.bare = BareValidator()
+        self.bare.url = f"tcp://127.0.0.1:{self._port.number}"
         self.bare.start()
         self._started: list[Process] = []
 
@@ -304,6 +308,7 @@ class Starter:
         for process in self._started:
             process.close()
         self.bare.stop()
+        self._port.close()
 
 
 @pytest.fixture

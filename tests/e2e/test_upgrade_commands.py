@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.e2e.clients import Api, Author
@@ -260,6 +261,9 @@ class _Terminal:
         os.write(self._own, text.encode())
 
     def interrupt(self) -> None:
+        """Ctrl-C, once it waits: Python's input() may lose what comes between its question and its read."""
+        while psutil.Process(self._process.pid).status() != psutil.STATUS_SLEEPING:
+            pass
         self._process.send_signal(signal.SIGINT)
 
     def end(self) -> int:

@@ -11,6 +11,7 @@ import zmq
 from google.protobuf.message import Message
 from structlog.typing import EventDict
 
+from dovetail.running import ReservedPort
 from ledger.block import BlockHeader, SealedBlock, encode_block, seal
 from ledger.building import SignedBatch, build_batch, build_transaction
 from ledger.ids import BatchId, BlockId, StateRoot
@@ -84,7 +85,9 @@ class FakeValidator:
     def __init__(self, answers: dict[int, tuple[int, Answer]] | None = None) -> None:
         self.answers = answers or {}
         self.asked: asyncio.Queue[Asked] = asyncio.Queue()
-        self.address = "tcp://127.0.0.1:*"
+        # Nobody else gets it while it is stopped.
+        self._port = ReservedPort()
+        self.address = f"tcp://127.0.0.1:{self._port.number}"
         self._context = zmq.Context()
         self._socket: zmq.Socket[bytes]
 
@@ -92,7 +95,6 @@ class FakeValidator:
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.bind(self.address)
-        self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
         asyncio.get_running_loop().add_reader(self._socket.fileno(), self._drain)
 
     def stop(self) -> None:
@@ -111,6 +113,7 @@ class FakeValidator:
     def end(self) -> None:
         self.stop()
         self._context.term()
+        self._port.close()
 
     def answer(self, asked: int, answered: int, content: Message | bytes | None) -> None:
         """From now on, give this answer to requests of type ``asked``."""

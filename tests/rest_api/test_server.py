@@ -12,6 +12,7 @@ import httpx
 import pytest
 import structlog
 
+from dovetail.running import ReservedPort
 from protos.node_pb2 import FamiliesResponse, MetricsResponse, ProcessorsResponse
 from rest_api import routes
 from rest_api.app import serve
@@ -32,11 +33,6 @@ from tests.rest_api.support import (
 )
 
 OK = ListResponse(status=ListResponse.OK, head_id="f" * 128)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 class Served(NamedTuple):
@@ -64,7 +60,8 @@ async def served(*, validator_first: bool = True, config: RestConfig | None = No
     fake.answer(Type.PROCESSORS_REQUEST, Type.PROCESSORS_RESPONSE, ProcessorsResponse())
     if not validator_first:
         fake.stop()
-    port = free_port()
+    reserved = ReservedPort()
+    port = reserved.number
     ready, waited_for = asyncio.Event(), []
 
     def on_waiting(what: str) -> None:
@@ -86,6 +83,7 @@ async def served(*, validator_first: bool = True, config: RestConfig | None = No
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         fake.end()
+        reserved.close()
 
 
 async def exchange(port: int, request: bytes) -> tuple[bytes, bytes]:
@@ -152,9 +150,10 @@ def test_an_address_that_is_taken_is_named() -> None:
 
 def test_a_wrong_validator_address_ends_the_start() -> None:
     async def test() -> None:
-        config = RestConfig(bind=f"127.0.0.1:{free_port()}", validator="udp:x")
-        with pytest.raises(ValueError, match="validator: 'udp:x'"):
-            await serve(config, on_ready=lambda: None, on_waiting=lambda _: None)
+        with contextlib.closing(ReservedPort()) as port:
+            config = RestConfig(bind=f"127.0.0.1:{port.number}", validator="udp:x")
+            with pytest.raises(ValueError, match="validator: 'udp:x'"):
+                await serve(config, on_ready=lambda: None, on_waiting=lambda _: None)
 
     run(test())
 
