@@ -29,6 +29,8 @@ class Migrating:
         self._processors = processors
         self._pending: dict[Plan, BatchId] = {}
         self._refused: dict[Plan, str] = {}
+        self._changed: set[Plan] = set()
+        """Pending ones whose processors came or went: a verdict that comes now may be of a build that is gone."""
 
     def state_of(self, permission: Permission) -> tuple[str, str]:
         """How far the migration of a version is, as the word of FamilyStatus.Migration, and why it was refused."""
@@ -51,6 +53,7 @@ class Migrating:
             if plan not in due or migrations.batch_for(due[plan], base).id != batch_id:
                 self._queue.remove(entry)
                 del self._pending[plan]
+                self._changed.discard(plan)
         for plan, permission in due.items():
             if plan not in self._pending and plan not in self._refused:
                 batch = migrations.batch_for(permission, base)
@@ -67,11 +70,13 @@ class Migrating:
             if self._queue.get(batch_id) is not None:
                 continue
             del self._pending[plan]
+            changed = plan in self._changed
+            self._changed.discard(plan)
             verdict = refused.get(batch_id)
             if verdict is None:
                 log.info("migration committed", family=str(plan.family), batch_id=batch_id)
                 self._queue.wake_all()
-            else:
+            elif not changed:
                 self._refused[plan] = f"{verdict.reason}: {verdict.message}"
                 log.error(
                     "migration refused, its version waits: start a build that migrates this, or cancel the upgrade",
@@ -82,6 +87,7 @@ class Migrating:
         """A processor that migrates the state of ``family`` came or went: what was refused may go otherwise now."""
         for plan in [plan for plan in self._refused if plan.family == family]:
             del self._refused[plan]
+        self._changed.update(plan for plan in self._pending if plan.family == family)
         self._queue.wake_activation(family)
 
     def try_all_again(self) -> None:

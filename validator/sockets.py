@@ -13,6 +13,8 @@ import zmq
 _SWEEP_FRAMES_MAX: Final = 1_000
 """How many messages one sweep takes before the loop may look at other things."""
 
+_READABLE: Final = int(zmq.POLLIN)
+
 
 class DrainedSocket:
     """``on_readable`` is called in the loop when messages may wait; it takes them with ``received``."""
@@ -23,8 +25,9 @@ class DrainedSocket:
         self._loop = asyncio.get_running_loop()
         self._descriptor = int(socket.get(zmq.FD))
         self._look: asyncio.Handle | None = None
+        self._looking = self._again = False
         self._closed = False
-        self._loop.add_reader(self._descriptor, self._readable)
+        self._loop.add_reader(self._descriptor, self._take_look)
         self._look_again()
 
     def received(self) -> Iterator[list[bytes]]:
@@ -49,13 +52,25 @@ class DrainedSocket:
         self._socket.close(linger=0)
 
     def _look_again(self) -> None:
-        if self._look is None:
+        if self._looking:
+            self._again = True
+        elif self._look is None:
             self._look = self._loop.call_soon(self._take_look)
 
     def _take_look(self) -> None:
-        self._look = None
-        if not self._closed and int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN:
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+        if self._closed or not self._waits():
+            return
+        self._looking, self._again = True, False
+        try:
             self._on_readable()
+        finally:
+            self._looking = False
+        # Behind all that was sent meanwhile, and only a look that finds something costs the loop another round.
+        if self._again and not self._closed and self._waits():
+            self._look_again()
 
-    def _readable(self) -> None:
-        self._look_again()
+    def _waits(self) -> bool:
+        return bool(int(self._socket.get(zmq.EVENTS)) & _READABLE)
