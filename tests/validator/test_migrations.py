@@ -204,7 +204,7 @@ def test_only_who_migrates_is_given_a_migration(tmp_path: Path) -> None:
 def test_a_refusing_build_that_leaves_lets_the_others_try(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(V2, 1, migrate=NAMESPACES)]
-        async with network(tmp_path, plan, peers=3) as (_, (good, refusing, client)):
+        async with network(tmp_path, plan, peers=2) as (_, (good, refusing)):
             await register(good, V2, migrates=True)
             await register(refusing, V2, migrates=True)
             assert (await answer(refusing, INVALID)).signer_pubkey == migration.PUBLIC_KEY
