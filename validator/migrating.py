@@ -30,7 +30,7 @@ class Migrating:
         self._pending: dict[Plan, BatchId] = {}
         self._refused: dict[Plan, str] = {}
         self._changed: set[Plan] = set()
-        """Pending ones whose processors came or went: a verdict that comes now may be of a build that is gone."""
+        """Those at a processor while one came or went: a verdict that comes now may be of a build that is gone."""
 
     def state_of(self, permission: Permission) -> tuple[str, str]:
         """How far the migration of a version is, as the word of FamilyStatus.Migration, and why it was refused."""
@@ -87,7 +87,10 @@ class Migrating:
         """A processor that migrates the state of ``family`` came or went: what was refused may go otherwise now."""
         for plan in [plan for plan in self._refused if plan.family == family]:
             del self._refused[plan]
-        self._changed.update(plan for plan in self._pending if plan.family == family)
+        for plan, batch_id in self._pending.items():
+            entry = self._queue.get(batch_id)
+            if plan.family == family and entry is not None and entry.reason is Reason.EXECUTING:
+                self._changed.add(plan)
         self._queue.wake_activation(family)
 
     def try_all_again(self) -> None:

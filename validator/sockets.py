@@ -68,9 +68,9 @@ class DrainedSocket:
             self._on_readable()
         finally:
             self._looking = False
-        # Behind all that was sent meanwhile, and only a look that finds something costs the loop another round.
-        if self._again and not self._closed and self._waits():
-            self._look_again()
+            # Behind all that was sent meanwhile, and only a look that finds something costs the loop another round.
+            if self._again and not self._closed and self._waits():
+                self._look_again()
 
     def _waits(self) -> bool:
         return bool(int(self._socket.get(zmq.EVENTS)) & _READABLE)

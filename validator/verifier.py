@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +21,9 @@ import structlog
 import zmq
 
 from ledger.batch import VerifiedBatch, verify_batch
-from ledger.collector import collect_seldom
 from ledger.errors import RefusedBatch
 from protos import raw_pb2
+from validator.collector import collect_seldom
 from validator.sockets import DrainedSocket
 
 Verified = list[VerifiedBatch] | RefusedBatch
@@ -142,6 +143,8 @@ class VerifierPool:
         """Replace workers that died."""
         for index, worker in enumerate(self._workers):
             if worker.process.poll() is not None:
+                # What it answered before is no hand-over that it died with.
+                self._take(worker)
                 log.warning("verifier died, starting another", exit_code=worker.process.returncode)
                 self._close(worker)
                 held = list(worker.in_flight)
@@ -184,16 +187,20 @@ class VerifierPool:
 
     def _drain(self) -> None:
         for worker in self._workers:
-            for (content,) in worker.socket.received():
-                if content == _HELLO:
-                    worker.folder.cleanup()
-                    continue
-                results: list[VerifiedBatch | RefusedBatch] = pickle.loads(content)
-                hand_over = worker.in_flight.popleft()
-                for (submission, position, _), result in zip(hand_over.batches, results, strict=True):
-                    submission.take(position, result)
+            self._take(worker)
         self._hand_out()
         self._on_results()
+
+    def _take(self, worker: _Worker) -> None:
+        """Take the answers of a worker that wait."""
+        for (content,) in worker.socket.received():
+            if content == _HELLO:
+                worker.folder.cleanup()
+                continue
+            results: list[VerifiedBatch | RefusedBatch] = pickle.loads(content)
+            hand_over = worker.in_flight.popleft()
+            for (submission, position, _), result in zip(hand_over.batches, results, strict=True):
+                submission.take(position, result)
 
 
 def _verify(raw: bytes) -> VerifiedBatch | RefusedBatch:
@@ -210,16 +217,21 @@ def work(endpoint: str) -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket = context.socket(zmq.PAIR)
     socket.bind(endpoint)
-    socket.send(_HELLO)
     poller = zmq.Poller()
-    poller.register(socket, zmq.POLLIN)
     poller.register(sys.stdin.fileno(), zmq.POLLIN)
+    answer: bytes | None = _HELLO
     while True:
-        ready = dict(poller.poll())
-        if sys.stdin.fileno() in ready:
+        poller.register(socket, zmq.POLLIN if answer is None else zmq.POLLOUT)
+        if sys.stdin.fileno() in dict(poller.poll()):
             break
-        results = [_verify(raw) for raw in raw_pb2.RawBatchList.FromString(socket.recv()).batches]
-        socket.send(pickle.dumps(results, pickle.HIGHEST_PROTOCOL))
+        if answer is None:
+            batches = raw_pb2.RawBatchList.FromString(socket.recv()).batches
+            answer = pickle.dumps([_verify(raw) for raw in batches], pickle.HIGHEST_PROTOCOL)
+        else:
+            # Never waiting: for an answer whose reader was killed meanwhile that would be for ever.
+            with suppress(zmq.Again):
+                socket.send(answer, zmq.NOBLOCK)
+                answer = None
     context.destroy(linger=0)
 
 

@@ -21,12 +21,12 @@ from dovetail.bench.steps import Steps
 from dovetail.workers import Workers
 from families.intkey.handler import IntkeyHandler
 from ledger.batch import VerifiedBatch, decode_batch_list, verify_batch
-from ledger.collector import collect_seldom
 from ledger.ids import NULL_BLOCK_ID
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from ledger.signing import Signer
 from processor_sdk.dispatch import Dispatcher
+from validator.collector import collect_seldom
 from validator.journal import builder
 from validator.journal.builder import Parent
 from validator.journal.rules import Body

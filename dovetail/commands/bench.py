@@ -249,7 +249,7 @@ def _check_kind(context: typer.Context, http: bool, budget: bool) -> None:
     if http:
         of_others = dict.fromkeys([*_OF_LOADS, "block"], "not for --http")
     elif budget:
-        of_others = dict.fromkeys(context.params.keys() - _OF_BUDGET, "not for --budget")
+        of_others = {name: "not for --budget" for name in context.params if name not in _OF_BUDGET}
     for name, why in of_others.items():
         source = context.get_parameter_source(name)
         # By its name: the type's home is another package in each release of typer.

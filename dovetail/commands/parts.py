@@ -159,9 +159,6 @@ def _run(serve: Serve, log: Any, notifier: Notifier, bind: str, *refusals: type[
     """
     from prometheus_client import disable_created_metrics
 
-    from ledger.collector import collect_seldom
-
-    collect_seldom()
     # A sample beside every counter and histogram that nobody asks for: a third of what /metrics would hold.
     disable_created_metrics()  # type: ignore[no-untyped-call]
 

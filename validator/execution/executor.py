@@ -278,7 +278,7 @@ class Execution:
         while without_effect:
             failed, why = without_effect.pop()
             self._runs[failed].changes = {}
-            for dependent in self._dependents[failed]:
+            for dependent in reversed(self._dependents[failed]):
                 if self._results[dependent.batch] is None:
                     follows = _depends(why, dependent)
                     self._settle(dependent.batch, follows)

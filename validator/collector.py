@@ -1,9 +1,9 @@
-"""How often a process of the node has Python look for garbage. Called once, by whoever starts the process.
+"""How often the validator and its verifiers have Python look for garbage. Called once, by whoever starts the process.
 
-What a node holds are trees of values: they are freed when the last reference goes. The collector only looks for cycles,
+What they hold are trees of values: they are freed when the last reference goes. The collector only looks for cycles,
 and by default it does so at every 700 objects, thousands of times a second under load, over batches that are all in
 use: a fifth of the validator's processor time (docs/performance.md). It must go on running: exceptions, tasks and
-callbacks make cycles.
+callbacks make cycles. Where peers can make cycles that hold what they sent, as HTTP connections do, it stays as it is.
 """
 
 import gc
