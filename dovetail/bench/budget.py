@@ -10,13 +10,13 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dovetail.bench.figures import Machine
 from dovetail.bench.load import Load, sign
-from dovetail.bench.run import machine_for
+from dovetail.bench.run import asked_for, machine_for
 from dovetail.bench.steps import Steps
 from dovetail.workers import Workers
 from families.intkey.handler import IntkeyHandler
@@ -99,10 +99,9 @@ class Budget:
 
 async def measure_budget(options: BudgetOptions, progress: "Progress") -> Budget:
     """Sign a load, and take it through every step."""
-    mark = "budget"
     loads = [
-        Load(options.seed, mark, "set", options.names, options.names, _PREPARED_SHAPE, 1),
-        Load(options.seed, mark, "inc", options.names, options.transactions, options.shape, 1),
+        Load(options.seed, "budget", "set", options.names, options.names, _PREPARED_SHAPE, 1),
+        Load(options.seed, "budget", "inc", options.names, options.transactions, options.shape, 1),
     ]
     steps = Steps(progress)
     with Workers() as workers, tempfile.TemporaryDirectory(prefix="dovetail-bench-", dir=options.folder) as folder:
@@ -116,14 +115,7 @@ async def measure_budget(options: BudgetOptions, progress: "Progress") -> Budget
             laps, blocks = await asyncio.wrap_future(job)
     each = 1e6 / options.transactions
     measured = tuple(Step(name, laps[name][0] * each, max(0.0, laps[name][1] * each)) for name in _STEPS)
-    given: dict[str, object] = {
-        "transactions": options.transactions,
-        "shape": options.shape,
-        "names": options.names,
-        "block_transactions": options.block_transactions,
-        "seed": options.seed,
-    }
-    return Budget(machine_for(None, options.folder), given, measured, blocks)
+    return Budget(machine_for(None, options.folder), asked_for(asdict(options)), measured, blocks)
 
 
 def show(budget: Budget, console: "Console") -> None:

@@ -64,8 +64,10 @@ def validator(
     ).validator
     load_signer(settings.key_file)
     log, notifier = start_part("validator", log_format, log_level)
+    from validator.collector import collect_seldom
     from validator.node import CannotStart, serve
 
+    collect_seldom()
     _run(
         lambda on_ready, on_waiting: serve(settings, on_ready=on_ready, on_waiting=on_waiting),
         log,
