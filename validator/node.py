@@ -239,12 +239,21 @@ class Node:
         self._advance()
 
     def _advance(self) -> None:
-        self._clients.submissions.accept_checked()
-        settled = self._production.advance()
+        submissions = self._clients.submissions
+        if submissions.take_checked():
+            # Processors apply what is accepted while the disk takes it; the loop hears of no answer before.
+            self._production.begin()
+            self._production.take_back(submissions.write_taken())
+        settled, blocks = self._production.advance()
         if settled:
             self._clients.statuses.settled(settled)
         if settled or self._production.genesis_refusal is not None:
             self._genesis_moved.set()
+        for block in blocks:
+            # Behind the answers: a line costs as much as they do.
+            log.info(
+                "block committed", block_num=block.num, batches=block.batch_count, transactions=block.transaction_count
+            )
 
     def _take(self, events: list[ProcessorEvent]) -> None:
         for event in events:

@@ -5,6 +5,7 @@ knows no clients and no sockets.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import structlog
 
@@ -26,9 +27,16 @@ from validator.processors.dispatch import dispatch
 from validator.processors.registry import Answered, Arrived, Left, Lost, ProcessorEvent, Processors
 from validator.state.nodes import EMPTY
 from validator.state.view import Changed, Stored, View
-from validator.store import StorageFailed, Store
+from validator.store import BlockInfo, StorageFailed, Store
 
 log = structlog.get_logger("validator.production")
+
+
+class Advanced(NamedTuple):
+    """What is on disk since the last time: the batches that were settled, and the blocks."""
+
+    settled: list[BatchId]
+    blocks: list[BlockInfo]
 
 
 class Production:
@@ -60,6 +68,7 @@ class Production:
         self._built: Candidate | None = None
         self._running: dict[int, Candidate] = {}
         self._settled: list[BatchId] = []
+        self._committed: list[BlockInfo] = []
         self._genesis_due_ms = 0
         """Block 0 is not tried again before."""
         self.genesis_refusal: str | None = None
@@ -96,8 +105,20 @@ class Production:
                     entry.losses += event.task.alone and event.begun
                     entry.alone = True
 
-    def advance(self) -> list[BatchId]:
-        """Go as far as possible now; the batches that were settled on disk meanwhile."""
+    def begin(self) -> None:
+        """Hand to processors what may be tried, where no block is in the making. Nothing ends here."""
+        if self._executing is None and self._queue.has_ready:
+            self._do(Happened.WORK_READY)
+
+    def take_back(self, unwritten: list[Pending]) -> None:
+        """The disk refused these batches: they were never accepted, and no block may hold them."""
+        if self._executing is not None and self._executing.holds_any(unwritten):
+            self._do(Happened.ACCEPT_FAILED)
+        for entry in unwritten:
+            self._queue.remove(entry)
+
+    def advance(self) -> "Advanced":
+        """Go as far as possible now."""
         while True:
             if self._executing is not None:
                 self._dispatch(self._executing)
@@ -111,8 +132,9 @@ class Production:
                     break
             else:
                 break
-        settled, self._settled = self._settled, []
-        return settled
+        advanced = Advanced(self._settled, self._committed)
+        self._settled, self._committed = [], []
+        return advanced
 
     def _ends_now(self, candidate: Candidate) -> bool:
         """Whether the block ends here: all is done, or what is not is slow and must not hold up the others."""
@@ -173,6 +195,9 @@ class Production:
         base = self._base()
         body = self._body(base)
         self.migrating.inject(body, base)
+        if not self._queue.has_ready and (self._built is None or self._built.execution.finished):
+            self._do(Happened.NOTHING_BUILT)
+            return
         candidate = builder.choose(
             self._queue,
             body,
@@ -285,7 +310,7 @@ class Production:
             self._fail(candidate)
             return
         self._built = None
-        log.info("block committed", block_num=info.num, batches=info.batch_count, transactions=info.transaction_count)
+        self._committed.append(info)
         self._count(commit, settled, candidate.started_ms, self._clock_s() - writing_s)
         self._forget(settled, invalid)
         self._put_where_they_wait(verdicts.withdrawn)

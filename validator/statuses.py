@@ -115,15 +115,18 @@ class Statuses:
             for wait in self._of_batch.pop(batch_id, ()):
                 wait.left -= 1
                 if not wait.left:
-                    self._end(wait)
+                    self._ended.append(wait)
+        if self._ended and self._turn is None:
+            self._conclude_some()
 
     def _end(self, wait: "_Wait") -> None:
-        """Answer in one of the next turns: many waits may end together, and each looks up a thousand ids."""
+        """Its time is over: answer in one of the next turns, for many may end together."""
         self._ended.append(wait)
         if self._turn is None:
             self._turn = asyncio.get_running_loop().call_soon(self._conclude_some)
 
     def _conclude_some(self) -> None:
+        """Answer those that ended, as far as one turn goes: each may look up a thousand ids."""
         self._turn = None
         ids = 0
         while self._ended and ids < _IDS_A_TURN_MAX:

@@ -1,4 +1,4 @@
-"""Accepting batches: verified elsewhere, then deduplicated, bounded, written to disk, queued, answered, in this order.
+"""Accepting batches: verified elsewhere, then deduplicated, bounded, queued, written to disk, answered, in this order.
 
 Every list of one sweep shares one write. A list is accepted whole or not at all (API.md, Batches and their status).
 """
@@ -16,7 +16,7 @@ from ledger.limits import Limits
 from protos import raw_pb2
 from protos.client_batch_submit_pb2 import ClientBatchSubmitResponse
 from validator.gateway import Request
-from validator.mempool.queue import PendingQueue
+from validator.mempool.queue import Pending, PendingQueue
 from validator.store import StorageFailed, Store
 from validator.verifier import Verified, VerifierPool
 
@@ -41,6 +41,8 @@ class Submissions:
         self._answer = answer
         self._checking_bytes = 0
         self._checked: list[_Checked] = []
+        self._taken: list[tuple[Request, list[VerifiedBatch]]] = []
+        self._unwritten: list[Pending] = []
         self.open = False
         """Whether there is a chain, and what was pending before the last stop is queued again."""
 
@@ -84,14 +86,14 @@ class Submissions:
 
         self._pool.verify(raw_batches, verified)
 
-    def accept_checked(self) -> None:
-        """Accept or refuse every list that was verified since the last time, with one write for all."""
-        if not self._checked:
-            return
+    def take_checked(self) -> bool:
+        """Queue or refuse what was verified since the last time; whether anything is to be written and answered.
+
+        What is queued must be written before control returns to the loop: until then nobody may hear of it.
+        """
         checked, self._checked = self._checked, []
         new: dict[BatchId, VerifiedBatch] = {}
         transactions = data_bytes = 0
-        accepted: list[tuple[Request, list[VerifiedBatch]]] = []
         for request, verified in checked:
             if isinstance(verified, RefusedBatch):
                 self._refuse(request, "INVALID_BATCH", verified.rule, verified.message)
@@ -106,20 +108,28 @@ class Submissions:
                     continue
                 new.update(fresh)
                 transactions, data_bytes = more, more_bytes
-            accepted.append((request, verified))
-        if new:
+            self._taken.append((request, verified))
+        self._unwritten = [
+            self._queue.add(arrival, batch) for arrival, batch in enumerate(new.values(), self._store.next_arrival)
+        ]
+        return bool(self._taken)
+
+    def write_taken(self) -> list[Pending]:
+        """Write with one sync what was taken, and answer. Returns what the disk refused: it must leave the queue."""
+        taken, self._taken = self._taken, []
+        unwritten, self._unwritten = self._unwritten, []
+        if unwritten:
             try:
-                first = self._store.add_pending([batch.raw for batch in new.values()])
+                self._store.add_pending([entry.batch.raw for entry in unwritten])
             except StorageFailed as failure:
                 log.error("batches not accepted", reason=str(failure))
-                for request, _ in accepted:
+                for request, _ in taken:
                     self._refuse(request, "INTERNAL_ERROR", "storage_failed", str(failure))
-                return
-            for arrival, batch in enumerate(new.values(), first):
-                self._queue.add(arrival, batch)
-        for request, verified in accepted:
+                return unwritten
+        for request, verified in taken:
             ids = [batch.id for batch in verified]
             self._answer(request, ClientBatchSubmitResponse(status="OK", batch_ids=ids))
+        return []
 
     def _claim_known(self, content: bytes) -> bool:
         """Whether a list names known batches alone, read up to the first that is not; true of what is no list."""

@@ -386,7 +386,8 @@ def test_a_submission_is_logged_when_it_is_answered(bench: Bench) -> None:
     accept([batch])
     refuse(RefusedBatch("signature_mismatch", "batch … is signed by nobody"))
     with capture_logs() as lines:
-        bench.clients.submissions.accept_checked()
+        bench.clients.submissions.take_checked()
+        bench.clients.submissions.write_taken()
     told = [(line["correlation_id"], line["outcome"], line.get("batches"), line.get("reason")) for line in lines]
     assert sorted(told) == [("http-1.1", "OK", 1, None), ("http-2.1", "INVALID_BATCH", None, "signature_mismatch")]
     assert {line["log_level"] for line in lines} == {"info"}
@@ -428,7 +429,8 @@ def test_a_full_queue_takes_what_it_knows_again(store: Store) -> None:
     ((raw_batches, verified),) = bench.pool.asked
     assert raw_batches == [batch.raw for batch in known]
     verified(known)
-    bench.clients.submissions.accept_checked()
+    bench.clients.submissions.take_checked()
+    bench.clients.submissions.write_taken()
     ((_, message_type, _, answer),) = bench.sent
     assert message_type == SUBMITTED
     assert ClientBatchSubmitResponse.FromString(answer).status == ClientBatchSubmitResponse.OK

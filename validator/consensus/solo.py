@@ -14,6 +14,7 @@ class Happened(Enum):
     NOTHING_BUILT = "the block in the making came to nothing"
     COMMITTED = "the built block is on disk"
     COMMIT_FAILED = "the disk refused the built block"
+    ACCEPT_FAILED = "the disk refused to accept batches that the block in the making holds"
     STORAGE_TRIED_AGAIN = "the disk takes writes again"
 
 
@@ -45,6 +46,9 @@ class SoloEngine:
             return []
         if happened is Happened.COMMIT_FAILED:
             self._halted = True
+            self._building = False
+            return [Do.DISCARD]
+        if happened is Happened.ACCEPT_FAILED:
             self._building = False
             return [Do.DISCARD]
         if happened is Happened.STORAGE_TRIED_AGAIN:

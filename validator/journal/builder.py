@@ -42,6 +42,11 @@ class Candidate(NamedTuple):
     refused: list[tuple[Pending, Rejected]]
     started_ms: int
 
+    def holds_any(self, entries: list[Pending]) -> bool:
+        """Whether one of these entries is in it."""
+        given = set(map(id, entries))
+        return any(id(entry) in given for entry in (*self.entries, *(entry for entry, _ in self.refused)))
+
 
 class Parent(NamedTuple):
     """What a block is sealed upon. ``next_node``: the first free node number of the store."""

@@ -120,20 +120,20 @@ class PendingQueue:
                 return f"the pending queue holds {held} of at most {most} {name}, {more} more do not fit"
         return None
 
-    def add(self, arrival: int, batch: VerifiedBatch) -> None:
+    def add(self, arrival: int, batch: VerifiedBatch) -> Pending:
         """Queue a batch that is not in it. Whether it fits was asked before: an accepted one is never dropped."""
         assert batch.id not in self._entries, "an entry would lose its place"
-        self._entries[batch.id] = Pending(arrival, batch)
+        entry = self._entries[batch.id] = Pending(arrival, batch)
         self._transactions += len(batch.transactions)
         self._bytes += len(batch.raw)
         for transaction in batch.transactions:
             self._homes[transaction.id].append(batch.id)
         heappush(self._ready, (arrival, batch.id))
+        return entry
 
     def inject(self, batch: VerifiedBatch) -> None:
         """Queue a batch that nobody handed in, before all others; it shares no task with them."""
-        self.add(INJECTED, batch)
-        self._entries[batch.id].alone = True
+        self.add(INJECTED, batch).alone = True
 
     def remove(self, entry: Pending) -> None:
         """Forget a batch that is committed or invalid."""
