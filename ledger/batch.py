@@ -38,6 +38,8 @@ class VerifiedBatch(NamedTuple):
     declared: int
     """How many inputs and outputs its transactions declare together."""
     raw: bytes
+    signer: str
+    """The public key of the batcher, who signed it."""
 
 
 def decode_batch_list(content: bytes) -> list[bytes]:
@@ -83,7 +85,7 @@ def _verify(raw: bytes, refused_signer: str | None) -> VerifiedBatch:
     declared = sum(len(transaction.inputs) + len(transaction.outputs) for transaction in transactions)
     check_declared(batch_id, declared)
     _check_transaction_ids(batch_id, list(header.transaction_ids), [transaction.id for transaction in transactions])
-    return VerifiedBatch(BatchId(batch_id), transactions, declared, raw)
+    return VerifiedBatch(BatchId(batch_id), transactions, declared, raw, signer)
 
 
 def verify_transaction(raw: bytes) -> VerifiedTransaction:

@@ -12,6 +12,7 @@ class Limits:
     pending_batches_max: int = 20_000
     pending_transactions_max: int = 100_000
     pending_bytes_max: int = 512 * 1024 * 1024
+    pending_share_percent_max: int = 90
     block_transactions_max: int = 5_000
     block_bytes_max: int = 16 * 1024 * 1024
     block_addresses_max: int = 50_000
@@ -21,6 +22,8 @@ class Limits:
     transaction_changes_bytes_max: int = 32 * 1024 * 1024
     invalid_batches_remembered: int = 100_000
     invalid_transactions_remembered: int = 100_000
+    no_block_ms_max: int = 30_000
+    processor_missing_ms_max: int = 10_000
     dependency_wait_ms: int = 300_000
     internal_error_tries_max: int = 5
     internal_error_back_off_ms: int = 200

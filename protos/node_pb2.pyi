@@ -17,7 +17,7 @@ class NodeStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class NodeStatusResponse(_message.Message):
-    __slots__ = ("status", "head_id", "head_num", "pending_batches", "totals", "families", "config", "system", "timestamp", "warnings")
+    __slots__ = ("status", "head_id", "head_num", "pending_batches", "totals", "families", "config", "system", "timestamp", "warnings", "conditions")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATUS_UNSET: _ClassVar[NodeStatusResponse.Status]
@@ -36,6 +36,7 @@ class NodeStatusResponse(_message.Message):
     SYSTEM_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
     status: NodeStatusResponse.Status
     head_id: str
     head_num: int
@@ -46,7 +47,18 @@ class NodeStatusResponse(_message.Message):
     system: System
     timestamp: str
     warnings: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, status: _Optional[_Union[NodeStatusResponse.Status, str]] = ..., head_id: _Optional[str] = ..., head_num: _Optional[int] = ..., pending_batches: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., families: _Optional[_Iterable[_Union[FamilyTotals, _Mapping]]] = ..., config: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ..., system: _Optional[_Union[System, _Mapping]] = ..., timestamp: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+    conditions: _containers.RepeatedCompositeFieldContainer[Condition]
+    def __init__(self, status: _Optional[_Union[NodeStatusResponse.Status, str]] = ..., head_id: _Optional[str] = ..., head_num: _Optional[int] = ..., pending_batches: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., families: _Optional[_Iterable[_Union[FamilyTotals, _Mapping]]] = ..., config: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ..., system: _Optional[_Union[System, _Mapping]] = ..., timestamp: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ...) -> None: ...
+
+class Condition(_message.Message):
+    __slots__ = ("condition", "seconds", "message")
+    CONDITION_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    condition: str
+    seconds: float
+    message: str
+    def __init__(self, condition: _Optional[str] = ..., seconds: _Optional[float] = ..., message: _Optional[str] = ...) -> None: ...
 
 class Totals(_message.Message):
     __slots__ = ("blocks_committed", "blocks_claimed", "batches_committed", "batches_invalid", "transactions_committed", "transactions_invalid")

@@ -29,15 +29,22 @@ async def get_healthz(call: Call) -> Response:
 
 
 async def get_readyz(call: Call) -> Response:
-    """The validator answers and has a genesis block; raises ApiError 15, 17 or 18 otherwise."""
+    """The validator answers and has a genesis block; raises ApiError 15, 17 or 18 otherwise.
+
+    What keeps it from working as it should does not make it unready: it still answers whoever reads.
+    """
     status = await ask_status(call, timeout_s=_READY_TIMEOUT_S)
     if status.status == NodeStatus.NOT_READY:
         raise no_chain()
     data = {
-        "status": "ready",
+        "status": "degraded" if status.conditions else "ready",
         "head_id": status.head_id,
         "head_num": status.head_num,
         "pending_batches": status.pending_batches,
+        "conditions": [
+            {"condition": held.condition, "seconds": held.seconds, "message": held.message}
+            for held in status.conditions
+        ],
         "warnings": list(status.warnings),
     }
     return json_answer({"data": data, "link": links.url(call.base, call.path)})

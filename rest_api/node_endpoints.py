@@ -198,6 +198,7 @@ NODE: Final = (
                                     "head_id": BLOCK_ID,
                                     "head_num": 1,
                                     "pending_batches": 0,
+                                    "conditions": [],
                                     "warnings": [],
                                 },
                             )

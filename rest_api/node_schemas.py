@@ -26,13 +26,24 @@ NODE: Final[dict[str, Json]] = {
     "Ready": single(
         record(
             {
-                "status": {"const": "ready"},
+                "status": {"enum": ["ready", "degraded"], "description": "degraded: some of the conditions hold."},
                 "head_id": ref("Id"),
                 "head_num": count(),
                 "pending_batches": count(),
+                "conditions": array("Condition"),
                 "warnings": texts("What somebody has to do something about before it stalls work, a sentence each."),
             }
         )
+    ),
+    "Condition": record(
+        {
+            "condition": {
+                "enum": ["queue_full", "storage_failed", "no_block", "processor_missing"],
+                "description": "What keeps the node from working as it should.",
+            },
+            "seconds": {"type": "number", "minimum": 0, "description": "For how long."},
+            "message": text("What to do, a sentence."),
+        }
     ),
     "FamilyStatus": record(
         {

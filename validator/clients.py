@@ -18,6 +18,7 @@ from protos.client_batch_submit_pb2 import (
 )
 from protos.node_pb2 import MetricsResponse, NodeStatusResponse, StatusWaitCancel
 from protos.validator_pb2 import Message as Envelope
+from validator.conditions import Conditions
 from validator.config import ValidatorConfig
 from validator.families import Families, MigrationOf
 from validator.gateway import Delivery, Request
@@ -25,6 +26,7 @@ from validator.mempool.queue import PendingQueue
 from validator.metrics import Metrics, type_name
 from validator.node_status import NodeStatus
 from validator.processors.registry import Processors
+from validator.production import Work
 from validator.queries import Queries
 from validator.statuses import CORRELATION_CHARACTERS_MAX, Statuses
 from validator.store import Store
@@ -40,7 +42,7 @@ log = structlog.get_logger("validator.clients")
 
 
 class Clients:
-    """Owns the parts that serve clients; ``send`` is the gateway's, ``migration_of`` production's."""
+    """Owns the parts that serve clients; ``send`` is the gateway's, ``migration_of`` and ``work`` production's."""
 
     def __init__(
         self,
@@ -52,6 +54,8 @@ class Clients:
         processors: Processors,
         metrics: Metrics,
         migration_of: MigrationOf,
+        work: Callable[[], Work],
+        clock_ms: Callable[[], float],
     ) -> None:
         self._send = send
         self._limits = config.limits
@@ -59,7 +63,10 @@ class Clients:
         self.submissions = Submissions(store, queue, pool, config.limits, self._answer_submission)
         self.statuses = Statuses(queue, store, config.limits, self._answer_status)
         self.families = Families(store, queue, processors, migration_of)
-        self.node_status = NodeStatus(config, metrics, store, queue, processors, self.statuses, self.families)
+        self.conditions = Conditions(store, queue, work, self.submissions, config.limits, clock_ms)
+        self.node_status = NodeStatus(
+            config, metrics, store, queue, processors, self.statuses, self.families, self.conditions
+        )
         self._handlers: dict[int, Callable[[Request], None]] = {
             Envelope.CLIENT_BATCH_SUBMIT_REQUEST: self.submissions.submit,
             Envelope.CLIENT_BATCH_STATUS_REQUEST: self._tell_status,

@@ -125,6 +125,8 @@ class Node:
             self._processors,
             self._metrics,
             self._production.migrating.state_of,
+            self._production.work,
+            _clock_ms,
         )
         self._restored = False
         self._probe_timer: asyncio.TimerHandle | None = None
@@ -237,6 +239,7 @@ class Node:
         self._take(self._processors.tick())
         self._production.tick()
         self._advance()
+        self._clients.conditions.tick()
 
     def _advance(self) -> None:
         submissions = self._clients.submissions

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from ledger.settings import FamilyVersion
 from ledger.version import installed_version
 from protos import node_pb2
+from validator.conditions import Conditions, Kind
 from validator.config import ValidatorConfig
 from validator.families import Families
 from validator.mempool.queue import PendingQueue, Reason
@@ -39,6 +40,7 @@ class NodeStatus(Collector):
         processors: Processors,
         statuses: Statuses,
         families: Families,
+        conditions: Conditions,
     ) -> None:
         self._metrics = metrics
         self._store = store
@@ -46,6 +48,7 @@ class NodeStatus(Collector):
         self._processors = processors
         self._statuses = statuses
         self._families = families
+        self._conditions = conditions
         self._limits = config.limits
         self._config = _config_entries(config)
         self._host = _Host()
@@ -63,6 +66,10 @@ class NodeStatus(Collector):
             timestamp=_now(),
             warnings=[unready.warning for unready in self._families.unready()],
         )
+        for condition in self._conditions.held:
+            response.conditions.add(
+                condition=condition.kind, seconds=self._conditions.seconds(condition), message=condition.message
+            )
         if head is not None:
             response.head_id, response.head_num = head.id, head.num
         for (name, family_version), totals in self._shown_families():
@@ -105,6 +112,9 @@ class NodeStatus(Collector):
         yield processors
         yield self._states_metric()
         yield self._unready_metric()
+        yield self._conditions_metric()
+        yield _gauge("store_bytes", "Bytes of the store that hold something.", self._store.used_bytes())
+        yield _gauge("disk_free_bytes", "Bytes that are free on the disk of the store.", self._store.free_bytes())
         yield _gauge("waiters", "Clients that wait for the statuses of batches.", self._statuses.waiters)
         head = self._store.head
         # Absent without a chain: block 0 has the number 0.
@@ -161,6 +171,17 @@ class NodeStatus(Collector):
         for family in dict.fromkeys(found.family for found in self._families.unready()):
             unready.add_metric(family, 1)
         return unready
+
+    def _conditions_metric(self) -> Metric:
+        metric = GaugeMetricFamily(
+            f"{NAMESPACE}_condition",
+            "1 while the node cannot work as it should, for this reason.",
+            labels=("condition",),
+        )
+        held = {condition.kind for condition in self._conditions.held}
+        for kind in Kind:
+            metric.add_metric((kind,), kind in held)
+        return metric
 
     def _shown_families(self) -> Iterator[tuple[FamilyVersion, Totals]]:
         for family, totals in self._metrics.families.items():

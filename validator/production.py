@@ -32,6 +32,13 @@ from validator.store import BlockInfo, StorageFailed, Store
 log = structlog.get_logger("validator.production")
 
 
+class Work(NamedTuple):
+    """How production gets on. ``settled``: batches so far; ``executes``: whether a block is in the making."""
+
+    settled: int
+    executes: bool
+
+
 class Advanced(NamedTuple):
     """What is on disk since the last time: the batches that were settled, and the blocks."""
 
@@ -69,6 +76,7 @@ class Production:
         self._running: dict[int, Candidate] = {}
         self._settled: list[BatchId] = []
         self._committed: list[BlockInfo] = []
+        self._settled_count = 0
         self._genesis_due_ms = 0
         """Block 0 is not tried again before."""
         self.genesis_refusal: str | None = None
@@ -104,6 +112,10 @@ class Production:
                     entry = candidate.entries[index]
                     entry.losses += event.task.alone and event.begun
                     entry.alone = True
+
+    def work(self) -> Work:
+        """How it gets on."""
+        return Work(self._settled_count, self._executing is not None)
 
     def begin(self) -> None:
         """Hand to processors what may be tried, where no block is in the making. Nothing ends here."""
@@ -393,6 +405,7 @@ class Production:
             for transaction in entry.batch.transactions:
                 self._queue.wake(transaction.id)
             self._settled.append(entry.batch.id)
+        self._settled_count += len(settled)
 
     def _fail(self, built: Candidate) -> None:
         """The disk refused, or not all of the genesis applied: everything on its way goes back to the queue."""

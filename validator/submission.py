@@ -14,6 +14,7 @@ from ledger.errors import NotDecodable, RefusedBatch
 from ledger.ids import BatchId, is_id
 from ledger.limits import Limits
 from protos import raw_pb2
+from protos.batch_pb2 import BatchHeader
 from protos.client_batch_submit_pb2 import ClientBatchSubmitResponse
 from validator.gateway import Request
 from validator.mempool.queue import Pending, PendingQueue
@@ -43,6 +44,9 @@ class Submissions:
         self._checked: list[_Checked] = []
         self._taken: list[tuple[Request, list[VerifiedBatch]]] = []
         self._unwritten: list[Pending] = []
+        self.refused_for_room = 0
+        """How many lists were refused because the queue was full, or a key's share of it."""
+
         self.open = False
         """Whether there is a chain, and what was pending before the last stop is queued again."""
 
@@ -59,12 +63,12 @@ class Submissions:
             return
         if self._checking_bytes + size > limits.pending_bytes_max:
             message = f"{self._checking_bytes} bytes of batches are being verified, {size} more do not fit"
-            self._refuse(request, "QUEUE_FULL", "queue_full", message)
+            self._refuse_full(request, message)
             return
-        full = self._queue.refusal(1, 1, 1)
+        full = self._queue.is_full()
         if full is not None and not self._claim_known(request.content):
             # A full queue must not cost the splitting and the checking of what it cannot take.
-            self._refuse(request, "QUEUE_FULL", "queue_full", full)
+            self._refuse_full(request, full)
             return
         try:
             raw_batches = decode_batch_list(request.content)
@@ -78,6 +82,14 @@ class Submissions:
             message = f"the list holds {len(raw_batches)} batches, at most {limits.pending_batches_max} can be pending"
             self._refuse(request, "INVALID_BATCH", "too_large", message)
             return
+        # Nor may it cost the checking who sends more than one key may hold. Whoever claims another's key gains nothing.
+        signer = _claimed_signer(raw_batches[0])
+        if self._queue.is_full_for(signer, len(raw_batches)):
+            fresh = sum(not self._claims_known(raw) for raw in raw_batches)
+            full = self._queue.is_full_for(signer, fresh) if fresh else None
+            if full is not None:
+                self._refuse_full(request, full)
+                return
         self._checking_bytes += size
 
         def verified(result: Verified) -> None:
@@ -92,26 +104,18 @@ class Submissions:
         What is queued must be written before control returns to the loop: until then nobody may hear of it.
         """
         checked, self._checked = self._checked, []
-        new: dict[BatchId, VerifiedBatch] = {}
-        transactions = data_bytes = 0
         for request, verified in checked:
             if isinstance(verified, RefusedBatch):
                 self._refuse(request, "INVALID_BATCH", verified.rule, verified.message)
                 continue
-            fresh = {batch.id: batch for batch in verified if batch.id not in new and not self._knows(batch.id)}
-            if fresh:
-                more = transactions + sum([len(batch.transactions) for batch in fresh.values()])
-                more_bytes = data_bytes + sum([len(batch.raw) for batch in fresh.values()])
-                refusal = self._queue.refusal(len(new) + len(fresh), more, more_bytes)
-                if refusal is not None:
-                    self._refuse(request, "QUEUE_FULL", "queue_full", refusal)
-                    continue
-                new.update(fresh)
-                transactions, data_bytes = more, more_bytes
+            fresh = {batch.id: batch for batch in verified if not self._knows(batch.id)}.values()
+            refusal = self._queue.refusal(fresh) if fresh else None
+            if refusal is not None:
+                self._refuse_full(request, refusal)
+                continue
+            first = self._store.next_arrival + len(self._unwritten)
+            self._unwritten += [self._queue.add(arrival, batch) for arrival, batch in enumerate(fresh, first)]
             self._taken.append((request, verified))
-        self._unwritten = [
-            self._queue.add(arrival, batch) for arrival, batch in enumerate(new.values(), self._store.next_arrival)
-        ]
         return bool(self._taken)
 
     def write_taken(self) -> list[Pending]:
@@ -151,5 +155,17 @@ class Submissions:
         """Whether a batch is pending or committed; an invalid one is judged again."""
         return self._queue.get(batch_id) is not None or self._store.batch_number(batch_id) is not None
 
+    def _refuse_full(self, request: Request, message: str) -> None:
+        self.refused_for_room += 1
+        self._refuse(request, "QUEUE_FULL", "queue_full", message)
+
     def _refuse(self, request: Request, status: str, reason: str, message: str) -> None:
         self._answer(request, ClientBatchSubmitResponse(status=status, reason=reason, message=message))
+
+
+def _claimed_signer(raw: bytes) -> str:
+    """The key that a batch which is not verified yet says it is signed with; nothing of what is no batch."""
+    try:
+        return BatchHeader.FromString(raw_pb2.RawBatch.FromString(raw).header).signer_pubkey
+    except DecodeError:
+        return ""

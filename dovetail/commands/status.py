@@ -86,7 +86,7 @@ def _show(
     processors: dict[str, int],
 ) -> None:
     limits = config["limits"]
-    lines = [("REST API", f"{shown_url(url)}, {'ready' if ready else 'not ready'}")]
+    lines = [("REST API", f"{shown_url(url)}, {ready['status'] if ready else 'not ready'}")]
     if ready:
         reasons = ", ".join(f"{count} {reason}" for reason, count in pending_by_reason.items())
         pending = f"{ready['pending_batches']} of at most {limits['pending_batches_max']} batches"
@@ -94,6 +94,7 @@ def _show(
             ("head", f"block {ready['head_num']}, {short(ready['head_id'])}"),
             ("pending", pending + (f": {reasons}" if reasons else "")),
         ]
+        lines += [(held["condition"], held["message"]) for held in ready.get("conditions", ())]
         lines += [("warning", warning) for warning in ready.get("warnings", ())]
     if processors:
         lines.append(("processors", ", ".join(f"{count} of {family}" for family, count in processors.items())))

@@ -52,6 +52,15 @@ def test_a_node_that_is_ready(run: Run, api: FakeApi) -> None:
     assert lines[-2:] == [["all", "10", "11", "12", "13", "14"], ["intkey:1.0", "20", "21", "22", "23", "24"]]
 
 
+def test_a_node_that_does_not_work_as_it_should(run: Run, api: FakeApi) -> None:
+    held = {"condition": "no_block", "seconds": 31.5, "message": "start it again"}
+    api.answers["GET /readyz"][1]["data"] |= {"status": "degraded", "conditions": [held]}
+    done = run("status")
+    assert (done.code, done.err) == (0, "")
+    assert f"{api.url}, degraded\n" in done.out
+    assert ["no_block", "start", "it", "again"] in [line.split() for line in done.out.splitlines()]
+
+
 def test_a_node_without_genesis(run: Run, api: FakeApi) -> None:
     api.refuse("GET /readyz", 503, 15, "Validator Not Ready", "no genesis")
     done = run("status")

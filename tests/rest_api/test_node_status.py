@@ -264,12 +264,32 @@ def test_alive_needs_no_validator_and_ready_does() -> None:
     async def test() -> None:
         async with running_api() as api:
             tell(api)
-            ready = {"status": "ready", "head_id": "f" * 128, "head_num": 9, "pending_batches": 8, "warnings": []}
+            ready = {
+                "status": "ready",
+                "head_id": "f" * 128,
+                "head_num": 9,
+                "pending_batches": 8,
+                "conditions": [],
+                "warnings": [],
+            }
             assert await data(api, "/readyz") == ready
             api.connection.close()
             assert await data(api, "/healthz") == {"status": "alive"}
             for path in ["/readyz", *ASKING]:
                 assert error_of(await api.http.get(path))[:2] == (503, 18)
+
+    run(test())
+
+
+def test_a_condition_is_told_and_leaves_the_node_ready() -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            held = {"condition": "no_block", "seconds": 2.5, "message": "start it again"}
+            degraded = NodeStatus.FromString(STATUS.SerializeToString())
+            degraded.conditions.add(**held)
+            tell(api, degraded)
+            told = await data(api, "/readyz")
+            assert (told["status"], told["conditions"]) == ("degraded", [held])
 
     run(test())
 

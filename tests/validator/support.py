@@ -59,14 +59,14 @@ def make_transaction(
     )
 
 
-def make_batch(name: object, *transactions: VerifiedTransaction) -> VerifiedBatch:
+def make_batch(name: object, *transactions: VerifiedTransaction, signer: str = "somebody's key") -> VerifiedBatch:
     """A batch whose id follows from ``name``; without transactions it gets one."""
     held = transactions or (make_transaction(name),)
     batch_id = BatchId(make_id("batch", name))
     raw = raw_pb2.RawBatch(
         header=b"", header_signature=batch_id, transactions=[transaction.raw for transaction in held]
     ).SerializeToString()
-    return VerifiedBatch(batch_id, held, sum(len(item.inputs) + len(item.outputs) for item in held), raw)
+    return VerifiedBatch(batch_id, held, sum(len(item.inputs) + len(item.outputs) for item in held), raw, signer)
 
 
 def permitting(value: str) -> dict[str, bytes]:

@@ -37,6 +37,7 @@ from validator.gateway import Delivery, Request
 from validator.mempool.queue import PendingQueue
 from validator.metrics import Metrics
 from validator.processors.registry import Processors
+from validator.production import Work
 from validator.store import Store
 from validator.verifier import Verified
 
@@ -60,7 +61,15 @@ class Pool:
 class Bench:
     """Clients whose answers are recorded. ``gone``: identities that are not connected any more."""
 
-    def __init__(self, store: Store, limits: Limits = LIMITS, bind: str = "tcp://127.0.0.1:4004") -> None:
+    def __init__(
+        self,
+        store: Store,
+        limits: Limits = LIMITS,
+        bind: str = "tcp://127.0.0.1:4004",
+        *,
+        work: Callable[[], Work] = lambda: Work(0, False),
+        clock_ms: Callable[[], float] = lambda: 0,
+    ) -> None:
         self.config = ValidatorConfig(Path("/secret/data"), Path("/secret/key"), bind, 3, limits)
         self.store = store
         self.queue = PendingQueue(limits)
@@ -71,7 +80,16 @@ class Bench:
         self.sent: list[tuple[bytes, int, str, bytes]] = []
         pool: Any = self.pool
         self.clients = Clients(
-            self.config, self._send, store, self.queue, pool, self.processors, self.metrics, lambda _: ("NONE", "")
+            self.config,
+            self._send,
+            store,
+            self.queue,
+            pool,
+            self.processors,
+            self.metrics,
+            lambda _: ("NONE", ""),
+            work,
+            clock_ms,
         )
         self.clients.submissions.open = True
 

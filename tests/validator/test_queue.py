@@ -1,10 +1,11 @@
 """The pending queue: order of arrival among the ready, waits and back-offs, what is held, what does not fit."""
 
+from collections import Counter
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
-from ledger.batch import VerifiedBatch
 from ledger.ids import TransactionId
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
@@ -12,6 +13,7 @@ from tests.validator.support import make_batch, make_id, make_transaction
 from validator.mempool.queue import INJECTED, Pending, PendingQueue, Reason
 
 FAMILIES = [FamilyVersion("intkey", "1.0"), FamilyVersion("intkey", "2.0"), FamilyVersion("other", "1.0")]
+NAMES = count()
 DEPENDENCIES = [TransactionId(make_id("transaction", name)) for name in "xyz"]
 
 
@@ -26,11 +28,6 @@ def filled(*names: str) -> PendingQueue:
     for arrival, name in enumerate(names):
         queue.add(arrival, make_batch(name))
     return queue
-
-
-def size_of(*batches: VerifiedBatch) -> tuple[int, int, int]:
-    """Batches, transactions and bytes."""
-    return len(batches), sum(len(b.transactions) for b in batches), sum(len(b.raw) for b in batches)
 
 
 def order(queue: PendingQueue) -> list[int]:
@@ -188,26 +185,74 @@ def test_what_does_not_fit_is_refused_with_the_values(limits: Limits, said: str)
     queue.add(0, make_batch("a", make_transaction("a0"), make_transaction("a1")))
     queue.add(1, make_batch("b"))
     more = [make_batch("c"), make_batch("d", *(make_transaction(f"d{number}") for number in range(3)))]
-    refusal = queue.refusal(*size_of(*more))
+    refusal = queue.refusal(more)
     assert refusal is not None
     assert said in refusal
-    assert queue.refusal(*size_of(*more[:1])) is None
-    assert queue.refusal(0, 0, 0) is None
-    assert queue.refusal(1, 1, 1) is None
+    assert queue.refusal(more[:1]) is None
+    assert queue.refusal([]) is None
+    assert queue.is_full() is None
     queue.remove(popped(queue))
-    assert queue.refusal(*size_of(*more)) is None
+    assert queue.refusal(more) is None
 
 
 def test_bytes_are_bounded_to_the_byte() -> None:
-    batch, other = make_batch("a"), make_batch("b")
+    batch, other = make_batch("a", signer="a"), make_batch("b", signer="b")
     size = len(batch.raw) + len(other.raw)
     for most, fits in ((size, True), (size - 1, False)):
-        queue = PendingQueue(replace(Limits(), pending_bytes_max=most))
+        queue = PendingQueue(replace(Limits(), pending_bytes_max=most, pending_share_percent_max=100))
         queue.add(0, batch)
-        assert (queue.refusal(*size_of(other)) is None) is fits
-        assert queue.refusal(1, 1, 1) is None
+        assert (queue.refusal([other]) is None) is fits
+        assert queue.is_full() is None
     for limits in (Limits(pending_batches_max=1), Limits(pending_transactions_max=1), Limits(pending_bytes_max=1)):
         queue = PendingQueue(limits)
-        assert queue.refusal(1, 1, 1) is None
+        assert queue.is_full() is None
         queue.add(0, batch)
-        assert queue.refusal(1, 1, 1) is not None
+        assert queue.is_full() is not None
+
+
+def fill(queue: PendingQueue, *signers: str) -> Counter[str]:
+    """Each key adds a batch after the other, as long as any of theirs fits; how many each holds then."""
+    held: Counter[str] = Counter({entry.batch.signer: 0 for entry in queue})
+    for entry in queue:
+        held[entry.batch.signer] += 1
+    while True:
+        before = held.total()
+        for signer in signers:
+            batch = make_batch((signer, next(NAMES)), signer=signer)
+            if queue.refusal([batch]) is None:
+                queue.add(held.total(), batch)
+                held[signer] += 1
+        if held.total() == before:
+            return held
+
+
+def test_one_key_leaves_room_for_others_and_many_share_alike() -> None:
+    assert fill(PendingQueue(Limits(pending_batches_max=1_000)), "a") == {"a": 900}
+    both = fill(PendingQueue(Limits(pending_batches_max=1_000)), "a", "b")
+    assert abs(both["a"] - both["b"]) <= 1
+    assert both.total() >= 900
+    assert fill(PendingQueue(Limits(pending_batches_max=1_000, pending_share_percent_max=100)), "a") == {"a": 1_000}
+
+
+def test_who_comes_late_finds_room_and_comes_to_hold_as_much() -> None:
+    queue = PendingQueue(Limits(pending_batches_max=1_000))
+    assert fill(queue, "early") == {"early": 900}
+    assert fill(queue, "early", "late") == {"early": 900, "late": 90}
+    # Whatever is settled, the one that holds more gets none of it before the other holds as much.
+    for _ in range(900):
+        queue.remove(popped(queue))
+        held = fill(queue, "early", "late")
+        assert held.total() > 900
+    assert abs(held["early"] - held["late"]) < 10
+
+
+def test_a_key_that_holds_its_share_is_told_so_whatever_it_sends() -> None:
+    queue = PendingQueue(Limits(pending_batches_max=20))
+    fill(queue, "a" * 66)
+    others = [make_batch("other", signer="b" * 66)]
+    refusal = queue.refusal([*others, make_batch("one more", signer="a" * 66)])
+    assert refusal == queue.is_full_for("a" * 66, 1)
+    assert refusal is not None
+    assert "holds 18 batches of the key aaaaaaaaaaaaaaaa…, at most 18 while it holds 0 of others; 1 more" in refusal
+    assert queue.refusal(others) is queue.is_full_for("b" * 66, 1) is None
+    assert queue.is_full_for("b" * 66, 3) is not None

@@ -1,6 +1,9 @@
 """Random moves on the pending queue and on a plain model of it: they must agree after each."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -11,10 +14,19 @@ from ledger.ids import TransactionId
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from tests.validator.support import make_batch, make_transaction
-from tests.validator.test_queue import DEPENDENCIES, FAMILIES, order, size_of
+from tests.validator.test_queue import DEPENDENCIES, FAMILIES, order
 from validator.mempool.queue import Pending, PendingQueue, Reason
 
-LIMITS = Limits(pending_batches_max=6, pending_transactions_max=9, pending_bytes_max=4_000)
+LIMITS = Limits(
+    pending_batches_max=6, pending_transactions_max=9, pending_bytes_max=4_000, pending_share_percent_max=70
+)
+SHARE = Fraction(70, 100)
+SIGNERS = ("a", "b", "c")
+SIZES: tuple[tuple[Callable[[VerifiedBatch], int], int], ...] = (
+    (lambda batch: 1, LIMITS.pending_batches_max),
+    (lambda batch: len(batch.transactions), LIMITS.pending_transactions_max),
+    (lambda batch: len(batch.raw), LIMITS.pending_bytes_max),
+)
 
 READY, EXECUTING, PARKED, BACKING_OFF = "ready", "executing", "parked", "backing off"
 
@@ -51,17 +63,18 @@ class QueueMachine(RuleBasedStateMachine):
     def _any(self, *places: str) -> bool:
         return any(model.place in places for model in self.models)
 
-    @rule(count=st.integers(1, 3))
-    def add(self, count: int) -> None:
+    @rule(count=st.integers(1, 3), signer=st.sampled_from(SIGNERS))
+    def add(self, count: int, signer: str) -> None:
         transactions = (make_transaction((self.arrival, position)) for position in range(count))
-        batch = make_batch(self.arrival, *transactions)
+        batch = make_batch(self.arrival, *transactions, signer=signer)
         held = [model.batch for model in self.models]
-        fits = (
-            len(held) + 1 <= LIMITS.pending_batches_max
-            and sum(len(other.transactions) for other in held) + count <= LIMITS.pending_transactions_max
-            and sum(len(other.raw) for other in held) + len(batch.raw) <= LIMITS.pending_bytes_max
-        )
-        assert (self.queue.refusal(*size_of(batch)) is None) == fits
+        own = [other for other in held if other.signer == signer]
+        fits = True
+        for size, most in SIZES:
+            every, mine = sum(map(size, held)), sum(map(size, own))
+            fits = fits and every + size(batch) <= most
+            fits = fits and mine + size(batch) <= ceil((most - (every - mine)) * SHARE)
+        assert (self.queue.refusal([batch]) is None) == fits
         if fits:
             self.queue.add(self.arrival, batch)
             self.models.append(Model(self.arrival, batch))

@@ -5,7 +5,7 @@ nobody else.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
@@ -66,8 +66,41 @@ class Pending:
         """Whether it must not share a task, because a processor was lost that held it."""
 
 
+class _Size:
+    """How much of the queue's room something takes."""
+
+    __slots__ = ("batches", "data_bytes", "transactions")
+
+    def __init__(self, batches: int = 0, transactions: int = 0, data_bytes: int = 0) -> None:
+        self.batches = batches
+        self.transactions = transactions
+        self.data_bytes = data_bytes
+
+    def add(self, batch: VerifiedBatch) -> None:
+        self.batches += 1
+        self.transactions += len(batch.transactions)
+        self.data_bytes += len(batch.raw)
+
+    def take(self, batch: VerifiedBatch) -> None:
+        self.batches -= 1
+        self.transactions -= len(batch.transactions)
+        self.data_bytes -= len(batch.raw)
+
+
+_ANYTHING: Final = _Size(1, 1, 1)
+"""No batch takes less."""
+
+_NOTHING: Final = _Size()
+
+_KEY_CHARACTERS_SHOWN: Final = 16
+
+
 class PendingQueue:
-    """All pending batches; the one place that knows how many there may be."""
+    """All pending batches; the one place that knows how many there may be, of everybody and of one batcher.
+
+    A batcher's key may hold ``pending_share_percent_max`` of the room that the batches of other keys leave. So there is
+    always some for another key, and two that send all they can hold the same.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -76,8 +109,8 @@ class PendingQueue:
         self._parked: defaultdict[_Cause, dict[BatchId, None]] = defaultdict(dict)
         self._backing_off: dict[BatchId, None] = {}
         self._homes: defaultdict[TransactionId, list[BatchId]] = defaultdict(list)
-        self._transactions = 0
-        self._bytes = 0
+        self._held = _Size()
+        self._held_by: dict[str, _Size] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -89,12 +122,12 @@ class PendingQueue:
     @property
     def transactions(self) -> int:
         """How many transactions the pending batches hold."""
-        return self._transactions
+        return self._held.transactions
 
     @property
     def data_bytes(self) -> int:
         """How many bytes the pending batches have."""
-        return self._bytes
+        return self._held.data_bytes
 
     def reasons(self) -> Counter[Reason]:
         """How many batches are pending for each reason; looks at every one."""
@@ -108,24 +141,60 @@ class PendingQueue:
         holders = [self._entries[batch_id] for batch_id in self._homes.get(transaction_id, ())]
         return min(holders, key=lambda entry: entry.reason is Reason.WAITING_FOR_DEPENDENCY, default=None)
 
-    def refusal(self, count: int, transactions: int, data_bytes: int) -> str | None:
-        """Why so many new batches, transactions and bytes do not fit, with the values; None if they do."""
-        limits = self._limits
-        for name, held, more, most in (
-            ("batches", len(self._entries), count, limits.pending_batches_max),
-            ("transactions", self._transactions, transactions, limits.pending_transactions_max),
-            ("bytes", self._bytes, data_bytes, limits.pending_bytes_max),
-        ):
-            if held + more > most:
-                return f"the pending queue holds {held} of at most {most} {name}, {more} more do not fit"
+    def refusal(self, batches: Iterable[VerifiedBatch]) -> str | None:
+        """Why these new batches do not fit together, with the values; None if they do."""
+        more = _Size()
+        more_of: dict[str, _Size] = {}
+        for batch in batches:
+            more.add(batch)
+            more_of.setdefault(batch.signer, _Size()).add(batch)
+        refusals = (self._share_refusal(signer, size) for signer, size in more_of.items())
+        return self._refusal(more) or next(filter(None, refusals), None)
+
+    def is_full(self) -> str | None:
+        """Why not even the smallest batch fits, whoever signed it."""
+        return self._refusal(_ANYTHING)
+
+    def is_full_for(self, signer: str, batches: int) -> str | None:
+        """Why not even the smallest batches of this key fit, so many of them."""
+        smallest = _Size(batches, batches, batches)
+        return self._refusal(smallest) or self._share_refusal(signer, smallest)
+
+    def _refusal(self, more: _Size) -> str | None:
+        for name, held, added, most in self._rooms(self._held, more):
+            if held + added > most:
+                return f"the pending queue holds {held} of at most {most} {name}, {added} more do not fit"
         return None
+
+    def _share_refusal(self, signer: str, more: _Size) -> str | None:
+        held_by = self._held_by.get(signer, _NOTHING)
+        for (name, held, added, most), (_, own, _, _) in zip(
+            self._rooms(self._held, more), self._rooms(held_by, more), strict=True
+        ):
+            others = held - own
+            # Rounded up, so that the smallest queues are everybody's.
+            share = -(-(most - others) * self._limits.pending_share_percent_max // 100)
+            if own + added > share:
+                return (
+                    f"the pending queue holds {own} {name} of the key {signer[:_KEY_CHARACTERS_SHOWN]}…, at most"
+                    f" {share} while it holds {others} of others; {added} more do not fit"
+                )
+        return None
+
+    def _rooms(self, held: _Size, more: _Size) -> tuple[tuple[str, int, int, int], ...]:
+        limits = self._limits
+        return (
+            ("batches", held.batches, more.batches, limits.pending_batches_max),
+            ("transactions", held.transactions, more.transactions, limits.pending_transactions_max),
+            ("bytes", held.data_bytes, more.data_bytes, limits.pending_bytes_max),
+        )
 
     def add(self, arrival: int, batch: VerifiedBatch) -> Pending:
         """Queue a batch that is not in it. Whether it fits was asked before: an accepted one is never dropped."""
         assert batch.id not in self._entries, "an entry would lose its place"
         entry = self._entries[batch.id] = Pending(arrival, batch)
-        self._transactions += len(batch.transactions)
-        self._bytes += len(batch.raw)
+        self._held.add(batch)
+        self._held_by.setdefault(batch.signer, _Size()).add(batch)
         for transaction in batch.transactions:
             self._homes[transaction.id].append(batch.id)
         heappush(self._ready, (arrival, batch.id))
@@ -139,13 +208,25 @@ class PendingQueue:
         """Forget a batch that is committed or invalid."""
         self._unpark(entry)
         del self._entries[entry.batch.id]
-        self._transactions -= len(entry.batch.transactions)
-        self._bytes -= len(entry.batch.raw)
+        self._held.take(entry.batch)
+        held_by = self._held_by[entry.batch.signer]
+        held_by.take(entry.batch)
+        if not held_by.batches:
+            del self._held_by[entry.batch.signer]
         for transaction in entry.batch.transactions:
             holders = self._homes[transaction.id]
             holders.remove(entry.batch.id)
             if not holders:
                 del self._homes[transaction.id]
+
+    @property
+    def is_backing_off(self) -> bool:
+        """Whether some batch waits only to be tried again."""
+        return bool(self._backing_off)
+
+    def waiting_for_processors(self) -> dict[FamilyVersion, int]:
+        """How many batches wait for a processor of each family."""
+        return {cause: len(parked) for cause, parked in self._parked.items() if isinstance(cause, FamilyVersion)}
 
     @property
     def has_ready(self) -> bool:

@@ -7,8 +7,9 @@ reported as done before its write transaction is synced. Reading, and what the t
 
 import fcntl
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from shutil import disk_usage
 from typing import IO, Any, Final
 
 import lmdb
@@ -50,6 +51,10 @@ class Store(StoreReader):
             except (lmdb.Error, OSError) as error:
                 raise StorageFailed(f"cannot open the store at {path}: {error}") from None
             self._lock = lock
+            self._path = path
+            self.failure: str | None = None
+            """Why the last write was refused; None where it was not."""
+            self._failed_bytes = 0
             super().__init__(path, env, tables)
             self.next_node_number: int = self._last_key("nodes") + 1 or 1
             self.next_arrival: int = self._last_key("pending") + 1
@@ -107,6 +112,24 @@ class Store(StoreReader):
         """Judge batches INVALID without a block. Synced on return. Raises StorageFailed."""
         with self._write(sum(len(entry.message) + len(entry.extended_data) + 4096 for entry in invalid)) as transaction:
             self._put_invalid(transaction, invalid, settled)
+
+    def try_again(self) -> None:
+        """After a refused write, where there is room for as much: write what stands there already.
+
+        ``failure`` tells whether that went.
+        """
+        # A little goes into pages that are free within the file, when the disk has room for no other.
+        if self.free_bytes() > self._failed_bytes * _PAGE_OVERHEAD:
+            with suppress(StorageFailed), self._write(0) as transaction:
+                transaction.put(b"format", FORMAT, db=self._tables["meta"])
+
+    def used_bytes(self) -> int:
+        """How much of the file holds something, or did once and may hold something again."""
+        return int((self._env.info()["last_pgno"] + 1) * self._env.stat()["psize"])
+
+    def free_bytes(self) -> int:
+        """How much the disk of the store has left."""
+        return disk_usage(self._path).free
 
     def _put_block(self, transaction: Any, info: BlockInfo, commit: BlockCommit) -> None:
         num = key(info.num)
@@ -186,8 +209,11 @@ class Store(StoreReader):
             self._make_room(data_bytes * _PAGE_OVERHEAD)
             with self._env.begin(write=True) as transaction:
                 yield transaction
+            self.failure = None
         except (lmdb.Error, OSError) as error:
-            raise StorageFailed(f"the store refused a write of {data_bytes} bytes: {error}") from None
+            self.failure = f"the store refused a write of {data_bytes} bytes: {error}"
+            self._failed_bytes = data_bytes
+            raise StorageFailed(self.failure) from None
         finally:
             # Where this fails nobody knows here what is on disk: no refusal of the write, but the end of the process.
             self._reader = self._begin()

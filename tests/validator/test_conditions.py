@@ -1,0 +1,170 @@
+"""What keeps a node from working: when each condition begins and ends, what it says, and where it is told."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from ledger.limits import Limits
+from ledger.settings import FamilyVersion
+from tests.validator.support import LIMITS, commit, make_batch, make_transaction, open_store
+from tests.validator.test_clients import Bench
+from validator.conditions import Kind
+from validator.production import Work
+from validator.store import StorageFailed, Store
+
+SMALL = replace(
+    LIMITS, pending_batches_max=3, pending_share_percent_max=100, no_block_ms_max=2_000, processor_missing_ms_max=1_000
+)
+
+
+class Conditioned(Bench):
+    """Clients over a store, with a clock and a production that the test moves."""
+
+    def __init__(self, store: Store, limits: Limits = SMALL) -> None:
+        self.now_ms = 0.0
+        self.made = Work(0, False)
+        super().__init__(store, limits, work=lambda: self.made, clock_ms=lambda: self.now_ms)
+
+    def tick(self, pass_ms: int = 0) -> list[str]:
+        """Let time pass; the kinds that hold then."""
+        self.now_ms += pass_ms
+        self.clients.conditions.tick()
+        return [held.kind for held in self.clients.conditions.held]
+
+    def message(self) -> str:
+        (held,) = self.clients.conditions.held
+        return held.message
+
+    def add(self, name: str, **more: Any) -> None:
+        self.queue.add(len(self.queue), make_batch(name, make_transaction(name, **more)))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(tmp_path)
+    commit(store, [make_batch("genesis")])
+    yield store
+    store.close()
+
+
+def test_a_node_that_works_has_none(store: Store) -> None:
+    bench = Conditioned(store)
+    assert bench.tick() == []
+    bench.add("one")
+    assert bench.tick() == []
+    assert list(bench.clients.node_status.status().conditions) == []
+
+
+def test_a_full_queue_is_one_and_ends_some_time_after_its_last_refusal(store: Store) -> None:
+    bench = Conditioned(store, replace(SMALL, no_block_ms_max=1_000_000))
+    for name in "abc":
+        bench.add(name)
+    assert bench.tick() == [Kind.QUEUE_FULL]
+    assert "3 of at most 3 are pending" in bench.message()
+    taken = bench.queue.pop_ready()
+    assert taken is not None
+    bench.queue.remove(taken)
+    assert bench.tick(1) == []
+    # A list of two does not fit: who sends it must be heard of, though there is room for one.
+    assert bench.submitted(make_batch("d"), make_batch("e")).reason == "queue_full"
+    assert bench.tick(1) == [Kind.QUEUE_FULL]
+    assert bench.tick(9_000) == [Kind.QUEUE_FULL]
+    assert bench.tick(2_000) == []
+
+
+def test_work_without_progress_is_one(store: Store) -> None:
+    bench = Conditioned(store)
+    bench.made = Work(settled=5, executes=True)
+    assert bench.tick() == []
+    assert bench.tick(1_999) == []
+    bench.made = Work(settled=6, executes=True)
+    assert bench.tick(1) == []
+    assert bench.tick(1_999) == []
+    assert bench.tick(1) == [Kind.NO_BLOCK]
+    assert "no batch was settled for 2 s" in bench.message()
+    assert bench.tick(60_000) == [Kind.NO_BLOCK]
+    bench.made = Work(settled=7, executes=False)
+    assert bench.tick(1) == []
+    # Nothing to do is no trouble, however long.
+    assert bench.tick(60_000) == []
+    bench.add("ready")
+    assert bench.tick(1) == []
+    assert bench.tick(2_000) == [Kind.NO_BLOCK]
+
+
+def test_a_batch_that_only_backs_off_counts_as_work(store: Store) -> None:
+    bench = Conditioned(store)
+    bench.add("fails")
+    entry = bench.queue.pop_ready()
+    assert entry is not None
+    bench.queue.back_off(entry, 10**9)
+    assert bench.tick() == []
+    assert bench.tick(2_000) == [Kind.NO_BLOCK]
+
+
+def test_batches_that_wait_for_a_processor_are_one_after_a_while(store: Store) -> None:
+    bench = Conditioned(store, replace(SMALL, pending_batches_max=100))
+    families = [FamilyVersion(name, "1.0") for name in ("a", "b", "c", "d\n", "e" * 1_000)]
+    for number, family in enumerate(families):
+        for copy in range(5 - number):
+            bench.add(f"{number} {copy}", family=family)
+            entry = bench.queue.pop_ready()
+            assert entry is not None
+            bench.queue.park_for_processor(entry, family)
+    assert bench.tick() == []
+    assert bench.tick(999) == []
+    assert bench.tick(1) == [Kind.PROCESSOR_MISSING]
+    assert "15 batches wait for a processor of a 1.0, b 1.0, c 1.0 and 2 other families" in bench.message()
+    for family in families[:3]:
+        bench.queue.wake(family)
+    assert bench.tick(1) == [Kind.PROCESSOR_MISSING]
+    assert "\n" not in bench.message()
+    assert "'d\\n 1.0'" in bench.message()
+    assert len(bench.message()) < 400
+    for family in families[3:]:
+        bench.queue.wake(family)
+    assert bench.tick(1) == []
+
+
+def test_a_refused_write_is_one_until_a_write_goes_well(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Conditioned(store)
+
+    def no_room(self: Store, data_bytes: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Store, "_make_room", no_room)
+    with pytest.raises(StorageFailed):
+        store.add_pending([b"batch"])
+    for _ in range(2):
+        assert bench.tick(500) == [Kind.STORAGE_FAILED]
+        assert "No space left on device" in bench.message()
+        assert "bytes are free" in bench.message()
+    monkeypatch.undo()
+    assert bench.tick(500) == []
+    assert store.failure is None
+    assert list(store._env.begin(db=store._tables["meta"]).cursor().iternext(values=False)) == [b"format"]
+
+
+def test_each_is_logged_when_it_begins_and_ends_and_told_meanwhile(store: Store) -> None:
+    bench = Conditioned(store)
+    bench.made = Work(0, True)
+    with capture_logs() as lines:
+        for pass_ms in (0, 2_000, 500, 500):
+            bench.tick(pass_ms)
+        status = bench.clients.node_status.status()
+        metrics = bench.clients.node_status.text().decode()
+        bench.made = Work(1, False)
+        bench.tick(1_000)
+    began, ended = lines
+    assert (began["log_level"], began["event"], began["condition"]) == ("warning", "condition began", "no_block")
+    assert "dovetail processors" in began["message"]
+    assert (ended["log_level"], ended["condition"], ended["seconds"]) == ("info", "no_block", 2.0)
+    (told,) = status.conditions
+    assert (told.condition, told.seconds) == ("no_block", 1.0)
+    assert "no batch was settled for 3 s" in told.message
+    assert 'dovetail_validator_condition{condition="no_block"} 1.0' in metrics
+    assert 'dovetail_validator_condition{condition="queue_full"} 0.0' in metrics

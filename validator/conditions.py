@@ -1,0 +1,168 @@
+"""What keeps this node from working as it should: four conditions, each with a sentence that says what to do.
+
+Looked at once a tick; /readyz, the metrics and the log tell of the same ones. What only an upgrade would meet is
+``validator.families``' business.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import structlog
+
+from ledger.limits import Limits
+from ledger.settings import FamilyVersion
+from validator.mempool.queue import PendingQueue
+from validator.production import Work
+from validator.store import Store
+from validator.submission import Submissions
+
+_REFUSED_SHOWN_MS: Final = 10_000
+"""So long after it refused a list the queue counts as full: between two ticks it may have room for a moment."""
+
+_FAMILIES_NAMED_MAX: Final = 3
+_NAME_CHARACTERS_MAX: Final = 60
+
+log = structlog.get_logger("validator.conditions")
+
+
+class Kind(StrEnum):
+    """What can be wrong, as clients, metrics and log lines name it."""
+
+    QUEUE_FULL = "queue_full"
+    STORAGE_FAILED = "storage_failed"
+    NO_BLOCK = "no_block"
+    PROCESSOR_MISSING = "processor_missing"
+
+
+class Condition(NamedTuple):
+    """One that holds. ``began_ms``: by the clock of ``Conditions``."""
+
+    kind: Kind
+    began_ms: int
+    message: str
+
+
+class Conditions:
+    """``work`` is production's; ``clock_ms``: milliseconds of a steady clock."""
+
+    def __init__(
+        self,
+        store: Store,
+        queue: PendingQueue,
+        work: Callable[[], Work],
+        submissions: Submissions,
+        limits: Limits,
+        clock_ms: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._queue = queue
+        self._work = work
+        self._submissions = submissions
+        self._limits = limits
+        self._clock_ms = clock_ms
+        self._refused = 0
+        self._refused_ms: int | None = None
+        self._progress = 0
+        self._idle_ms: int | None = None
+        """Since when there has been work and no progress."""
+        self._missing_ms: dict[FamilyVersion, int] = {}
+        """Since when batches have waited for a processor of each family."""
+        self._held: dict[Kind, Condition] = {}
+
+    @property
+    def held(self) -> list[Condition]:
+        """Those that hold, as of the last tick."""
+        return list(self._held.values())
+
+    def seconds(self, condition: Condition) -> float:
+        """For how long it has held."""
+        return (self._clock_ms() - condition.began_ms) / 1000
+
+    def tick(self) -> None:
+        """Time has passed: look again, and log what began and what ended."""
+        now_ms = int(self._clock_ms())
+        found = {
+            Kind.QUEUE_FULL: self._queue_full(now_ms),
+            Kind.STORAGE_FAILED: self._storage_failed(),
+            Kind.NO_BLOCK: self._no_block(now_ms),
+            Kind.PROCESSOR_MISSING: self._processor_missing(now_ms),
+        }
+        for kind, message in found.items():
+            before = self._held.get(kind)
+            if message is not None:
+                self._held[kind] = Condition(kind, before.began_ms if before else now_ms, message)
+                if before is None:
+                    log.warning("condition began", condition=str(kind), message=message)
+            elif before is not None:
+                del self._held[kind]
+                log.info("condition ended", condition=str(kind), seconds=(now_ms - before.began_ms) / 1000)
+
+    def _queue_full(self, now_ms: int) -> str | None:
+        if self._submissions.refused_for_room != self._refused:
+            self._refused = self._submissions.refused_for_room
+            self._refused_ms = now_ms
+        full = self._queue.is_full()
+        if full is None and (self._refused_ms is None or now_ms - self._refused_ms > _REFUSED_SHOWN_MS):
+            return None
+        limits = self._limits
+        return (
+            f"batches are refused with 429: {len(self._queue)} of at most {limits.pending_batches_max} are pending,"
+            f" with {self._queue.transactions} of at most {limits.pending_transactions_max} transactions; one key may"
+            f" hold {limits.pending_share_percent_max} % of what others leave. See what they wait for (dovetail status), add"
+            " processors, or raise the limits pending_*"
+        )
+
+    def _storage_failed(self) -> str | None:
+        failure = self._store.failure
+        if failure is None:
+            return None
+        self._store.try_again()
+        failure = self._store.failure
+        if failure is None:
+            return None
+        return (
+            f"nothing can be accepted or committed: {failure}; {self._store.free_bytes()} bytes are free on the disk of"
+            " the data folder. Make room there: the node tries again by itself, and loses nothing meanwhile"
+        )
+
+    def _no_block(self, now_ms: int) -> str | None:
+        work = self._work()
+        works = work.executes or self._queue.has_ready or self._queue.is_backing_off
+        if not works or work.settled != self._progress:
+            self._progress = work.settled
+            self._idle_ms = None
+        if not works:
+            return None
+        if self._idle_ms is None:
+            self._idle_ms = now_ms
+        idle_ms = now_ms - self._idle_ms
+        if idle_ms < self._limits.no_block_ms_max:
+            return None
+        return (
+            f"no batch was settled for {idle_ms // 1000} s, though {len(self._queue)} are pending and some could be."
+            " See which processor holds them (dovetail processors) and what its log says; start one that hangs again"
+        )
+
+    def _processor_missing(self, now_ms: int) -> str | None:
+        waiting = self._queue.waiting_for_processors()
+        self._missing_ms = {family: self._missing_ms.get(family, now_ms) for family in waiting}
+        longest = self._limits.processor_missing_ms_max
+        missing = [family for family in waiting if now_ms - self._missing_ms[family] >= longest]
+        if not missing:
+            return None
+        missing.sort(key=lambda family: (-waiting[family], family))
+        named = ", ".join(_shown(family) for family in missing[:_FAMILIES_NAMED_MAX])
+        more = len(missing) - _FAMILIES_NAMED_MAX
+        others = f" and {more} other families" if more > 0 else ""
+        return (
+            f"{sum(waiting[family] for family in missing)} batches wait for a processor of {named}{others}. Start one"
+            " (dovetail processor MODULE:CLASS); families that nobody shall send can be shut out (dovetail upgrade)"
+        )
+
+
+def _shown(family: FamilyVersion) -> str:
+    """Whoever submits may write any name."""
+    text = str(family)
+    text = text if len(text) <= _NAME_CHARACTERS_MAX else f"{text[:_NAME_CHARACTERS_MAX]}…"
+    return text if text.isprintable() else repr(text)
