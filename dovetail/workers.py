@@ -19,6 +19,7 @@ class Workers:
     def __init__(self, count: int | None = None) -> None:
         """``count``: how many; by default one for each processor core."""
         self.count = count or os.cpu_count() or 1
+        self._others = set(multiprocessing.active_children())
         # Fresh interpreters: a fork would take open sockets and the event loop along.
         self._pool = ProcessPoolExecutor(
             self.count, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
@@ -30,6 +31,10 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None:
+            # Nobody waits for what they do now, and a second Ctrl-C must find nothing to interrupt.
+            for process in set(multiprocessing.active_children()) - self._others:
+                process.kill()
         self._pool.shutdown(cancel_futures=True)
 
     def submit(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Future[T]:

@@ -91,10 +91,12 @@ class Run:
     p50_by_baseline: float | None
     """The median latency divided by the baseline's sum; None as above."""
 
-    def is_disturbed(self, cores: int) -> bool:
-        """Whether something else took so much of the machine that rate and ratio mean little."""
+    def disturbance(self, cores: int) -> str:
+        """What took so much of the machine that rate and ratio mean little; empty where nothing did."""
         others = (self.others_cpu_s or 0.0) / (self.seconds * cores)
-        return self.ceiling.core_share < _CORE_SHARE_MIN or others > OTHERS_SHARE_MAX
+        if self.ceiling.core_share < _CORE_SHARE_MIN:
+            return f"while the ceiling was measured, others left each worker {self.ceiling.core_share:.0%} of a core"
+        return f"other processes took {others:.0%} of the machine" if others > OTHERS_SHARE_MAX else ""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,9 @@ class Report:
     ratio: Spread
     curve: tuple[Point, ...]
     """From the smallest load to the one that was asked for; empty where no plot was."""
+
+    disturbances: tuple[str, ...]
+    """Of each run: what took so much of the machine that its rate and ratio mean little; empty where nothing did."""
 
 
 def latency(samples_s: Sequence[float]) -> Latency:
@@ -151,6 +156,7 @@ def report(machine: Machine, options: dict[str, object], runs: Sequence[Run], cu
         spread([run.transactions_per_s for run in runs]),
         spread([run.ratio for run in runs]),
         tuple(curve),
+        tuple(run.disturbance(machine.cores) for run in runs),
     )
 
 
@@ -227,12 +233,9 @@ def show(result: Report, console: "Console") -> None:
             f"idle: p50 is {chosen.p50_by_baseline:.1f} times {base.sum_ms:.2f} ms, which one synced commit"
             f" ({base.commit_ms:.2f} ms) and two ZeroMQ round trips ({base.round_trip_ms:.2f} ms each) take here"
         )
-    disturbed = [str(number) for number, run in enumerate(result.runs, 1) if run.is_disturbed(machine.cores)]
-    if disturbed:
-        console.print(
-            f"run {', '.join(disturbed)}: something else was using this machine; rates and ratios mean little",
-            style="yellow",
-        )
+    for number, disturbance in enumerate(result.disturbances, 1):
+        if disturbance:
+            console.print(f"run {number}: {disturbance}; its rate and ratio mean little, repeat it", style="yellow")
 
 
 def _median_run(runs: Sequence[Run]) -> Run:

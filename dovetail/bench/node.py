@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+import typer
+
 from dovetail.errors import Refused
 from dovetail.genesis import STORE_NAME, prepare
 from dovetail.home import node_key_file
@@ -88,11 +90,10 @@ async def _with_node_in(
         ready.set_result(None)
 
     def on_signal(number: signal.Signals) -> None:
-        signalled.set_result(number)
-        for handled in _ENDING:
-            loop.remove_signal_handler(handled)
-            # A second one ends this process at once, and the lifeline ends the node.
-            signal.signal(handled, signal.SIG_DFL)
+        # A second one changes nothing: the node ends within seconds, and its data goes behind it.
+        if not signalled.done():
+            typer.echo("stopping the node …", err=True)
+            signalled.set_result(number)
 
     def on_told(line: str) -> None:
         if not ready.done():

@@ -27,17 +27,21 @@ async def sign_parked(
     posts = await sign(workers, parked, on_signed)
     limits = load_config(config_file=None, environ=os.environ, flags={}).validator.limits
     a_transaction = sum(len(post.body) for post in posts) / transactions
-    for name, needed in (
-        ("transactions", transactions + beside),
-        ("batches", parked.batches + -(-beside // load.shape)),
-        ("bytes", round((transactions + beside) * a_transaction)),
-    ):
-        most = getattr(limits, f"pending_{name}_max")
-        if needed > most:
-            raise Refused(
-                f"--parked {transactions} and the load beside it are {needed} {name}, the node's queue holds {most}:"
-                f" set DOVETAIL_LIMITS_PENDING_{name.upper()}_MAX"
-            )
+    needed = {
+        "transactions": transactions + beside,
+        "batches": parked.batches + -(-beside // load.shape),
+        "bytes": round((transactions + beside) * a_transaction),
+    }
+    most = {name: getattr(limits, f"pending_{name}_max") for name in needed}
+    lacking = [name for name in needed if needed[name] > most[name]]
+    if lacking:
+        wanted = ", ".join(f"{needed[name]} {name}" for name in lacking)
+        held = ", ".join(f"{most[name]} {name}" for name in lacking)
+        set_them = " ".join(f"DOVETAIL_LIMITS_PENDING_{name.upper()}_MAX={needed[name]}" for name in lacking)
+        raise Refused(
+            f"--parked {transactions} and {beside} transactions beside it are {wanted}, the node's queue holds {held}:"
+            f" set {set_them}"
+        )
     return posts
 
 

@@ -176,7 +176,8 @@ class _Benchmark:
     async def _sign_parked(self, of: str) -> None:
         parked = self._options.parked
         if parked:
-            beside = max(self._options.pending, self._posts[0].transactions)
+            pending = self._options.pending or self._load.transactions
+            beside = max(min(pending, self._load.transactions), self._posts[0].transactions)
             async with self._step(f"sign what is parked{of}", parked) as advance:
                 self._parked = await sign_parked(self._workers, self._load, parked, beside, advance)
 

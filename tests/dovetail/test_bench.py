@@ -206,7 +206,7 @@ def test_a_run_beside_something_else_is_told(core_share: float, others_cpu_s: fl
         baseline=None,
         p50_by_baseline=None,
     )
-    assert run.is_disturbed(cores=2) is disturbed
+    assert bool(run.disturbance(cores=2)) is disturbed
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,8 @@ def test_more_than_the_queue_holds_is_not_parked(run: Run, monkeypatch: pytest.M
     monkeypatch.setenv(f"DOVETAIL_LIMITS_PENDING_{name.upper()}_MAX", "12")
     outcome = run("bench", "--transactions", "4", "--pending", "3", "--per-post", "1", "--parked", "10")
     assert outcome.code == 1
-    assert f"13 {name}, the node's queue holds 12: set DOVETAIL_LIMITS_PENDING_{name.upper()}_MAX" in outcome.err
+    said = f"13 {name}, the node's queue holds 12 {name}: set DOVETAIL_LIMITS_PENDING_{name.upper()}_MAX=13\n"
+    assert outcome.err.endswith(said)
 
 
 def _report() -> figures.Report:
