@@ -263,11 +263,16 @@ def _tell(
     as_json: bool,
 ) -> None:
     """Run a benchmark under a progress bar and print its report."""
+    import os
+
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from dovetail.bench.node import Interrupted
+    from dovetail.config import load as load_config
 
+    # The node reads the same environment, and would refuse it with its data and logs kept.
+    load_config(config_file=None, environ=os.environ, flags={})
     console = Console(stderr=True, highlight=False)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     progress = Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)

@@ -219,6 +219,17 @@ def test_more_than_the_queue_holds_is_not_parked(run: Run, monkeypatch: pytest.M
     assert outcome.err.endswith(said)
 
 
+def test_a_setting_that_is_none_is_refused_before_anything_starts(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOVETAIL_LIMITS_BLOCK_TRANSACTIONS_MAX", "abc")
+    outcome = run("bench", "--transactions", "4", "--dir", str(tmp_path))
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "DOVETAIL_LIMITS_BLOCK_TRANSACTIONS_MAX" in outcome.err
+    assert "whole number" in outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def _report() -> figures.Report:
     runs = [
         figures.Run(

@@ -2,6 +2,7 @@
 
 import multiprocessing
 from multiprocessing.synchronize import Event
+from typing import Any
 
 import pytest
 
@@ -18,15 +19,19 @@ def _announce(begun: Event) -> None:
     multiprocessing.Event().wait()
 
 
+def _interrupt(begun: Any) -> None:
+    with Workers(1) as workers:
+        workers.submit(_announce, begun)
+        begun.wait()
+        raise _Interrupted
+
+
 def test_an_error_ends_them_in_the_middle_of_their_work() -> None:
     others = set(multiprocessing.active_children())
     with multiprocessing.get_context("spawn").Manager() as manager:
         ours = set(multiprocessing.active_children())
-        begun = manager.Event()
-        with pytest.raises(_Interrupted), Workers(1) as workers:
-            workers.submit(_announce, begun)  # type: ignore[arg-type]
-            begun.wait()
-            raise _Interrupted
+        with pytest.raises(_Interrupted):
+            _interrupt(manager.Event())
         assert set(multiprocessing.active_children()) <= ours
     assert set(multiprocessing.active_children()) <= others
 
