@@ -283,3 +283,24 @@ def test_branches_as_bytes(prefix: str, children: dict[str, Ref]) -> None:
     assert list(nodes.branch_children(node)) == sorted(children)
     moved = {nibble: child._replace(number=1, leaves=1) for nibble, child in children.items()}
     assert nodes.encode_branch(prefix, moved)[1] == digest
+
+
+WAYS: dict[str, Callable[[merkle.ReadNode, Ref], object]] = {
+    "get": lambda read, root: merkle.get(read, root, "0" * 70),
+    "update": lambda read, root: merkle.update(read, root, {"0" * 70: b"x"}, 10),
+    "subtree": lambda read, root: walk.subtree(read, root, "00"),
+    "leaves": lambda read, root: list(walk.leaves(read, root)),
+    "under": lambda read, root: list(walk.under(read, root, "", "")),
+    "position": lambda read, root: walk.position(read, root, "0" * 70),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_way_that_leads_back_up_is_refused_and_not_walked_for_ever(way: str) -> None:
+    """What one flipped bit in a stored child's number may do."""
+    child = Ref(b"h" * 32, 1, 1)
+    loop, _ = nodes.encode_branch("", dict.fromkeys("01", child))
+    there, _ = nodes.encode_branch("0", {"0": child._replace(number=2), "1": child})
+    for stored in ({1: loop}, {1: there, 2: loop}):
+        with pytest.raises(nodes.WrongNode, match=r"node \d names node \d as its child"):
+            WAYS[way](stored.__getitem__, Ref(b"r" * 32, max(stored), 2))

@@ -28,20 +28,23 @@ class Update(NamedTuple):
 
 
 def get(read: ReadNode, root: Ref, address: str) -> bytes | None:
-    """The value at ``address`` (70 characters), or None."""
+    """The value at ``address`` (70 characters), or None. Raises WrongNode."""
     number = root.number
     while number:
         node = read(number)
         if node[0] == nodes.LEAF:
             return nodes.leaf_value(node) if nodes.leaf_address(node) == address else None
-        number = nodes.child_number(node, address)
+        child = nodes.child_number(node, address)
+        if child >= number:
+            nodes.check_below(number, child)
+        number = child
     return None
 
 
 def update(read: ReadNode, root: Ref, changes: Mapping[str, bytes | None], next_number: int) -> Update:
     """Apply ``changes`` (address to new value, None removes) to the state at ``root``.
 
-    New nodes are numbered upwards from ``next_number``. Nothing is appended where nothing changed.
+    New nodes are numbered upwards from ``next_number``. Nothing is appended where nothing changed. Raises WrongNode.
     """
     writer = _Writer(read, next_number)
     items = sorted(changes.items())
@@ -121,6 +124,8 @@ class _Writer:
             while end < count and items[end][0][depth] == nibble:
                 end += 1
             before = nodes.branch_child(node, places, nibble)
+            if before is not None:
+                nodes.check_below(ref.number, before.number)
             after = self.change(before, items[start:end])
             start = end
             if after is before:

@@ -35,6 +35,10 @@ class Ref(NamedTuple):
     leaves: int
 
 
+class WrongNode(ValueError):
+    """A stored node that no update of the trie makes: a disk or somebody has changed it."""
+
+
 EMPTY: Final = Ref(hashlib.sha256(b"").digest(), 0, 0)
 """The state without leaves; no node is stored under number 0."""
 
@@ -80,6 +84,20 @@ def branch_children(node: bytes) -> dict[str, Ref]:
             hash_at += HASH_BYTES
             local_at += _LOCAL.size
     return children
+
+
+def children_below(node: bytes, number: int) -> dict[str, Ref]:
+    """The same for the branch that is stored under ``number``, on the way down. Raises WrongNode."""
+    children = branch_children(node)
+    for child in children.values():
+        check_below(number, child.number)
+    return children
+
+
+def check_below(number: int, child: int) -> None:
+    """A child is stored before its parent, so that every way down has an end. Raises WrongNode."""
+    if child >= number:
+        raise WrongNode(f"node {number} names node {child} as its child, which was not stored before it")
 
 
 def branch_child(node: bytes, at: Places, nibble: str) -> Ref | None:

@@ -1,6 +1,6 @@
 """Walking the trie in address order, by index or behind an address: pages, counts and positions in O(count + depth).
 
-Reads only.
+Reads only. All of it raises WrongNode where a way has no end.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def subtree(read: ReadNode, root: Ref, prefix: str) -> Ref | None:
             return ref
         if not prefix.startswith(place):
             return None
-        ref = nodes.branch_children(node).get(prefix[len(place)])
+        ref = nodes.children_below(node, ref.number).get(prefix[len(place)])
     return None
 
 
@@ -39,7 +39,7 @@ def leaves(read: ReadNode, ref: Ref, skip: int = 0, *, backwards: bool = False) 
         if not skip:
             yield Leaf(nodes.leaf_address(node), nodes.leaf_value(node))
         return
-    children = list(nodes.branch_children(node).values())
+    children = list(nodes.children_below(node, ref.number).values())
     for child in reversed(children) if backwards else children:
         if skip >= child.leaves:
             skip -= child.leaves
@@ -66,7 +66,7 @@ def _behind(read: ReadNode, ref: Ref, after: str) -> Iterator[Leaf]:
     if place > way:
         yield from leaves(read, ref)
     elif place == way:
-        for nibble, child in nodes.branch_children(node).items():
+        for nibble, child in nodes.children_below(node, ref.number).items():
             if nibble > rest[:1]:
                 yield from leaves(read, child)
             elif nibble == rest[:1]:
@@ -83,7 +83,7 @@ def position(read: ReadNode, ref: Ref, address: str) -> int | None:
         place = nodes.branch_prefix(node)
         if not address.startswith(place):
             return None
-        children = nodes.branch_children(node)
+        children = nodes.children_below(node, ref.number)
         nibble = address[len(place)]
         if nibble not in children:
             return None
