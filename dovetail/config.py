@@ -259,7 +259,8 @@ def _convert(key: str, setting: _Setting, hint: Any) -> object:
     allowed = rule.allowed if rule else _KINDS.get(hint, str(hint))
     try:
         value = msgspec.convert(raw, hint, strict=not setting.is_text, dec_hook=_path)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
+        # The environment may hold bytes that are no text.
         value = None
     if value is None or (rule is not None and not rule.permits(value)):
         raise Refused(f"{key} = {setting.value!r} ({setting.origin}): must be {allowed}")

@@ -132,3 +132,13 @@ def test_an_unknown_variable_is_refused_with_the_nearest(variable: str, meant: s
 )
 def test_variables_that_are_not_configuration_are_left_alone(variable: str) -> None:
     load(config_file=None, environ={variable: "anything"}, flags={})
+
+
+@pytest.mark.parametrize(
+    ("variable", "key"),
+    [("DOVETAIL_LIMITS_BODY_BYTES_MAX", "limits.body_bytes_max"), ("DOVETAIL_VALIDATOR_BIND", "validator.bind")],
+)
+def test_bytes_in_the_environment_that_are_no_text_are_refused(home: Path, variable: str, key: str) -> None:
+    value = b"9\xb6".decode(errors="surrogateescape")
+    with pytest.raises(Refused, match=re.escape(rf"{key} = '9\udcb6' (environment variable {variable}): must be ")):
+        load(config_file=None, environ={"DOVETAIL_HOME": str(home), variable: value}, flags={})
