@@ -179,6 +179,7 @@ def encode_invalid(name: bytes, entry: InvalidBatch) -> bytes:
 
 
 def decode_invalid(record: bytes) -> InvalidBatch:
+    """Raises msgspec.MsgspecError and UnicodeDecodeError for bytes that ``encode_invalid`` never makes."""
     return _invalid_decoder.decode(record[NUMBER_BYTES + _CHECKSUM.size :])
 
 
