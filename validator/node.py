@@ -20,6 +20,7 @@ from ledger.signing import Signer
 from protos import genesis_pb2
 from validator.clients import Clients
 from validator.config import ValidatorConfig
+from validator.crash_points import CrashPoint, reach
 from validator.gateway import CannotBind, Gateway, Request
 from validator.mempool.queue import PendingQueue
 from validator.metrics import Metrics
@@ -249,7 +250,9 @@ class Node:
             self._production.take_back(submissions.write_taken())
         settled, blocks = self._production.advance()
         if settled:
+            reach(CrashPoint.SETTLED_BEFORE_REPLY)
             self._clients.statuses.settled(settled)
+            reach(CrashPoint.SETTLED_AFTER_REPLY)
         if settled or self._production.genesis_refusal is not None:
             self._genesis_moved.set()
         for block in blocks:

@@ -15,6 +15,7 @@ from ledger.permitted import PERMITTED_AT
 from ledger.settings import FamilyVersion
 from ledger.signing import Signer
 from validator.consensus.solo import Do, Happened, SoloEngine
+from validator.crash_points import CrashPoint, reach
 from validator.execution.model import Applied, Rejected, Withdrawn
 from validator.journal import builder, genesis
 from validator.journal.builder import Candidate, Parent
@@ -137,6 +138,7 @@ class Production:
                 if not self._ends_now(self._executing):
                     break
                 self._built, self._executing = self._executing, None
+                reach(CrashPoint.EXECUTED)
                 self._do(Happened.BUILT)
             elif self._queue.has_ready:
                 self._do(Happened.WORK_READY)
@@ -279,6 +281,7 @@ class Production:
         for task in dispatch(candidate.execution, self._processors, self._limits.packed_transactions_max):
             self._running[task.number] = candidate
             self._metrics.task_given(task)
+            reach(CrashPoint.TASKS_GIVEN)
 
     # Ending
 
@@ -314,6 +317,7 @@ class Production:
                 self._fail(candidate)
             return
         commit = verdicts.commit._replace(invalid=invalid, settled=builder.arrivals(settled))
+        reach(CrashPoint.SEALED)
         writing_s = self._clock_s()
         try:
             info = self._store.commit_block(commit)

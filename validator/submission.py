@@ -16,6 +16,7 @@ from ledger.limits import Limits
 from protos import raw_pb2
 from protos.batch_pb2 import BatchHeader
 from protos.client_batch_submit_pb2 import ClientBatchSubmitResponse
+from validator.crash_points import CrashPoint, reach
 from validator.gateway import Request
 from validator.mempool.queue import Pending, PendingQueue
 from validator.store import StorageFailed, Store
@@ -133,6 +134,7 @@ class Submissions:
         for request, verified in taken:
             ids = [batch.id for batch in verified]
             self._answer(request, ClientBatchSubmitResponse(status="OK", batch_ids=ids))
+        reach(CrashPoint.ACCEPTED_AFTER_REPLY)
         return []
 
     def _claim_known(self, content: bytes) -> bool:

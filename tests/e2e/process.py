@@ -74,6 +74,11 @@ class Process:
         return self._process.pid
 
     @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    @property
     def out(self) -> list[str]:
         """The lines on standard output so far."""
         return [line.text for line in list(self.lines) if line.stream == "out"]

@@ -15,6 +15,7 @@ from typing import IO, Any, Final
 import lmdb
 
 from ledger.limits import Limits
+from validator.crash_points import CrashPoint, reach
 from validator.journal.model import BlockCommit, InvalidBatch
 from validator.store import records
 from validator.store.reader import READERS_MAX, SPARE_SNAPSHOTS, StorageFailed, StoreReader
@@ -71,8 +72,11 @@ class Store(StoreReader):
         first = self.next_arrival
         names = map(key, range(first, first + len(raw_batches)))
         entries = ((name, records.encode_pending(name, raw)) for name, raw in zip(names, raw_batches, strict=True))
+        reach(CrashPoint.PENDING_BEFORE_WRITE)
         with self._write(sum(map(len, raw_batches)) + 4096) as transaction:
             self._append(transaction, "pending", entries)
+            reach(CrashPoint.PENDING_BEFORE_SYNC)
+        reach(CrashPoint.PENDING_AFTER_SYNC)
         self.next_arrival = first + len(raw_batches)
         return first
 
@@ -95,9 +99,12 @@ class Store(StoreReader):
         )
         if info.num != (head.num + 1 if head else 0) or (head and block.header.previous_block_id != head.id):
             raise ValueError(f"block {info.num} {info.id} does not extend the head {head and head.num}")
+        reach(CrashPoint.COMMIT_BEFORE_WRITE if head else CrashPoint.GENESIS_BEFORE_WRITE)
         with self._write(_commit_bytes(commit)) as transaction:
             self._put_block(transaction, info, commit)
             self._put_invalid(transaction, commit.invalid, commit.settled)
+            reach(CrashPoint.COMMIT_BEFORE_SYNC if head else CrashPoint.GENESIS_BEFORE_SYNC)
+        reach(CrashPoint.COMMIT_AFTER_SYNC if head else CrashPoint.GENESIS_AFTER_SYNC)
         self.head = info
         if commit.nodes:
             self.next_node_number = commit.nodes[-1][0] + 1
@@ -110,8 +117,11 @@ class Store(StoreReader):
 
     def reject(self, invalid: list[InvalidBatch], settled: list[int]) -> None:
         """Judge batches INVALID without a block. Synced on return. Raises StorageFailed."""
+        reach(CrashPoint.VERDICTS_BEFORE_WRITE)
         with self._write(sum(len(entry.message) + len(entry.extended_data) + 4096 for entry in invalid)) as transaction:
             self._put_invalid(transaction, invalid, settled)
+            reach(CrashPoint.VERDICTS_BEFORE_SYNC)
+        reach(CrashPoint.VERDICTS_AFTER_SYNC)
 
     def try_again(self) -> None:
         """After a refused write, where there is room for as much: write what stands there already.
@@ -225,7 +235,9 @@ class Store(StoreReader):
         used = (info["last_pgno"] + 1) * page_bytes
         wanted = used + data_bytes + _GROWTH_BYTES_MIN
         if wanted > info["map_size"]:
+            reach(CrashPoint.MAP_BEFORE_GROWTH)
             self._env.set_mapsize(max(wanted, 2 * info["map_size"]))
+            reach(CrashPoint.MAP_AFTER_GROWTH)
 
     def _check_format(self, path: Path) -> None:
         """A new store gets its format here."""
