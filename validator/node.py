@@ -27,7 +27,7 @@ from validator.metrics import Metrics
 from validator.processors import registry
 from validator.processors.registry import Arrived, Left, ProcessorEvent, Processors
 from validator.production import Production
-from validator.store import StorageFailed, Store
+from validator.store import StorageFailed, StorageLost, Store
 from validator.verifier import VERIFIER_DIED, VerifierPool, verify_all
 
 GENESIS_FILE: Final = "genesis.batch"
@@ -65,6 +65,11 @@ async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_wai
             node.close()
     except CannotBind as error:
         raise CannotStart(str(error)) from None
+    except StorageLost as loss:
+        log.error("storage lost, the validator ends", reason=str(loss))
+        raise CannotStart(
+            f"{loss}: look after the disk, then start the validator again; what was told to clients is on it"
+        ) from None
     finally:
         store.close()
 
@@ -82,7 +87,8 @@ async def _unless_failed(running: Coroutine[None, None, None]) -> None:
     failed: asyncio.Future[None] = loop.create_future()
 
     def on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        loop.default_exception_handler(context)
+        if not isinstance(context.get("exception"), StorageLost):
+            loop.default_exception_handler(context)
         if not failed.done():
             failed.set_exception(context.get("exception") or RuntimeError(context["message"]))
 

@@ -74,7 +74,7 @@ class Load:
         self, kind: Kind, steps: list[tuple[Verb, str, int]], dependencies: tuple[TransactionId, ...] = ()
     ) -> SignedBatch:
         signer = self._signer
-        transactions = []
+        transactions: list[SignedTransaction] = []
         gains: Counter[str] = Counter()
         for verb, name, value in steps:
             addresses = (intkey_address(name),)

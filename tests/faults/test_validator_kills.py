@@ -53,7 +53,7 @@ VERDICTS = {
 }
 """Likewise; with batches that are INVALID all of them, so that verdicts are written without a block."""
 
-_SMALL_MAP = {"DOVETAIL_LIMITS_STORE_MAP_BYTES_INITIAL": str(1024 * 1024)}
+_SMALL_MAP = str(1024 * 1024)
 """So that each start comes to where the map grows."""
 
 
@@ -94,7 +94,9 @@ def test_killed_at_each_point(networks: Networks) -> None:
 
     first = next(iter(UNDER_LOAD))
     armed = f"{first.label}:{UNDER_LOAD[first]}"
-    node = Node(networks, next(iter(GENESIS)).label, crash_at_genesis, **_SMALL_MAP)
+    node = Node(
+        networks, next(iter(GENESIS)).label, crash_at_genesis, DOVETAIL_LIMITS_STORE_MAP_BYTES_INITIAL=_SMALL_MAP
+    )
     assert heads == GENESIS
 
     clients = [node.client(Load(7, f"client{number}")) for number in range(2)]
@@ -126,7 +128,7 @@ def test_killed_at_each_point(networks: Networks) -> None:
 @pytest.mark.timeout(120 + KILLS * SECONDS_A_KILL)
 def test_killed_at_random_moments_under_load(networks: Networks) -> None:
     random = Random(9)
-    node = Node(networks, **_SMALL_MAP)
+    node = Node(networks, DOVETAIL_LIMITS_STORE_MAP_BYTES_INITIAL=_SMALL_MAP)
     clients = [node.client(Load(9, f"client{number}")) for number in range(3)]
     head = 0
     for number in range(KILLS):

@@ -36,6 +36,10 @@ class StorageFailed(Exception):
     """The disk or the environment refused; the message says what. Nothing of a write was kept."""
 
 
+class StorageLost(Exception):
+    """The disk lost a write, or nobody knows what became of one: whoever owns the store must end, and open it anew."""
+
+
 class StoreReader:
     """Chain and state on disk, as of the snapshot: ``head`` and all that is read are of one commit.
 

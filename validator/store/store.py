@@ -6,6 +6,7 @@ reported as done before its write transaction is synced. Reading, and what the t
 """
 
 import fcntl
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ from ledger.limits import Limits
 from validator.crash_points import CrashPoint, reach
 from validator.journal.model import BlockCommit, InvalidBatch
 from validator.store import records
-from validator.store.reader import READERS_MAX, SPARE_SNAPSHOTS, StorageFailed, StoreReader
+from validator.store.reader import READERS_MAX, SPARE_SNAPSHOTS, StorageFailed, StorageLost, StoreReader
 from validator.store.records import FORMAT, TABLES, BlockInfo, id_key, key
 
 _PAGE_OVERHEAD: Final = 3
@@ -38,6 +39,9 @@ class Store(StoreReader):
             try:
                 path.mkdir(parents=True, exist_ok=True, mode=0o700)
                 undo.callback((lock := _lock(path)).close)
+                if not (path / "data.mdb").exists():
+                    # One that was begun and not finished could never be opened.
+                    undo.callback((path / "data.mdb").unlink, missing_ok=True)
                 env = lmdb.open(
                     str(path),
                     map_size=limits.store_map_bytes_initial,
@@ -49,6 +53,8 @@ class Store(StoreReader):
                 undo.callback(env.close)
                 env.reader_check()
                 tables = {name: env.open_db(name.encode()) for name in TABLES}
+                self._witness = (path / "data.mdb").open("rb")
+                undo.callback(self._witness.close)
             except (lmdb.Error, OSError) as error:
                 raise StorageFailed(f"cannot open the store at {path}: {error}") from None
             self._lock = lock
@@ -65,6 +71,7 @@ class Store(StoreReader):
     def close(self) -> None:
         """Let go of the store; another process may own it then."""
         super().close()
+        self._witness.close()
         self._lock.close()
 
     def add_pending(self, raw_batches: list[bytes]) -> int:
@@ -211,7 +218,10 @@ class Store(StoreReader):
 
     @contextmanager
     def _write(self, data_bytes: int) -> Iterator[Any]:
-        """One write transaction, synced when the block ends; the reader moves on to it."""
+        """One write transaction, synced when the block ends; the reader moves on to it.
+
+        Raises StorageFailed where the disk took nothing of it, StorageLost where that is not sure.
+        """
         self._let_go()
         try:
             # Space that a reader saw which was killed would never be used again.
@@ -221,12 +231,28 @@ class Store(StoreReader):
                 yield transaction
             self.failure = None
         except (lmdb.Error, OSError) as error:
-            self.failure = f"the store refused a write of {data_bytes} bytes: {error}"
+            said = f"the store refused a write of {data_bytes} bytes: {error}"
+            self._require_kept(said)
+            self.failure = said
             self._failed_bytes = data_bytes
-            raise StorageFailed(self.failure) from None
+            raise StorageFailed(said) from None
         finally:
-            # Where this fails nobody knows here what is on disk: no refusal of the write, but the end of the process.
-            self._reader = self._begin()
+            try:
+                self._reader = self._begin()
+            except lmdb.Error as error:
+                # LMDB gives up where it cannot tell which of its two heads is on disk.
+                raise StorageLost(f"nobody knows what became of a write of {data_bytes} bytes: {error}") from None
+
+    def _require_kept(self, said: str) -> None:
+        """Raise StorageLost where the disk lost what it had taken, and ``said`` is no refusal.
+
+        The system forgets pages that it could not write: the next sync would succeed without them. It tells once each
+        file that was open then, also this one, which never wrote.
+        """
+        try:
+            os.fsync(self._witness.fileno())
+        except OSError as error:
+            raise StorageLost(f"{said}; the disk lost what it had taken: {error.strerror}") from None
 
     def _make_room(self, data_bytes: int) -> None:
         """Grow the map before a write that it might not hold; no transaction is open in this process then."""

@@ -1,0 +1,113 @@
+"""The library ``shim.c`` between a process and its disk and clock: building it, and telling it what to do.
+
+What lives here: the library and the shared file that it reads. What must not: stores, nodes.
+"""
+
+import errno
+import functools
+import mmap
+import shutil
+import struct
+import subprocess
+import tempfile
+from enum import IntFlag
+from pathlib import Path
+from typing import Final
+
+SOURCE: Final = Path(__file__).with_name("shim.c")
+
+_FIELDS: Final = ("kinds", "first", "times", "error", "part", "delay_us", "counted", "failed", "lost", "clock_s")
+_NUMBER: Final = struct.Struct("=q")
+FOR_EVER: Final = 2**40
+
+
+class Calls(IntFlag):
+    """Kinds of calls on the store's file."""
+
+    WRITES = 1
+    SYNCS = 2
+    TRUNCATES = 4
+
+
+class NoShim(Exception):
+    """This system cannot build it, or does not load it; the text says why."""
+
+
+@functools.cache
+def library() -> Path:
+    """The built library. Raises NoShim."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise NoShim("there is no C compiler (cc, gcc)")
+    built = Path(tempfile.mkdtemp(prefix="dovetail-shim-")) / "shim.so"
+    done = subprocess.run(
+        [compiler, "-O1", "-shared", "-fPIC", "-o", str(built), str(SOURCE), "-ldl"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise NoShim(f"{compiler} does not build {SOURCE.name}: {done.stderr[-300:]}")
+    return built
+
+
+class Shim:
+    """The shared file at ``path``, made where it is not there: of all processes that ``environment`` is given to."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            path.write_bytes(bytes(mmap.PAGESIZE))
+        self._path = path
+        with path.open("r+b") as file:
+            self._shared = mmap.mmap(file.fileno(), mmap.PAGESIZE)
+
+    def close(self) -> None:
+        self._shared.close()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables for a process that is to have it. Raises NoShim."""
+        return {"LD_PRELOAD": str(library()), "FAULTS_CONTROL": str(self._path)}
+
+    def fail(
+        self, kinds: Calls, number: int = errno.ENOSPC, *, first: int = 1, times: int = FOR_EVER, part: int = 0
+    ) -> None:
+        """From now on count these calls, and have ``times`` of them fail from the ``first`` on.
+
+        ``number``: the errno. ``part``: they take one part of so many, and say so, instead of failing.
+        """
+        self._put("first", 0)
+        for name, value in (("kinds", kinds), ("times", times), ("error", number), ("part", part)):
+            self._put(name, value)
+        self._put("counted", 0)
+        self._put("failed", 0)
+        self._put("first", first)
+
+    def heal(self) -> None:
+        """From now on nothing fails; what is counted goes on."""
+        self._put("first", 0)
+
+    def slow_down(self, delay_us: int) -> None:
+        """Every write and sync takes so much longer."""
+        self._put("delay_us", delay_us)
+
+    def step_clock(self, seconds: int) -> None:
+        """The wall clock is so far off."""
+        self._put("clock_s", seconds)
+
+    @property
+    def counted(self) -> int:
+        """Calls of the kinds that were told to fail, since then."""
+        return self._get("counted")
+
+    @property
+    def failed(self) -> int:
+        """How many of them failed."""
+        return self._get("failed")
+
+    def _put(self, name: str, value: int) -> None:
+        _NUMBER.pack_into(self._shared, _FIELDS.index(name) * _NUMBER.size, value)
+
+    def _get(self, name: str) -> int:
+        value: int = _NUMBER.unpack_from(self._shared, _FIELDS.index(name) * _NUMBER.size)[0]
+        return value
