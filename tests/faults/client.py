@@ -17,6 +17,7 @@ _OUTSTANDING_MAX = 60
 _A_POST = 6
 _WAIT_S = 1
 _TIMEOUT_S = 60.0
+_REFUSED_AGAIN_S = 0.02
 
 _CANNOT_NOW = (429, 502, 503, 504)
 """Refusals that say nothing of the batches: they may be handed in again."""
@@ -56,10 +57,20 @@ class Client(threading.Thread):
 
     def wait_for_answers(self, more: int, timeout_s: float) -> bool:
         """Until so many more have come; False where they do not in that time, or the client ended."""
+        wanted = self.answers + more
+        return self._wait_until(lambda: self.answers >= wanted, timeout_s)
+
+    def wait_for_refusal(self, status: int, timeout_s: float) -> str:
+        """Until a request is refused with this HTTP status; what was said. Raises TimeoutError."""
+        known = len(self.refused.get(status, ()))
+        if not self._wait_until(lambda: len(self.refused.get(status, ())) > known, timeout_s):
+            raise TimeoutError(f"nothing was refused with {status} in {timeout_s:g} s")
+        return self.refused[status][known]
+
+    def _wait_until(self, holds: Callable[[], bool], timeout_s: float) -> bool:
         with self._heard:
-            wanted = self.answers + more
-            self._heard.wait_for(lambda: self.answers >= wanted or self.failure is not None, timeout_s)
-            return self.answers >= wanted
+            self._heard.wait_for(lambda: holds() or self.failure is not None, timeout_s)
+            return holds()
 
     def finish(self, timeout_s: float) -> None:
         """Hand in no more, and wait until every batch has ended. Raises what the client died of."""
@@ -90,6 +101,8 @@ class Client(threading.Thread):
                 wait_s = _WAIT_S if self._stopping.is_set() or len(self._outstanding) >= _OUTSTANDING_MAX else 0
                 self._hear(self._statuses(list(self._outstanding), wait_s))
         except _NotNow:
+            # A node that serves and refuses is not asked all the time.
+            self._stopping.wait(_REFUSED_AGAIN_S)
             self._again()
 
     def _post(self, batches: list[SignedBatch]) -> None:
@@ -139,6 +152,7 @@ class Client(threading.Thread):
             raise _NotNow from None
         if answer.status_code in _CANNOT_NOW:
             self.refused.setdefault(answer.status_code, []).append(answer.json()["error"]["message"])
+            self._tell(0)
             raise _NotNow
         return answer
 

@@ -3,6 +3,8 @@
 What lives here: the checks. What must not: killing.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +77,13 @@ def run_again(network: Network) -> dict[str, Any]:
     assert report["sound"] is True
     assert report["reexecuted_transactions"] == report["transactions"]
     return report
+
+
+@contextmanager
+def noted(what: str) -> Iterator[None]:
+    """Say in the report of a failure what was done to the node then."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"at {what}")
+        raise

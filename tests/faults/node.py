@@ -5,7 +5,8 @@ What lives here: starting, killing, waiting until all of it serves again. What m
 
 import signal
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 
 import psutil
 
@@ -31,9 +32,9 @@ class Node:
     def __init__(
         self,
         networks: Networks,
+        environment: Mapping[str, str] = MappingProxyType({}),
         first_point: str = "",
         on_crash: Callable[["Node"], None] = lambda node: None,
-        **environment: str,
     ) -> None:
         self.network = networks(**_QUICK, **environment)
         made = self.network.run("genesis", "--data-dir", str(self.network.data))

@@ -2,15 +2,13 @@
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from random import Random
 
 import pytest
 
 from tests.e2e.conftest import Networks
 from tests.e2e.process import DEADLINE_S
-from tests.faults.judged import agrees_with_clients, run_again, sound_from
+from tests.faults.judged import agrees_with_clients, noted, run_again, sound_from
 from tests.faults.load import BAD, Load
 from tests.faults.node import Node
 from validator.crash_points import CrashPoint
@@ -53,17 +51,8 @@ VERDICTS = {
 }
 """Likewise; with batches that are INVALID all of them, so that verdicts are written without a block."""
 
-_SMALL_MAP = str(1024 * 1024)
+_SMALL_MAP = {"DOVETAIL_LIMITS_STORE_MAP_BYTES_INITIAL": str(1024 * 1024)}
 """So that each start comes to where the map grows."""
-
-
-@contextmanager
-def _noted(what: str) -> Iterator[None]:
-    try:
-        yield
-    except BaseException as error:
-        error.add_note(f"at {what}")
-        raise
 
 
 def _hold(networks: Networks, node: Node) -> int:
@@ -85,7 +74,7 @@ def test_killed_at_each_point(networks: Networks) -> None:
 
     def crash_at_genesis(node: Node) -> None:
         for point in GENESIS:
-            with _noted(point.label):
+            with noted(point.label):
                 if heads:
                     node.start_armed(point.label)
                 node.wait_for_crash(point.label)
@@ -94,15 +83,13 @@ def test_killed_at_each_point(networks: Networks) -> None:
 
     first = next(iter(UNDER_LOAD))
     armed = f"{first.label}:{UNDER_LOAD[first]}"
-    node = Node(
-        networks, next(iter(GENESIS)).label, crash_at_genesis, DOVETAIL_LIMITS_STORE_MAP_BYTES_INITIAL=_SMALL_MAP
-    )
+    node = Node(networks, _SMALL_MAP, next(iter(GENESIS)).label, crash_at_genesis)
     assert heads == GENESIS
 
     clients = [node.client(Load(7, f"client{number}")) for number in range(2)]
     head = 0
     for point, time in UNDER_LOAD.items():
-        with _noted(point.label):
+        with noted(point.label):
             if point is not first:
                 node.start_armed(f"{point.label}:{time}")
             node.wait_for_crash(point.label)
@@ -117,7 +104,7 @@ def test_killed_at_each_point(networks: Networks) -> None:
     node.kill_validator()
     head = sound_from(node.network.data, head)
     for point, time in VERDICTS.items():
-        with _noted(point.label):
+        with noted(point.label):
             node.start_armed(f"{point.label}:{time}")
             node.wait_for_crash(point.label)
             assert sound_from(node.network.data, head) == head
@@ -128,11 +115,11 @@ def test_killed_at_each_point(networks: Networks) -> None:
 @pytest.mark.timeout(120 + KILLS * SECONDS_A_KILL)
 def test_killed_at_random_moments_under_load(networks: Networks) -> None:
     random = Random(9)
-    node = Node(networks, DOVETAIL_LIMITS_STORE_MAP_BYTES_INITIAL=_SMALL_MAP)
+    node = Node(networks, _SMALL_MAP)
     clients = [node.client(Load(9, f"client{number}")) for number in range(3)]
     head = 0
     for number in range(KILLS):
-        with _noted(f"kill {number}"):
+        with noted(f"kill {number}"):
             assert random.choice(clients).wait_for_answers(random.randint(1, 40), DEADLINE_S)
             # Any moment between two answers, too: a pause of chance, which nothing depends on.
             threading.Event().wait(random.uniform(0, 0.02))
