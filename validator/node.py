@@ -5,7 +5,6 @@ can, and only then are waiters told. Everything runs in one thread.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -21,14 +20,15 @@ from protos import genesis_pb2
 from validator.clients import Clients
 from validator.config import ValidatorConfig
 from validator.crash_points import CrashPoint, reach
-from validator.gateway import CannotBind, Gateway, Request
+from validator.gateway import CannotBind, Request
 from validator.mempool.queue import PendingQueue
 from validator.metrics import Metrics
 from validator.processors import registry
 from validator.processors.registry import Arrived, Left, ProcessorEvent, Processors
 from validator.production import Production
 from validator.store import StorageFailed, StorageLost, Store
-from validator.verifier import VERIFIER_DIED, VerifierPool, verify_all
+from validator.surroundings import MACHINE, Surroundings
+from validator.verifier import VERIFIER_DIED, verify_all
 
 GENESIS_FILE: Final = "genesis.batch"
 STORE_FOLDER: Final = "store"
@@ -110,19 +110,24 @@ async def _unless_failed(running: Coroutine[None, None, None]) -> None:
 class Node:
     """A running validator. Needs a running event loop."""
 
-    def __init__(self, config: ValidatorConfig, store: Store, signer: Signer) -> None:
+    def __init__(
+        self, config: ValidatorConfig, store: Store, signer: Signer, surroundings: Surroundings = MACHINE
+    ) -> None:
         limits = config.limits
+        clock_s = surroundings.clock_s
+
+        def clock_ms() -> float:
+            return clock_s() * 1000
+
         self._config = config
-        self._metrics = Metrics(limits, time.monotonic)
+        self._metrics = Metrics(limits, clock_s)
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._queue = PendingQueue(limits)
-        self._gateway = Gateway(config.bind, limits, self._on_sweep, self._on_disconnect)
-        self._pool = VerifierPool(config.verifier_processes, self._advance)
-        self._processors = Processors(self._gateway.send, _clock_ms, limits)
-        self._production = Production(
-            store, self._queue, self._processors, signer, limits, time.monotonic, self._metrics
-        )
+        self._gateway = surroundings.open_gateway(config, self._on_sweep, self._on_disconnect)
+        self._pool = surroundings.open_verifiers(config, self._advance)
+        self._processors = Processors(self._gateway.send, clock_ms, limits)
+        self._production = Production(store, self._queue, self._processors, signer, limits, clock_s, self._metrics)
         self._clients = Clients(
             config,
             self._gateway.send,
@@ -133,7 +138,7 @@ class Node:
             self._metrics,
             self._production.migrating.state_of,
             self._production.work,
-            _clock_ms,
+            clock_ms,
         )
         self._restored = False
         self._probe_timer: asyncio.TimerHandle | None = None
@@ -287,10 +292,6 @@ class Node:
             self._take(self._processors.handle(request.identity, message_type, request.correlation_id, request.content))
         else:
             self._clients.handle(request)
-
-
-def _clock_ms() -> float:
-    return time.monotonic_ns() / 1_000_000
 
 
 def _read_key(config: ValidatorConfig) -> Signer:
