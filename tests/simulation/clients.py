@@ -20,6 +20,8 @@ from tests.simulation.wire import Connection
 _READINGS = (
     Envelope.FAMILIES_REQUEST,
     Envelope.PROCESSORS_REQUEST,
+    Envelope.NODE_STATUS_REQUEST,
+    Envelope.METRICS_REQUEST,
     Envelope.CLIENT_BATCH_LIST_REQUEST,
     Envelope.CLIENT_STATE_LIST_REQUEST,
     31_337,

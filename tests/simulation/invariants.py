@@ -81,5 +81,12 @@ def _check_waits(node: Node) -> None:
 
 
 def _same(what: str, found: object, expected: object) -> None:
-    if found != expected:
-        raise Violated(f"{what}: {found!r}, expected {expected!r}")
+    if found == expected:
+        return
+    if isinstance(found, dict) and isinstance(expected, dict):
+        found, expected = set(found), set(expected)
+    if isinstance(found, set) and isinstance(expected, set):
+        more = [str(name)[:8] for name in sorted(found - expected)]
+        less = [str(name)[:8] for name in sorted(expected - found)]
+        raise Violated(f"{what}: too many are {more}, missing are {less}")
+    raise Violated(f"{what}: {found!r}, expected {expected!r}")

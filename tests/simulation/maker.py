@@ -24,6 +24,8 @@ class Made(NamedTuple):
     batch: SignedBatch
     transactions: tuple[SignedTransaction, ...]
     families: frozenset[FamilyVersion]
+    dependencies: frozenset[TransactionId]
+    """On transactions that do not stand before it in the batch itself."""
     may_fail: bool
 
 
@@ -72,7 +74,14 @@ class Maker:
     def _batch_of(self, signer: Signer, transactions: Sequence[SignedTransaction]) -> Made:
         facts = [self._facts[item.id] for item in transactions]
         families = frozenset(family for family, _ in facts)
-        made = Made(build_batch(signer, transactions), tuple(transactions), families, any(may for _, may in facts))
+        before: set[TransactionId] = set()
+        dependencies: set[TransactionId] = set()
+        for item in transactions:
+            dependencies.update(decode_transaction(item.raw).header.dependencies)
+            dependencies -= before
+            before.add(item.id)
+        may = any(fallible for _, fallible in facts)
+        made = Made(build_batch(signer, transactions), tuple(transactions), families, frozenset(dependencies), may)
         self.made[made.batch.id] = made
         return made
 

@@ -33,6 +33,10 @@ class Entry(NamedTuple):
     migrate: tuple[str, ...]
 
 
+Permitted = dict[FamilyVersion, list[Entry]] | None
+"""None: everything is permitted."""
+
+
 class Model:
     """The chain as far as it was checked."""
 
@@ -44,10 +48,14 @@ class Model:
         self.transactions: set[str] = set()
         self.migrated: set[FamilyVersion] = set()
         self._batch_count = 0
+        self._base: tuple[int, Permitted] = (0, None)
+        """What the last write was judged by: the number of its block, and what was permitted before it."""
 
     def check(self, disk: Disk) -> None:
         """Check the block that a write added, if it did. Raises Violated."""
         blocks = disk.records("blocks")
+        permitted = self.permitted()
+        self._base = len(self.blocks), permitted
         if len(blocks) == len(self.blocks):
             return
         if len(blocks) != len(self.blocks) + 1:
@@ -59,7 +67,6 @@ class Model:
         _same("block number", header.block_num, num)
         _same("previous block", header.previous_block_id, previous)
         _same("first batch", info.first_batch, self._batch_count)
-        permitted = self.permitted()
         ids = []
         for number in info.batches:
             batch = decoded(records.decode_batch(number, disk.records("batches")[records.key(number)]).raw)
@@ -77,8 +84,8 @@ class Model:
         self._batch_count += len(ids)
         self.blocks.append(info.id)
 
-    def permitted(self) -> dict[FamilyVersion, list[Entry]] | None:
-        """What the setting says in the state so far; None: everything is permitted."""
+    def permitted(self) -> Permitted:
+        """What the setting says in the state so far."""
         value = decode_setting(self.state.get(PERMITTED_AT)).get(TRANSACTION_FAMILIES)
         if value is None:
             return None
@@ -91,20 +98,21 @@ class Model:
 
     def may_enter_later(self, family: FamilyVersion) -> bool:
         """Whether only a later block than the next one may hold a family's transactions."""
-        entries = (self.permitted() or {}).get(family, [])
-        return any(entry.from_block > len(self.blocks) for entry in entries) and not self._covers(entries)
-
-    def _covers(self, entries: list[Entry]) -> bool:
         num = len(self.blocks)
-        return any(
-            entry.from_block <= num and (entry.until_block is None or num <= entry.until_block) for entry in entries
-        )
+        entries = (self.permitted() or {}).get(family, [])
+        return any(entry.from_block > num for entry in entries) and not _cover(entries, num)
+
+    def was_shut_out(self, family: FamilyVersion) -> bool:
+        """Whether neither the block of the last write nor a later one could hold a family's transactions."""
+        num, permitted = self._base
+        entries = None if permitted is None else permitted.get(family, [])
+        return entries is not None and not _cover(entries, num) and all(entry.from_block <= num for entry in entries)
 
     def _apply(
         self,
         num: int,
         batch: VerifiedBatch,
-        permitted: dict[FamilyVersion, list[Entry]] | None,
+        permitted: Permitted,
         stored: list[bytes],
     ) -> None:
         where = f"batch {batch.id[:8]} of block {num}"
@@ -113,7 +121,7 @@ class Model:
         self.batches.add(batch.id)
         trial = dict(self.state)
         for transaction, receipt in zip(batch.transactions, stored, strict=True):
-            self._check_place(where, transaction, permitted)
+            self._check_place(where, num, transaction, permitted)
             changes, digest = _run(where, transaction, trial)
             expected = encode_receipt(Receipt(transaction.id, changes, (), (digest,)))
             if expected != receipt:
@@ -127,7 +135,7 @@ class Model:
         self.state = trial
 
     def _check_place(
-        self, where: str, transaction: VerifiedTransaction, permitted: dict[FamilyVersion, list[Entry]] | None
+        self, where: str, num: int, transaction: VerifiedTransaction, permitted: Permitted
     ) -> None:
         if transaction.id in self.transactions:
             raise Violated(f"{where}: transaction {transaction.id[:8]} is on the chain twice")
@@ -136,9 +144,9 @@ class Model:
                 raise Violated(f"{where}: transaction {transaction.id[:8]} comes before {dependency[:8]}")
         family = transaction.family
         entries = None if permitted is None else permitted.get(family, [])
-        if entries is not None and not self._covers(entries):
+        if entries is not None and not _cover(entries, num):
             raise Violated(f"{where}: {family} is not permitted there")
-        migrates = any(entry.migrate and self._covers([entry]) for entry in entries or ())
+        migrates = any(entry.migrate and _cover([entry], num) for entry in entries or ())
         if migrated_by(transaction):
             if not migrates:
                 raise Violated(f"{where}: a migration of {family} that is not due")
@@ -189,6 +197,11 @@ def _run(where: str, transaction: VerifiedTransaction, state: dict[str, bytes]) 
             return kept, done.value
         except Invalid as invalid:
             raise Violated(f"{where}: transaction {transaction.id[:8]} is invalid in serial execution: {invalid}") from None
+
+
+def _cover(entries: list[Entry], num: int) -> bool:
+    """Whether some entry permits a family in block ``num``."""
+    return any(entry.from_block <= num and (entry.until_block is None or num <= entry.until_block) for entry in entries)
 
 
 def _same(what: str, found: object, expected: object) -> None:

@@ -6,10 +6,11 @@ from protos.client_batch_submit_pb2 import ClientBatchStatus, ClientBatchStatusR
 from protos.validator_pb2 import Message as Envelope
 from tests.simulation.clients import is_client
 from tests.simulation.disk import Disk
-from tests.simulation.maker import Maker
+from tests.simulation.maker import Made, Maker
 from tests.simulation.model import Model, Violated
 from tests.simulation.programs import FLAKY
 from tests.simulation.stage import Stage
+from validator.journal.model import InvalidBatch
 from validator.store import records
 
 _NAMES = {number: name for name, number in Envelope.MessageType.items()}
@@ -25,6 +26,8 @@ class Promises:
         self._stage = stage
         self.accepted: set[str] = set()
         self.committed: set[str] = set()
+        self._verdicts: set[bytes] = set()
+        """The places of those in their order that were looked at."""
 
     def watch(self, identity: bytes, envelope: Envelope) -> None:
         """Something leaves the node. Raises Violated where it says what is not so."""
@@ -63,23 +66,35 @@ class Promises:
         return name in self._disk.records("batch_ids") or name in self._disk.records("invalid")
 
     def check_verdicts(self) -> None:
-        """Every batch that was judged INVALID could be. Raises Violated."""
-        for name, record in self._disk.records("invalid").items():
-            verdict = records.decode_invalid(record)
-            made = self._maker.made.get(name.hex())
-            if made is None:
-                # A migration, or what a liar made of it.
-                possible = self._stage.lied
-            elif verdict.reason == "invalid_transaction":
-                possible = made.may_fail or self._stage.lied
-            elif verdict.reason == "duplicate_transaction":
-                possible = any(item.id in self._model.transactions for item in made.transactions)
-            elif verdict.reason == "internal_error":
-                possible = self._stage.lied or FLAKY in made.families
-            else:
-                possible = verdict.reason in ("dependency_invalid", "dependency_missing", "family_not_permitted")
-            if not possible:
+        """Every batch that the last write judged INVALID could be. Raises Violated."""
+        order = self._disk.records("invalid_order")
+        for key in reversed(order):
+            if key in self._verdicts:
+                break
+            self._verdicts.add(key)
+            name = order[key]
+            verdict = records.decode_invalid(self._disk.records("invalid")[name])
+            if not self._is_possible(self._maker.made.get(name.hex()), verdict):
                 raise Violated(f"batch {name.hex()[:8]} cannot be invalid: {verdict.reason}: {verdict.message}")
+
+    def _is_possible(self, made: Made | None, verdict: InvalidBatch) -> bool:
+        lied = self._stage.lied
+        if made is None:
+            # A migration, or what a liar made of it.
+            return lied
+        if verdict.reason == "invalid_transaction":
+            return made.may_fail or lied
+        if verdict.reason == "internal_error":
+            return FLAKY in made.families or lied
+        if verdict.reason == "family_not_permitted":
+            return any(self._model.was_shut_out(family) for family in made.families)
+        committed = self._model.transactions
+        if verdict.reason == "duplicate_transaction":
+            return any(item.id in committed for item in made.transactions)
+        missing = [name for name in made.dependencies if name not in committed]
+        if verdict.reason == "dependency_invalid":
+            return any(records.id_key(name) in self._disk.records("invalid_transactions") for name in missing)
+        return verdict.reason == "dependency_missing" and bool(missing)
 
     def _check_status(self, status: ClientBatchStatus) -> None:
         batch_id = status.batch_id
@@ -88,12 +103,19 @@ class Promises:
             self._stage.trace(f"   {batch_id[:8]} {word} {status.reason}")
         if batch_id in self.committed and status.status != ClientBatchStatus.COMMITTED:
             raise Violated(f"batch {batch_id[:8]} was told COMMITTED, and now {word}")
+        name = records.id_key(batch_id) if is_id(batch_id) else b""
+        on_chain = batch_id in self._model.batches
         if status.status == ClientBatchStatus.COMMITTED:
             self.committed.add(batch_id)
-            if batch_id not in self._model.batches:
-                raise Violated(f"batch {batch_id[:8]} is told COMMITTED and is not on the chain")
-        elif status.status == ClientBatchStatus.UNKNOWN and batch_id in self.accepted and is_id(batch_id):
-            raise Violated(f"batch {batch_id[:8]} was accepted, and now it is UNKNOWN")
+            true = on_chain
+        elif status.status == ClientBatchStatus.INVALID:
+            true = not on_chain and name in self._disk.records("invalid")
+        elif status.status == ClientBatchStatus.PENDING:
+            true = not on_chain and (not self._model.blocks or batch_id in pending_ids(self._disk))
+        else:
+            true = not on_chain and batch_id not in self.accepted and name not in self._disk.records("invalid")
+        if not true:
+            raise Violated(f"batch {batch_id[:8]} is told {word}, which it is not")
 
 
 def pending_ids(disk: Disk) -> dict[str, int]:

@@ -43,6 +43,10 @@ class Network:
         self.socket.routes[identity] = connection
         return connection
 
+    def has(self, identity: bytes) -> bool:
+        """Whether the node has a connection of this identity."""
+        return self.socket is not None and identity in self.socket.routes
+
     def after(self, earliest_ms: int) -> int:
         """When something arrives that leaves now, behind what arrives at ``earliest_ms``."""
         return max(self.loop.now_ms + self.rng.randint(*self.delay_ms), earliest_ms)

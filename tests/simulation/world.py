@@ -178,16 +178,23 @@ class World:
         check_node(node, self.disk)
         check_quiet(node)
         self.promises.check()
-        self.promises.check_verdicts()
         for client in self._clients:
             if unanswered := client.unanswered():
                 raise Violated(f"{client.name} waits for answers: {unanswered}")
 
     async def _check_often(self) -> None:
+        gone: set[bytes] = set()
         while True:
             await pause(_CHECK_MS)
-            if self.node is not None and self._restored:
-                check_node(self.node, self.disk)
+            if self.node is None or not self._restored:
+                gone.clear()
+                continue
+            check_node(self.node, self.disk)
+            # Who was gone when last looked at has no waits any more.
+            waiting = set(self.node._clients.statuses.peers)
+            if left := gone & waiting:
+                raise Violated(f"waits of connections that are gone: {sorted(left)}")
+            gone = {identity for identity in waiting if not self.network.has(identity)}
 
     async def _end(self) -> None:
         for task in self._tasks:
@@ -295,6 +302,7 @@ class World:
     def _on_synced(self) -> None:
         blocks = len(self.model.blocks)
         self.model.check(self.disk)
+        self.promises.check_verdicts()
         if len(self.model.blocks) > blocks:
             self.stage.trace(f"block {blocks} is on the disk, {len(self.model.batches)} batches so far")
 
@@ -354,6 +362,8 @@ def _limits(rng: Random) -> Limits:
         processor_lost_back_off_ms_max=rng.choice([100, 5_000]),
         processor_ping_ms=ping_ms,
         processor_silence_ms=3 * ping_ms,
+        message_bytes_max=rng.choice([3_000, 32 * 1024 * 1024]),
+        packed_bytes_max=rng.choice([1_500, 2 * 1024 * 1024]),
         packed_transactions_max=rng.choice([1, 4, 64]),
         state_list_entries_max=rng.choice([1, 3, 100]),
         status_ids_waited_for_max=rng.choice([10, 1_000]),
