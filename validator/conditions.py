@@ -109,8 +109,8 @@ class Conditions:
         return (
             f"batches are refused with 429: {len(self._queue)} of at most {limits.pending_batches_max} are pending,"
             f" with {self._queue.transactions} of at most {limits.pending_transactions_max} transactions; one key may"
-            f" hold {limits.pending_share_percent_max} % of what others leave. See what they wait for (dovetail status),"
-            " add processors, or raise the limits pending_*"
+            f" hold {limits.pending_share_percent_max} % of what others leave. What do they wait for (dovetail status)?"
+            " Add processors, or raise the limits pending_*"
         )
 
     def _storage_failed(self) -> str | None:
