@@ -123,6 +123,9 @@ _POSITIVE: Final = _Rule(lambda number: 1 <= number < 2**63, "a whole number fro
 _RULES: Final[dict[str, _Rule]] = {
     "validator.bind": _ENDPOINT,
     "validator.verifier_processes": _Rule(lambda number: 0 <= number <= 256, "a whole number from 0 to 256"),
+    "validator.state_depth_blocks": _Rule(
+        lambda number: number == 0 or 2 <= number < 2**63, "0 for all states, or a whole number of blocks from 2"
+    ),
     "rest_api.bind": _ADDRESS,
     "rest_api.validator": _PEER,
     "rest_api.timeout_s": _SECONDS,

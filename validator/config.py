@@ -21,3 +21,6 @@ class ValidatorConfig:
     """Processes that check signatures; 0: one for each processor core."""
 
     limits: Limits = field(default_factory=Limits)
+
+    state_depth_blocks: int = 0
+    """How many of the newest states stay in the store; 0: all."""

@@ -54,7 +54,7 @@ async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_wai
         # Before there is a store: it would say that this folder has a ledger.
         _read_genesis(config.data_dir / GENESIS_FILE)
     try:
-        store = Store(config.data_dir / STORE_FOLDER, config.limits)
+        store = Store(config.data_dir / STORE_FOLDER, config.limits, config.state_depth_blocks)
     except StorageFailed as failure:
         raise CannotStart(str(failure)) from None
     try:
@@ -63,7 +63,7 @@ async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_wai
             await _unless_failed(_run(node, on_ready, on_waiting))
         finally:
             node.close()
-    except CannotBind as error:
+    except (CannotBind, StorageFailed) as error:
         raise CannotStart(str(error)) from None
     except StorageLost as loss:
         log.error("storage lost, the validator ends", reason=str(loss))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+import structlog
 from google.protobuf.message import DecodeError, Message
 
 from ledger.addresses import ADDRESS_CHARACTERS, is_address, is_prefix
@@ -28,9 +29,11 @@ from protos.validator_pb2 import Message as Envelope
 from validator.lists import List, block_finder, chosen, newest_block_first
 from validator.state import merkle, walk
 from validator.state.nodes import EMPTY
-from validator.store import BlockInfo, Store
+from validator.store import BlockInfo, StorageFailed, Store
 
 _DIGITS_MAX: Final = 18
+
+log = structlog.get_logger("validator.queries")
 
 
 class _Refused(Exception):
@@ -63,6 +66,10 @@ class Queries:
         try:
             response = answer(self, request_type.FromString(content))
         except DecodeError:
+            response = response_class(status="INTERNAL_ERROR")
+        except StorageFailed as failure:
+            # What is damaged is not shown, and nobody else has to suffer for it.
+            log.error("the store is damaged, a client gets no answer", reason=str(failure))
             response = response_class(status="INTERNAL_ERROR")
         return QueryAnswer(response_type, response.SerializeToString(), response.Status.Name(response.status))
 
@@ -243,6 +250,12 @@ class Queries:
                 ListResponse.INVALID_ADDRESS,
                 f"address {prefix[:80]!r} is not an even number of lower-case hex characters, at most"
                 f" {ADDRESS_CHARACTERS}",
+            )
+        first = self._store.pruned.states_from
+        if head.num < first:
+            raise _Refused(
+                ListResponse.HEAD_NOT_FOUND,
+                f"the state after block {head.num} is pruned; kept are those of blocks {first} and later",
             )
         read = self._store.node
         top = walk.subtree(read, head.root, prefix)

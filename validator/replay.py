@@ -48,7 +48,7 @@ def families_needed(
     needed: dict[FamilyVersion, int] = {}
     for num in range(first, last + 1):
         if num % _BLOCKS_A_SNAPSHOT == 0:
-            reader.refresh()
+            reader.keep_up()
         try:
             info = reader.block(num)
             for number in info.batches if info else ():
@@ -200,7 +200,7 @@ class Replay:
             self._take(self._processors.probe())
         if self._ticked:
             self._ticked = False
-            self._reader.refresh()
+            self._reader.keep_up()
             self._take(self._processors.tick())
         for run in [run for run in self._runs if run.due_s is not None]:
             self._look_at_resting(run)

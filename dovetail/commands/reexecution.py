@@ -100,7 +100,9 @@ async def _drive(
     for block in verification.blocks():
         tally.blocks += 1
         tally.transactions += block.transactions
-        if block.sound:
+        if not block.replayable:
+            tally.pruned += 1
+        elif block.sound:
             await replay.run(block)
         else:
             tally.skipped += 1

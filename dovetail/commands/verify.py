@@ -148,7 +148,9 @@ class Tally:
     def __init__(self, bar: Any) -> None:
         self._bar = bar
         self._task: Any = None
-        self.blocks = self.transactions = self.reexecuted_blocks = self.reexecuted_transactions = self.skipped = 0
+        self.blocks = self.transactions = self.reexecuted_blocks = self.reexecuted_transactions = self.skipped = (
+            self.pruned
+        ) = 0
         self.started_s = self._shown_s = time.monotonic()
 
     @property
@@ -197,6 +199,8 @@ def _report(
                 "reexecuted_blocks": tally.reexecuted_blocks,
                 "reexecuted_transactions": tally.reexecuted_transactions,
                 "last_block_id": verification.last_id,
+                "states_from_block": verification.states_from,
+                "pruned_blocks_not_reexecuted": tally.pruned,
                 "sealed_by": dict(verification.sealed_by.most_common(_KEYS_SHOWN_MAX)),
                 "seconds": round(seconds, 3),
                 "findings_total": total,
@@ -217,12 +221,24 @@ def _report(
         for public_key, blocks in verification.sealed_by.most_common(_KEYS_SHOWN_MAX):
             typer.echo(f"blocks sealed by {printable(public_key)}: {blocks}")
         typer.echo(f"block {verification.last}: {verification.last_id}")
+        if verification.states_from:
+            typer.echo(_pruned_words(verification))
         if tally.reexecuted_blocks:
             typer.echo(f"{tally.reexecuted_blocks} blocks, {tally.reexecuted_transactions} transactions run again")
         if tally.skipped:
             typer.echo(f"{tally.skipped} blocks not run again: they are not sound")
+        if tally.pruned:
+            typer.echo(f"{tally.pruned} blocks not run again: the states before them are pruned")
         if not total:
             typer.echo("sound")
     if total:
         found = f"{total} finding{'s' * (total > 1)}"
         raise Refused(f"the ledger at {shown(path)} is not sound, {found}. What to do: {'; or '.join(advice)}")
+
+
+def _pruned_words(verification: "Verification") -> str:
+    first, begin = verification.states_from, verification.first
+    words = f"states before block {first} are pruned"
+    if 0 < begin <= first:
+        return f"{words}: not checked were the states of blocks {begin} to {min(first, verification.last + 1) - 1}"
+    return f"{words}: they were made again from the receipts of block 0 on" if begin == 0 else words

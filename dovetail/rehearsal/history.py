@@ -15,7 +15,6 @@ from ledger.listing import Entry
 from ledger.settings import FamilyVersion
 from ledger.transaction import Transaction, TransactionHeader, decode_transaction
 from protos import raw_pb2, transaction_receipt_pb2
-from validator.state.nodes import EMPTY
 from validator.state.view import Changed, Stored, View
 from validator.store import BlockInfo, StorageFailed, StoreReader
 from validator.verification.state import GARBLED
@@ -108,8 +107,7 @@ class BlockHistory:
         self._rest = self._transactions()
         self.num = num
         self.next = self._block.first_transaction
-        parent = _required(store, num - 1) if num else None
-        self.before = Before(Changed(Stored(store.node, parent.root if parent else EMPTY), self._changes))
+        self.before = Before(Changed(Stored(store.node, store.root_after(num - 1)), self._changes))
         """The state that the transaction given last saw, until the next is asked for."""
 
     def of(self, family: FamilyVersion, first: int, end: int, others: Counter[str]) -> Iterator[Happened]:

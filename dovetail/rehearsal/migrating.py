@@ -20,7 +20,6 @@ from processor_sdk.dispatch import Judgement
 from processor_sdk.handler import TransactionHandler
 from protos import processor_pb2
 from validator.journal import migrations
-from validator.state.nodes import EMPTY
 from validator.state.view import Stored
 from validator.store import StoreReader
 
@@ -57,8 +56,7 @@ class SliceFindings:
 
 def state_after(store: StoreReader, block_num: int) -> Before:
     """The state after a block; the empty one where there is none."""
-    block = store.block(block_num)
-    return Before(Stored(store.node, block.root if block else EMPTY))
+    return Before(Stored(store.node, store.root_after(block_num)))
 
 
 def prefixes_for(store: StoreReader, block_num: int, handler: TransactionHandler[Any]) -> tuple[tuple[str, ...], bool]:

@@ -70,6 +70,7 @@ def make_store(folder: Path) -> Path:
 
 
 def entries(store: Path, table: str) -> list[tuple[bytes, bytes]]:
+    """Key and content of each entry."""
     reader = StoreReader.open(store)
     try:
         return list(reader.entries(table))
@@ -77,8 +78,22 @@ def entries(store: Path, table: str) -> list[tuple[bytes, bytes]]:
         reader.close()
 
 
-def put(store: Path, table: str, name: bytes, record: bytes | None) -> None:
-    """Write over an entry behind the store's back; None removes it."""
+def raw_entries(store: Path, table: str) -> list[tuple[bytes, bytes]]:
+    """Key and record of each entry, as they are stored."""
+    reader = StoreReader.open(store)
+    try:
+        return list(reader.raw_entries(table))
+    finally:
+        reader.close()
+
+
+def put(store: Path, table: str, name: bytes, content: bytes | None) -> None:
+    """Write over an entry behind the store's back, with a checksum that fits; None removes it."""
+    put_raw(store, table, name, None if content is None else records.sealed(table, name, content))
+
+
+def put_raw(store: Path, table: str, name: bytes, record: bytes | None) -> None:
+    """The same of a record as it is stored, its checksum included."""
     with lmdb.open(str(store), max_dbs=len(TABLES)) as env, env.begin(write=True) as transaction:
         opened = env.open_db(table.encode(), txn=transaction)
         if record is None:

@@ -24,7 +24,7 @@ from tests.validator.support import (
 from validator.journal.model import BlockCommit, InvalidBatch
 from validator.state import merkle
 from validator.store import StorageFailed, Store
-from validator.store.records import TABLES, key
+from validator.store.records import TABLES, key, sealed
 
 CHAIN = [[3], [1, 1], [], [2, 1, 4], [1]]
 """For each block, the number of transactions of each of its batches."""
@@ -208,7 +208,7 @@ def test_what_stands_behind_the_last_of_a_table_is_never_written_over(store: Sto
     made = make_commit(store, [make_batch(1), make_batch(2)], {address(1): b"1"})
     place = key(store.next_node_number if table == "nodes" else 1)
     with store._env.begin(write=True) as transaction:
-        transaction.put(place, b"stood here", db=store._tables[table])
+        transaction.put(place, sealed(table, place, b"stood here"), db=store._tables[table])
     with pytest.raises(StorageFailed, match=f"1 of [1-5] entries are not behind the last of the table {table}"):
         store.commit_block(made)
     assert store.head is head

@@ -1,7 +1,8 @@
 """The store: one LMDB environment that holds chain, state, receipts, indexes, statuses and the pending queue."""
 
-from validator.store.reader import StorageFailed, StorageLost, StoreReader
+from validator.store.reader import StoreReader
 from validator.store.records import BlockInfo, StoredBatch, StoredTransaction
+from validator.store.snapshot import StorageFailed, StorageLost
 from validator.store.store import Store
 
 __all__ = ["BlockInfo", "StorageFailed", "StorageLost", "Store", "StoreReader", "StoredBatch", "StoredTransaction"]

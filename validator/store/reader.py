@@ -1,7 +1,6 @@
-"""The store as it is read: one read snapshot, and opening what a validator in another process writes to.
+"""The store as it is read: chain and state of one snapshot, and opening what a validator in another process writes to.
 
-Together with ``validator.store.store``, which writes, the only module that knows LMDB. What is in the records is the
-business of ``validator.store.records``.
+How tables are read is in ``validator.store.snapshot``, what is in their records in ``validator.store.records``.
 """
 
 import struct
@@ -15,8 +14,20 @@ import lmdb
 
 from ledger.ids import BatchId, BlockId, TransactionId
 from validator.journal.model import InvalidBatch
+from validator.state.nodes import EMPTY, Ref
 from validator.store import records
-from validator.store.records import FORMAT, NUMBER_BYTES, TABLES, BlockInfo, StoredBatch, StoredTransaction, id_key, key
+from validator.store.records import (
+    FORMAT,
+    PRUNED_KEY,
+    TABLES,
+    BlockInfo,
+    Pruned,
+    StoredBatch,
+    StoredTransaction,
+    id_key,
+    key,
+)
+from validator.store.snapshot import Snapshot, StorageFailed, lacks
 
 READERS_MAX: Final = 512
 """Most read snapshots of one store at a time, over all processes: the validator's one, and those of its readers."""
@@ -32,16 +43,10 @@ _CACHED_NODE_BYTES_MAX: Final = 1_024
 """What is larger is a leaf with a large value; no branch is."""
 
 
-class StorageFailed(Exception):
-    """The disk or the environment refused; the message says what. Nothing of a write was kept."""
+class StoreReader(Snapshot):
+    """Chain and state on disk, as of the snapshot: ``head``, ``pruned`` and all that is read are of one commit.
 
-
-class StorageLost(Exception):
-    """The disk lost a write, or nobody knows what became of one: whoever owns the store must end, and open it anew."""
-
-
-class StoreReader:
-    """Chain and state on disk, as of the snapshot: ``head`` and all that is read are of one commit.
+    Whatever is read and is not what was written there raises StorageFailed.
 
     A snapshot keeps what was written after it from reusing the space of what it sees: who reads for long calls
     ``refresh`` every so often, or the file of a busy validator grows. One thread's alone.
@@ -52,14 +57,12 @@ class StoreReader:
 
         Raises StorageFailed where they are of another format; then ``env`` is still its opener's to close.
         """
-        self._env = env
-        self._tables = tables
+        super().__init__(env, tables)
         self._nodes: OrderedDict[int, bytes] = OrderedDict()
-        self._reader: Any = None
-        self._move_on()
         try:
             self._check_format(path)
             self.head: BlockInfo | None = self._last_block()
+            self.pruned: Pruned = self._read_pruned()
         except StorageFailed:
             self._let_go()
             raise
@@ -110,6 +113,14 @@ class StoreReader:
         self._let_go()
         self._move_on()
         self.head = self._last_block()
+        self.pruned = self._read_pruned()
+
+    def keep_up(self) -> None:
+        """``refresh`` for who reads old states: where they are pruned the snapshot stays. Raises StorageFailed."""
+        if not self.pruned.states_from:
+            self.refresh()
+            if self.pruned.states_from:
+                raise StorageFailed("the validator has begun to prune states meanwhile: start anew")
 
     def close(self) -> None:
         """Let go of the snapshot and the store."""
@@ -120,9 +131,27 @@ class StoreReader:
         """The trie node with this number, which must be there. Nodes never change, so the newest used are kept."""
         node = self._nodes.get(number)
         if node is None:
-            node = self._require("nodes", number)
+            node = self.find_node(number)
+            if node is None:
+                raise lacks("nodes", number, self._pruned_words())
             self._keep(number, node)
         return node
+
+    def find_node(self, number: int) -> bytes | None:
+        """The trie node with this number; None where there is none."""
+        return self._get("nodes", key(number))
+
+    def root_after(self, num: int) -> Ref:
+        """The state after block ``num``, which must be on the chain; -1: before all. Raises StorageFailed if pruned."""
+        if num < 0:
+            return EMPTY
+        if num < self.pruned.states_from:
+            raise StorageFailed(f"the state after block {num} is not there any more{self._pruned_words()}")
+        return self._require_block(num).root
+
+    def _pruned_words(self) -> str:
+        first = self.pruned.states_from
+        return f": states are pruned, kept are those after block {first} and later ones" if first else ""
 
     def _keep(self, number: int, node: bytes) -> None:
         if len(node) <= _CACHED_NODE_BYTES_MAX:
@@ -177,67 +206,13 @@ class StoreReader:
         return self._get("invalid_transactions", id_key(transaction_id)) is not None
 
     def pending(self) -> Iterator[tuple[int, bytes]]:
-        """Arrival number and bytes of every pending batch, in order of arrival."""
-        for name, record in self.entries("pending"):
-            yield int.from_bytes(name, "big"), records.decode_pending(record)[1]
+        """Arrival number and bytes of every pending batch, in order of arrival; of a damaged one no bytes."""
+        for name, record in self.raw_entries("pending"):
+            yield int.from_bytes(name, "big"), records.opened("pending", name, record) or b""
 
     def superseded(self, num: int) -> list[int]:
         """The numbers of the nodes that block ``num``, which must be there, replaced."""
         return records.decode_numbers(self._require("superseded", num))
-
-    def tables(self) -> list[bytes]:
-        """The names of all tables in the file: TABLES, in a sound store."""
-        try:
-            with self._reader.cursor() as cursor:
-                return list(cursor.iternext(values=False))
-        except lmdb.Error as error:
-            raise _unreadable("of tables", error) from None
-
-    def count(self, table: str) -> int:
-        """How many entries one of TABLES has."""
-        try:
-            entries: int = self._reader.stat(self._tables[table])["entries"]
-        except lmdb.Error as error:
-            raise _unreadable(table, error) from None
-        return entries
-
-    def entries(self, table: str) -> Iterator[tuple[bytes, bytes]]:
-        """Key and record of every entry of one of TABLES, as they are stored, in order of the keys."""
-        try:
-            with self._reader.cursor(db=self._tables[table]) as cursor:
-                yield from cursor
-        except lmdb.Error as error:
-            raise _unreadable(table, error) from None
-
-    def _get(self, table: str, name: bytes) -> bytes | None:
-        try:
-            value: bytes | None = self._reader.get(name, db=self._tables[table])
-        except lmdb.Error as error:
-            raise _unreadable(table, error) from None
-        return value
-
-    def _require(self, table: str, number: int) -> bytes:
-        record = self._get(table, key(number))
-        if record is None:
-            raise StorageFailed(f"the store lacks entry {number} of {table}")
-        return record
-
-    def _number(self, table: str, text: str) -> int | None:
-        record = self._get(table, id_key(text))
-        return None if record is None else int.from_bytes(record, "big")
-
-    def _last_key(self, table: str) -> int:
-        """The highest number in a table; -1 when it is empty."""
-        try:
-            with self._reader.cursor(db=self._tables[table]) as cursor:
-                name = cursor.key() if cursor.last() else None
-        except lmdb.Error as error:
-            raise _unreadable(table, error) from None
-        if name is None:
-            return -1
-        if len(name) != NUMBER_BYTES:
-            raise StorageFailed(f"the last key of the table {table} is no number: {name.hex()}; restore a backup")
-        return int.from_bytes(name, "big")
 
     def _last_block(self) -> BlockInfo | None:
         return self.block(self._last_key("blocks"))
@@ -258,7 +233,7 @@ class StoreReader:
         return records.decode_block_info(num, self._require("blocks", num))
 
     def _check_format(self, path: Path) -> None:
-        found = self._get("meta", b"format")
+        found = self._format()
         if found != FORMAT:
             words = "none" if found is None else found.decode("ascii", "backslashreplace")
             raise StorageFailed(
@@ -266,26 +241,12 @@ class StoreReader:
                 " release that made it, or another data_dir"
             )
 
-    def _let_go(self) -> None:
-        """End the snapshot and keep its slot, which goes where the transaction itself does."""
-        if self._reader is not None:
-            self._reader.abort()
-            self._reader = None
-
-    def _move_on(self) -> None:
-        """Take a snapshot of the newest commit where there is none. Raises StorageFailed."""
+    def _read_pruned(self) -> Pruned:
+        record = self._get("meta", PRUNED_KEY)
         try:
-            self._reader = self._begin()
-        except lmdb.Error as error:
-            raise StorageFailed(f"the store gives no snapshot: {error}") from None
-
-    def _begin(self) -> Any:
-        try:
-            return self._env.begin()
-        except lmdb.MapResizedError:
-            # The writer, in another process, has made the map larger than it is here.
-            self._env.set_mapsize(0)
-            return self._env.begin()
+            return Pruned() if record is None else records.decode_pruned(record)
+        except struct.error as error:
+            raise StorageFailed(f"the record of what is pruned is garbled: {error}") from None
 
 
 def _too_many(path: Path) -> StorageFailed:
@@ -293,7 +254,3 @@ def _too_many(path: Path) -> StorageFailed:
         f"the store at {path} is read in {READERS_MAX - _LEFT_FREE} places already, as many as may be: wait for one of"
         " them to end"
     )
-
-
-def _unreadable(table: str, error: lmdb.Error) -> StorageFailed:
-    return StorageFailed(f"the table {table} cannot be read: {error}; restore a backup of the store's folder")

@@ -1,8 +1,8 @@
 """What the store keeps: tables, and how each record looks as bytes. No LMDB here.
 
 Blocks, batches and transactions are numbered from 0 without gaps; a block record holds the numbers of its first batch
-and transaction, so that any page of any list is found by arithmetic and one binary search. What no signature and no
-state root covers carries a checksum: of a disk that errs, not of anybody who means harm.
+and transaction, so that any page of any list is found by arithmetic and one binary search. Every record ends with a
+checksum of its table, its key and itself, which each read compares: of a disk that errs, not of anybody who means harm.
 """
 
 import struct
@@ -15,7 +15,7 @@ from ledger.ids import BlockId, StateRoot
 from validator.journal.model import InvalidBatch
 from validator.state.nodes import Ref
 
-FORMAT: Final = b"dovetail-store-2"
+FORMAT: Final = b"dovetail-store-3"
 TABLES: Final = (
     "meta",
     "blocks",
@@ -35,9 +35,20 @@ TABLES: Final = (
 
 _BLOCK: Final = struct.Struct(">64s32sQIQIQI")
 _BATCH: Final = struct.Struct(">QQ")
-_TRANSACTION: Final = struct.Struct(">QII")
-_CHECKSUM: Final = struct.Struct(">I")
+_TRANSACTION: Final = struct.Struct(">QI")
+_PRUNED: Final = struct.Struct(">QQQ")
+_SEAL: Final = struct.Struct(">I")
 _NUMBER: Final = struct.Struct(">Q")
+SEAL_BYTES: Final = 4
+"""Of the checksum at the end of every record but that of the format."""
+
+_SEEDS: Final = {table: zlib.crc32(table.encode()) for table in TABLES}
+"""So that a record that is read out of another table is none of this one."""
+
+FORMAT_KEY: Final = b"format"
+PRUNED_KEY: Final = b"pruned"
+"""The keys of the table ``meta``."""
+
 NUMBER_BYTES: Final = 8
 """Of a number as a key."""
 
@@ -90,13 +101,24 @@ class StoredBatch(NamedTuple):
 
 
 class StoredTransaction(NamedTuple):
-    """``position``: its index in the batch. ``checksum``: as it was written, of its key and the receipt."""
+    """``position``: its index in the batch."""
 
     number: int
     batch_number: int
     position: int
-    checksum: int
     receipt: bytes
+
+
+class Pruned(NamedTuple):
+    """What states are gone. The defaults: none.
+
+    ``states_from``: the first block whose state is whole; so are those of all later ones. ``nodes``: how many nodes
+    were removed. ``next_node``: all of them had lower numbers.
+    """
+
+    states_from: int = 0
+    next_node: int = 1
+    nodes: int = 0
 
 
 def key(number: int) -> bytes:
@@ -109,9 +131,16 @@ def id_key(text: str) -> bytes:
     return bytes.fromhex(text)
 
 
-def checksum(name: bytes, content: bytes) -> int:
-    """Of what stands under the key ``name``: it tells every change of up to 32 bits in a row."""
-    return zlib.crc32(content, zlib.crc32(name))
+def sealed(table: str, name: bytes, content: bytes) -> bytes:
+    """The record that keeps ``content`` under the key ``name`` of a table."""
+    return content + _SEAL.pack(zlib.crc32(content, zlib.crc32(name, _SEEDS[table])))
+
+
+def opened(table: str, name: bytes, record: bytes) -> bytes | None:
+    """The content of a record; None where it is not what was written there."""
+    content = record[:-SEAL_BYTES]
+    checksum = zlib.crc32(content, zlib.crc32(name, _SEEDS[table]))
+    return content if record[-SEAL_BYTES:] == _SEAL.pack(checksum) else None
 
 
 def encode_block_info(info: BlockInfo) -> bytes:
@@ -151,42 +180,31 @@ def decode_batch(number: int, record: bytes) -> StoredBatch:
     return StoredBatch(number, block_num, first_transaction, record[_BATCH.size :])
 
 
-def encode_transaction(name: bytes, batch_number: int, position: int, receipt: bytes) -> bytes:
-    """``name``: its key."""
-    return _TRANSACTION.pack(batch_number, position, checksum(name, receipt)) + receipt
+def encode_transaction(batch_number: int, position: int, receipt: bytes) -> bytes:
+    return _TRANSACTION.pack(batch_number, position) + receipt
 
 
 def decode_transaction(number: int, record: bytes) -> StoredTransaction:
-    batch_number, position, written = _TRANSACTION.unpack_from(record)
-    return StoredTransaction(number, batch_number, position, written, record[_TRANSACTION.size :])
+    batch_number, position = _TRANSACTION.unpack_from(record)
+    return StoredTransaction(number, batch_number, position, record[_TRANSACTION.size :])
 
 
-def encode_pending(name: bytes, raw: bytes) -> bytes:
-    """``name``: its key."""
-    return _CHECKSUM.pack(checksum(name, raw)) + raw
-
-
-def decode_pending(record: bytes) -> tuple[int, bytes]:
-    """The checksum as it was written, of its key and the batch; the bytes of the batch."""
-    (written,) = _CHECKSUM.unpack_from(record)
-    return written, record[_CHECKSUM.size :]
-
-
-def encode_invalid(name: bytes, entry: InvalidBatch) -> bytes:
-    """What follows the number of the record. ``name``: its key."""
-    content = _invalid_encoder.encode(entry._replace(transaction_ids=()))
-    return _CHECKSUM.pack(checksum(name, content)) + content
+def encode_invalid(entry: InvalidBatch) -> bytes:
+    """What follows the number of the record."""
+    return _invalid_encoder.encode(entry._replace(transaction_ids=()))
 
 
 def decode_invalid(record: bytes) -> InvalidBatch:
     """Raises msgspec.MsgspecError and UnicodeDecodeError for bytes that ``encode_invalid`` never makes."""
-    return _invalid_decoder.decode(record[NUMBER_BYTES + _CHECKSUM.size :])
+    return _invalid_decoder.decode(record[NUMBER_BYTES:])
 
 
-def is_invalid_whole(name: bytes, record: bytes) -> bool:
-    """Whether the checksum of its key and content is as it was written. Raises struct.error."""
-    written: int = _CHECKSUM.unpack_from(record, NUMBER_BYTES)[0]
-    return checksum(name, record[NUMBER_BYTES + _CHECKSUM.size :]) == written
+def encode_pruned(pruned: Pruned) -> bytes:
+    return _PRUNED.pack(*pruned)
+
+
+def decode_pruned(record: bytes) -> Pruned:
+    return Pruned(*_PRUNED.unpack(record))
 
 
 def number_key(record: bytes) -> bytes:

@@ -5,40 +5,60 @@ reported as done before its write transaction is synced. Reading, and what the t
 ``validator.store.reader``, what is in the records in ``validator.store.records``.
 """
 
-import fcntl
 import os
+import struct
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from shutil import disk_usage
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import lmdb
+import structlog
 
 from ledger.limits import Limits
 from validator.crash_points import CrashPoint, reach
 from validator.journal.model import BlockCommit, InvalidBatch
 from validator.store import records
-from validator.store.reader import READERS_MAX, SPARE_SNAPSHOTS, StorageFailed, StorageLost, StoreReader
-from validator.store.records import FORMAT, TABLES, BlockInfo, id_key, key
+from validator.store.ownership import own
+from validator.store.reader import READERS_MAX, SPARE_SNAPSHOTS, StoreReader
+from validator.store.records import FORMAT, FORMAT_KEY, PRUNED_KEY, TABLES, BlockInfo, Pruned, id_key, key, sealed
+from validator.store.snapshot import StorageFailed, StorageLost
 
 _PAGE_OVERHEAD: Final = 3
 """A write may touch this many times its own bytes in pages: copied tree pages and half-filled new ones."""
 _GROWTH_BYTES_MIN: Final = 16 * 1024 * 1024
+_PAGE_BYTES: Final = 4096
+_PRUNED_NODES_MAX: Final = 5_000
+"""Most nodes that one write removes, but for the last list of a block, which goes as a whole."""
+
+DEPTH_BLOCKS_MIN: Final = 2
+"""The next block executes on the state before the newest while that is being written."""
+
+log = structlog.get_logger("validator.store")
 
 _Entry = tuple[bytes, bytes]
-"""Key and record."""
+"""Key and content."""
+
+_Replaced = tuple[int, list[int]]
+"""The number of a block, and the nodes that it replaced."""
 
 
 class Store(StoreReader):
-    """Chain and state on disk. ``path``: a folder, made when absent. Raises StorageFailed when it cannot be opened."""
+    """Chain and state on disk. ``path``: a folder, made when absent. Raises StorageFailed when it cannot be opened.
 
-    def __init__(self, path: Path, limits: Limits) -> None:
+    ``state_depth_blocks``: how many of the newest states each commit leaves whole, 0: all. ``sync``: False leaves it to
+    ``sync()`` when what was written is on disk: for what is thrown away if that is not reached.
+    """
+
+    def __init__(self, path: Path, limits: Limits, state_depth_blocks: int = 0, *, sync: bool = True) -> None:
+        assert state_depth_blocks == 0 or state_depth_blocks >= DEPTH_BLOCKS_MIN, "the configuration was checked"
         self._limits = limits
+        self._state_depth_blocks = state_depth_blocks
         with ExitStack() as undo:
             try:
                 path.mkdir(parents=True, exist_ok=True, mode=0o700)
-                undo.callback((lock := _lock(path)).close)
+                undo.callback((lock := own(path)).close)
                 if not (path / "data.mdb").exists():
                     # One that was begun and not finished could never be opened.
                     undo.callback((path / "data.mdb").unlink, missing_ok=True)
@@ -49,6 +69,7 @@ class Store(StoreReader):
                     max_readers=READERS_MAX,
                     max_spare_txns=SPARE_SNAPSHOTS,
                     mode=0o600,
+                    sync=sync,
                 )
                 undo.callback(env.close)
                 env.reader_check()
@@ -63,7 +84,7 @@ class Store(StoreReader):
             """Why the last write was refused; None where it was not."""
             self._failed_bytes = 0
             super().__init__(path, env, tables)
-            self.next_node_number: int = self._last_key("nodes") + 1 or 1
+            self.next_node_number: int = max(self._last_key("nodes") + 1, self.pruned.next_node)
             self.next_arrival: int = self._last_key("pending") + 1
             """The arrival number of the next batch that is accepted."""
             undo.pop_all()
@@ -74,14 +95,20 @@ class Store(StoreReader):
         self._witness.close()
         self._lock.close()
 
+    def sync(self) -> None:
+        """Return when all that was written is on disk. Raises StorageFailed."""
+        try:
+            self._env.sync(True)
+        except lmdb.Error as error:
+            raise StorageFailed(f"the store cannot be synced: {error}") from None
+
     def add_pending(self, raw_batches: list[bytes]) -> int:
         """Keep accepted batches; the arrival number of the first. Synced on return. Raises StorageFailed."""
         first = self.next_arrival
         names = map(key, range(first, first + len(raw_batches)))
-        entries = ((name, records.encode_pending(name, raw)) for name, raw in zip(names, raw_batches, strict=True))
         reach(CrashPoint.PENDING_BEFORE_WRITE)
         with self._write(sum(map(len, raw_batches)) + 4096) as transaction:
-            self._append(transaction, "pending", entries)
+            self._append(transaction, "pending", zip(names, raw_batches, strict=True))
             reach(CrashPoint.PENDING_BEFORE_SYNC)
         reach(CrashPoint.PENDING_AFTER_SYNC)
         self.next_arrival = first + len(raw_batches)
@@ -106,15 +133,18 @@ class Store(StoreReader):
         )
         if info.num != (head.num + 1 if head else 0) or (head and block.header.previous_block_id != head.id):
             raise ValueError(f"block {info.num} {info.id} does not extend the head {head and head.num}")
+        next_node = commit.nodes[-1][0] + 1 if commit.nodes else self.next_node_number
+        lists = self._prunable(info.num - self._state_depth_blocks + 1) if self._state_depth_blocks else []
         reach(CrashPoint.COMMIT_BEFORE_WRITE if head else CrashPoint.GENESIS_BEFORE_WRITE)
-        with self._write(_commit_bytes(commit)) as transaction:
+        with self._write(_commit_bytes(commit) + _prune_bytes(lists)) as transaction:
             self._put_block(transaction, info, commit)
             self._put_invalid(transaction, commit.invalid, commit.settled)
+            pruned = self._prune(transaction, lists, next_node)
             reach(CrashPoint.COMMIT_BEFORE_SYNC if head else CrashPoint.GENESIS_BEFORE_SYNC)
         reach(CrashPoint.COMMIT_AFTER_SYNC if head else CrashPoint.GENESIS_AFTER_SYNC)
         self.head = info
-        if commit.nodes:
-            self.next_node_number = commit.nodes[-1][0] + 1
+        self.pruned = pruned
+        self.next_node_number = next_node
         # The next block starts from what this one wrote, and hardly anybody looks at what it replaced.
         for number in commit.superseded:
             self._nodes.pop(number, None)
@@ -138,7 +168,7 @@ class Store(StoreReader):
         # A little goes into pages that are free within the file, when the disk has room for no other.
         if self.free_bytes() > self._failed_bytes * _PAGE_OVERHEAD:
             with suppress(StorageFailed), self._write(0) as transaction:
-                transaction.put(b"format", FORMAT, db=self._tables["meta"])
+                transaction.put(FORMAT_KEY, FORMAT, db=self._tables["meta"])
 
     def used_bytes(self) -> int:
         """How much of the file holds something, or did once and may hold something again."""
@@ -147,6 +177,56 @@ class Store(StoreReader):
     def free_bytes(self) -> int:
         """How much the disk of the store has left."""
         return disk_usage(self._path).free
+
+    def prune(self, depth_blocks: int) -> bool:
+        """Remove a bounded part of the nodes that no state of the newest ``depth_blocks`` needs; whether more are left.
+
+        Synced on return. Raises StorageFailed.
+        """
+        assert depth_blocks >= DEPTH_BLOCKS_MIN, "a validator needs two states"
+        until = self.head.num - depth_blocks + 1 if self.head else 0
+        lists = self._prunable(until)
+        if lists:
+            with self._write(_prune_bytes(lists)) as transaction:
+                pruned = self._prune(transaction, lists, self.next_node_number)
+            self.pruned = pruned
+        return bool(lists) and self.pruned.states_from < until
+
+    def _prunable(self, until: int) -> list[_Replaced]:
+        """What the next blocks replaced, in order, so that the states after block ``until`` and later ones stay whole.
+
+        As many as one write may remove. What block n replaced is in no state from that after n on.
+        """
+        lists: list[_Replaced] = []
+        nodes = 0
+        for num in range(self.pruned.states_from + 1, until + 1):
+            if nodes >= _PRUNED_NODES_MAX or len(lists) >= _PRUNED_NODES_MAX:
+                break
+            try:
+                numbers = self.superseded(num)
+            except (StorageFailed, struct.error) as error:
+                # The space stays used; nothing else suffers.
+                log.error("states are not pruned", block_num=num, reason=str(error))
+                break
+            lists.append((num, numbers))
+            nodes += len(numbers)
+        return lists
+
+    def _prune(self, transaction: Any, lists: list[_Replaced], next_node: int) -> Pruned:
+        """Remove them. ``next_node``: above the numbers of all nodes."""
+        pruned = self.pruned
+        if not lists:
+            return pruned
+        nodes_table, lists_table = self._tables["nodes"], self._tables["superseded"]
+        for num, numbers in lists:
+            for number in sorted(numbers):
+                transaction.delete(key(number), db=nodes_table)
+            transaction.delete(key(num), db=lists_table)
+            pruned = Pruned(num, next_node, pruned.nodes + len(numbers))
+        transaction.delete(key(0), db=lists_table)
+        record = sealed("meta", PRUNED_KEY, records.encode_pruned(pruned))
+        transaction.put(PRUNED_KEY, record, db=self._tables["meta"])
+        return pruned
 
     def _put_block(self, transaction: Any, info: BlockInfo, commit: BlockCommit) -> None:
         num = key(info.num)
@@ -161,7 +241,7 @@ class Store(StoreReader):
             batch_ids.append((id_key(batch.id), name))
             for position, (transaction_id, receipt) in enumerate(batch.transactions):
                 name = key(transaction_number)
-                transactions.append((name, records.encode_transaction(name, batch_number, position, receipt)))
+                transactions.append((name, records.encode_transaction(batch_number, position, receipt)))
                 transaction_ids.append((id_key(transaction_id), name))
                 transaction_number += 1
         self._append(transaction, "blocks", [(num, records.encode_block_info(info))])
@@ -178,8 +258,7 @@ class Store(StoreReader):
         for arrival in settled:
             transaction.delete(key(arrival), db=tables["pending"])
         limits = self._limits
-        names = [id_key(entry.batch_id) for entry in invalid]
-        batches = [(name, records.encode_invalid(name, entry)) for name, entry in zip(names, invalid, strict=True)]
+        batches = [(id_key(entry.batch_id), records.encode_invalid(entry)) for entry in invalid]
         self._remember(transaction, "invalid", batches, limits.invalid_batches_remembered)
         ids = [(id_key(name), b"") for entry in invalid for name in entry.transaction_ids]
         self._remember(transaction, "invalid_transactions", ids, limits.invalid_transactions_remembered)
@@ -194,27 +273,28 @@ class Store(StoreReader):
             for name, content in entries:
                 before = transaction.get(name, db=records_table)
                 if before is not None:
-                    transaction.delete(records.number_key(before), db=order_table)
-                transaction.put(name, key(number) + content, db=records_table)
+                    transaction.delete(records.number_key(self._open(table, name, before)), db=order_table)
+                transaction.put(name, sealed(table, name, key(number) + content), db=records_table)
                 self._append(transaction, f"{table}_order", [(key(number), name)])
                 number += 1
             for _ in range(transaction.stat(order_table)["entries"] - most):
                 order.first()
-                oldest = order.value()
+                oldest = self._open(f"{table}_order", *order.item())
                 order.delete()
                 transaction.delete(oldest, db=records_table)
 
     def _append(self, transaction: Any, table: str, entries: Iterable[_Entry]) -> None:
         """Put entries behind all others of a table, in their order; one that stands there is never written over."""
+        written = ((name, sealed(table, name, content)) for name, content in entries)
         with transaction.cursor(db=self._tables[table]) as cursor:
-            given, added = cursor.putmulti(entries, append=True)
+            given, added = cursor.putmulti(written, append=True)
         if added != given:
             raise StorageFailed(f"{given - added} of {given} entries are not behind the last of the table {table}")
 
     def _insert(self, transaction: Any, table: str, entries: list[_Entry]) -> None:
         """Put entries under random keys: in ascending order neighbours share the pages that their insertion copies."""
         with transaction.cursor(db=self._tables[table]) as cursor:
-            cursor.putmulti(sorted(entries))
+            cursor.putmulti((name, sealed(table, name, content)) for name, content in sorted(entries))
 
     @contextmanager
     def _write(self, data_bytes: int) -> Iterator[Any]:
@@ -267,21 +347,15 @@ class Store(StoreReader):
 
     def _check_format(self, path: Path) -> None:
         """A new store gets its format here."""
-        if self._get("meta", b"format") is None:
+        if self._format() is None:
             with self._write(4096) as transaction:
-                transaction.put(b"format", FORMAT, db=self._tables["meta"])
+                transaction.put(FORMAT_KEY, FORMAT, db=self._tables["meta"])
         super()._check_format(path)
 
 
-def _lock(path: Path) -> IO[bytes]:
-    """Hold the store for this process alone, for as long as the file is open; the end of the process frees it."""
-    file = (path / "owner.lock").open("ab")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise StorageFailed(f"the store at {path} is in use by another validator") from None
-    return file
+def _prune_bytes(lists: list[_Replaced]) -> int:
+    """An upper bound of the bytes of pages that their removal copies, before _PAGE_OVERHEAD."""
+    return _PAGE_BYTES // 2 * sum(1 + len(numbers) for _, numbers in lists)
 
 
 def _commit_bytes(commit: BlockCommit) -> int:

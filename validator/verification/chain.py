@@ -32,7 +32,7 @@ class CheckedBlock(NamedTuple):
     """A block after it was checked. ``base`` and ``root``: the states before and after it, where it is sound.
 
     ``receipts``: of each transaction of each batch. ``migrations``: the indexes of batches that a validator injected.
-    What is not ``sound`` must not be built upon.
+    What is not ``sound`` must not be built upon. ``replayable``: whether the store holds the state before it.
     """
 
     num: int
@@ -43,6 +43,7 @@ class CheckedBlock(NamedTuple):
     base: Ref
     root: Ref
     sound: bool
+    replayable: bool
 
 
 class Verification:
@@ -69,6 +70,8 @@ class Verification:
         self.last = self.head if last is None else min(last, self.head)
         self.sealed_by: Counter[str] = Counter()
         """How many of the blocks so far each public key sealed: whose node it is cannot be told from a store."""
+        self.states_from = reader.pruned.states_from
+        """The first block whose state is stored; above 0 where states are pruned."""
         self.last_id: BlockId | None = None
         """The id of the newest block so far, to compare with another node's."""
         self._state = StateCheck(reader, self._add)
@@ -100,6 +103,7 @@ class Verification:
         if (
             loaded.info is not None
             and loaded.header is not None
+            and self._state.is_stored(num)
             and not self._state.adopt(loaded.info, _hash(loaded.header))
         ):
             loaded.find("state_unknown", "", "nodes that lead to its state root", "others")
@@ -115,7 +119,7 @@ class Verification:
                 yield group
                 group, data_bytes = [], 0
                 # What was written meanwhile must not wait for this reader to let go of what it replaced.
-                self._reader.refresh()
+                self._reader.keep_up()
         if group:
             yield group
 
@@ -175,6 +179,7 @@ class Verification:
             before or _NO_STATE,
             after or _NO_STATE,
             not loaded.faults and before is not None and after is not None,
+            loaded.num == 0 or self._state.is_stored(loaded.num - 1),
         )
 
     def _tell_faults(self, loaded: Loaded, offset: int, batch: CheckedBatch) -> None:
@@ -232,7 +237,8 @@ class Verification:
     def _check_counts(self) -> None:
         """That tables hold what the chain holds, and nothing else."""
         expected: dict[str, int | None] = {"blocks": self.head + 1, "block_ids": self.head + 1}
-        expected |= {"superseded": self.head + 1, "nodes": self._state.nodes}
+        first = self._reader.pruned.states_from
+        expected |= {"superseded": self.head + 1 - (first + 1 if first else 0), "nodes": self._state.nodes}
         expected |= dict.fromkeys(("batches", "batch_ids"), self._loader.next_batch)
         expected |= dict.fromkeys(("transactions", "transaction_ids"), self._loader.next_transaction)
         for table, count in expected.items():

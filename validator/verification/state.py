@@ -1,6 +1,7 @@
 """The trie of each block, made again from what its receipts say and compared with what is stored, byte for byte.
 
-By induction from the state without leaves, every stored node is checked. No batches, no headers here.
+By induction from the state without leaves, every stored node is checked. Where states are pruned, the nodes that are
+gone are made again and held as long as a later state needs them. No batches, no headers here.
 """
 
 import struct
@@ -27,20 +28,33 @@ class StateCheck:
         self.base: Ref | None = EMPTY
         self._next: int | None = 1
         self._mended: dict[int, bytes] = {}
+        self._pruned = reader.pruned
+        self._gone: dict[int, bytes] = {}
+        self._removed: int | None = 0
 
     @property
     def nodes(self) -> int | None:
-        """How many nodes the blocks so far have appended, those before the first included; None: not known."""
-        return None if self._next is None else self._next - 1
+        """How many nodes of the blocks so far are stored, those before the first included; None: not known."""
+        return None if self._next is None else self._next - 1 - self._pruned.nodes
 
     def node(self, number: int) -> bytes:
-        """A node as it must be: the stored one, unless that was found to be wrong."""
+        """A node as it must be: the stored one, unless that was found to be wrong or is pruned."""
         node = self._mended.get(number)
+        if node is None and self._gone:
+            node = self._gone.get(number)
         return self._reader.node(number) if node is None else node
+
+    def is_stored(self, num: int) -> bool:
+        """Whether the store holds the state after block ``num`` whole."""
+        return num >= self._pruned.states_from
+
+    def _is_pruned(self, num: int) -> bool:
+        """Whether what block ``num`` replaced is gone, and of what it appended all that was replaced meanwhile."""
+        return 0 < self._pruned.states_from >= num
 
     def forget(self) -> None:
         """Nothing is known of the state and the nodes so far."""
-        self.base = self._next = None
+        self.base = self._next = self._removed = None
 
     def adopt(self, info: BlockInfo, root_hash: bytes) -> bool:
         """Go on from the stored state of a block, if its nodes lead to the hash that its header names."""
@@ -61,6 +75,8 @@ class StateCheck:
         """
         where, num = f"block {info.num}", info.num
         if self.base is None:
+            if not self.is_stored(num):
+                return False
             if not self.adopt(info, root_hash):
                 self._add(Finding(num, "state_unknown", where, "nodes that lead to its state root", "others"))
             return False
@@ -81,35 +97,63 @@ class StateCheck:
             self.adopt(info, root_hash)
             return False
         same = self._compare_nodes(num, update)
+        if self._is_pruned(num):
+            same &= self._follow_pruning(num, update)
+        elif not self._compare_superseded(num, update):
+            same = False
         if info.root != update.root:
             self._add(Finding(num, "root_record", where, _words(update.root), _words(info.root)))
             same = False
+        self.base = update.root
+        if first is not None:
+            self._next = first + len(update.nodes)
+        return same
+
+    def _compare_superseded(self, num: int, update: merkle.Update) -> bool:
+        where = f"block {num}"
         try:
             superseded = self._reader.superseded(num)
         except GARBLED as error:
             self._add(Finding(num, "superseded", where, f"{len(update.superseded)} numbers", shown(error)))
+            return False
+        if superseded != update.superseded:
+            expected, found = _first_difference(update.superseded, superseded)
+            self._add(Finding(num, "superseded", where, expected, found))
+            return False
+        return True
+
+    def _follow_pruning(self, num: int, update: merkle.Update) -> bool:
+        """What the block replaced is gone; where its state is the first whole one, nothing else may be."""
+        for number in update.superseded:
+            self._gone.pop(number, None)
+        if self._removed is not None:
+            self._removed += len(update.superseded)
+        if num < self._pruned.states_from:
+            return True
+        same = True
+        if self._removed is not None and self._removed != self._pruned.nodes:
+            found = f"a record of {self._pruned.nodes}"
+            self._add(Finding(num, "pruned", f"block {num}", f"{self._removed} nodes pruned up to it", found))
             same = False
-        else:
-            if superseded != update.superseded:
-                expected, found = _first_difference(update.superseded, superseded)
-                self._add(Finding(num, "superseded", where, expected, found))
-                same = False
-        self.base = update.root
-        if first is not None:
-            self._next = first + len(update.nodes)
+        for number, node in self._gone.items():
+            self._add(Finding(num, "node", f"block {num}, node {number}", shown(node), "none"))
+            same = False
         return same
 
     def _compare_nodes(self, num: int, update: merkle.Update) -> bool:
         same = True
         for number, node in update.nodes:
             try:
-                stored = self._reader.node(number)
+                stored = self._reader.find_node(number)
             except GARBLED as error:
                 expected, found = shown(node), shown(error)
             else:
                 if stored == node:
                     continue
-                expected, found = difference(node, stored)
+                if stored is None and self._is_pruned(num):
+                    self._gone[number] = node
+                    continue
+                expected, found = (shown(node), "none") if stored is None else difference(node, stored)
             same = False
             self._add(Finding(num, "node", f"block {num}, node {number}", expected, found))
             if len(self._mended) < _MENDED_MAX:

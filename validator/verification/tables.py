@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from validator.store import StoreReader, records
-from validator.store.records import NUMBER_BYTES, TABLES
+from validator.store.records import FORMAT_KEY, NUMBER_BYTES, PRUNED_KEY, TABLES
 from validator.verification.batches import CheckedBatch
 from validator.verification.findings import DROP_PENDING, Finding, Findings, shown
 from validator.verification.state import GARBLED
@@ -32,23 +32,20 @@ def check_tables(reader: StoreReader, checkers: Checkers, findings: Findings) ->
 def _layout(reader: StoreReader, _: Checkers, add: Callable[[Finding], None]) -> None:
     for table in sorted({*reader.tables()} - {name.encode() for name in TABLES}):
         add(Finding(None, "table", f"table {shown(table)}", "no such table", "one"))
-    for name, record in reader.entries("meta"):
-        if name != b"format":
-            add(Finding(None, "meta", f"meta {shown(name)}", "the format alone", shown(record)))
+    for name, record in reader.raw_entries("meta"):
+        if name not in (FORMAT_KEY, PRUNED_KEY):
+            add(Finding(None, "meta", f"meta {shown(name)}", "no such entry", shown(record)))
 
 
 def _pending(reader: StoreReader, checkers: Checkers, add: Callable[[Finding], None]) -> None:
     arrivals: list[str] = []
     checks: list[Future[list[CheckedBatch]]] = []
     piece: list[Entry] = []
-    for name, record in reader.entries("pending"):
+    for name, record in reader.raw_entries("pending"):
         arrivals.append(str(int.from_bytes(name, "big")))
-        where = f"pending entry {name.hex()}"
-        try:
-            written, raw = records.decode_pending(record)
-        except GARBLED:
-            written, raw = 0, b""
-        if not raw or records.checksum(name, raw) != written:
+        raw = records.opened("pending", name, record) or b""
+        if not raw:
+            where = f"pending entry {name.hex()}"
             add(Finding(None, "pending", where, "the bytes that were written", shown(record), DROP_PENDING))
         # Its transactions have no receipts yet.
         piece.append((raw, None))
@@ -70,8 +67,6 @@ def _pending(reader: StoreReader, checkers: Checkers, add: Callable[[Finding], N
 def _invalid(reader: StoreReader, _: Checkers, add: Callable[[Finding], None]) -> None:
     for where, name, record in _remembered(reader, "invalid", add):
         try:
-            if not records.is_invalid_whole(name, record):
-                add(Finding(None, "invalid", where, "the bytes that were written", shown(record)))
             batch_id = records.decode_invalid(record).batch_id
         except (msgspec.MsgspecError, *GARBLED) as error:
             add(Finding(None, "invalid", where, "what is remembered of an INVALID batch", shown(error)))
@@ -88,16 +83,25 @@ def _invalid_transactions(reader: StoreReader, _: Checkers, add: Callable[[Findi
 
 def _remembered(reader: StoreReader, table: str, add: Callable[[Finding], None]) -> Iterator[tuple[str, bytes, bytes]]:
     """Where it is, id and record of each entry; table and order must name each other, one to one."""
-    order = dict(reader.entries(f"{table}_order"))
+    order: dict[bytes, bytes | None] = {}
+    for place, record in reader.raw_entries(f"{table}_order"):
+        order[place] = records.opened(f"{table}_order", place, record)
+        if order[place] is None:
+            where = f"{table}_order {place.hex()}"
+            add(Finding(None, table, where, "the bytes that were written", shown(record)))
     entries = 0
-    for name, record in reader.entries(table):
+    for name, record in reader.raw_entries(table):
         entries += 1
         where = f"{table} {name.hex()}"
         if len(name) != _ID_BYTES:
             add(Finding(None, table, where, f"an id of {_ID_BYTES} bytes as its key", f"{len(name)} bytes"))
-        named = order.get(records.number_key(record))
+        content = records.opened(table, name, record)
+        if content is None:
+            add(Finding(None, table, where, "the bytes that were written", shown(record)))
+            continue
+        named = order.get(records.number_key(content))
         if named != name:
             add(Finding(None, table, where, "its place in their order", shown(named)))
-        yield where, name, record
+        yield where, name, content
     if len(order) != entries:
         add(Finding(None, table, f"table {table}_order", f"{entries} entries", str(len(order))))

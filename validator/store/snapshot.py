@@ -1,0 +1,149 @@
+"""One read snapshot of the store's tables: records by key and in order, each compared with its checksum.
+
+With ``validator.store.reader``, which opens a store, and ``validator.store.store``, which writes it, the only module
+that knows LMDB. What is in the records is the business of ``validator.store.records``, what they mean together of
+``validator.store.reader``.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import lmdb
+
+from validator.store import records
+from validator.store.records import FORMAT_KEY, NUMBER_BYTES, id_key, key
+
+
+class StorageFailed(Exception):
+    """The disk or the environment refused; the message says what. Nothing of a write was kept."""
+
+
+class StorageLost(Exception):
+    """The disk lost a write, or nobody knows what became of one: whoever owns the store must end, and open it anew."""
+
+
+class Snapshot:
+    """The tables as of one commit. One thread's alone."""
+
+    def __init__(self, env: Any, tables: dict[str, Any]) -> None:
+        """``env``: open, with its ``tables`` by name. Raises StorageFailed."""
+        self._env = env
+        self._tables = tables
+        self._reader: Any = None
+        self._move_on()
+
+    def tables(self) -> list[bytes]:
+        """The names of all tables in the file: TABLES, in a sound store."""
+        try:
+            with self._reader.cursor() as cursor:
+                return list(cursor.iternext(values=False))
+        except lmdb.Error as error:
+            raise _unreadable("of tables", error) from None
+
+    def count(self, table: str) -> int:
+        """How many entries one of TABLES has."""
+        try:
+            entries: int = self._reader.stat(self._tables[table])["entries"]
+        except lmdb.Error as error:
+            raise _unreadable(table, error) from None
+        return entries
+
+    def size(self, table: str) -> tuple[int, int, int]:
+        """Of one of TABLES: pages that hold entries, pages that lead to them, pages of large records."""
+        try:
+            stat = self._reader.stat(self._tables[table])
+        except lmdb.Error as error:
+            raise _unreadable(table, error) from None
+        return stat["leaf_pages"], stat["branch_pages"], stat["overflow_pages"]
+
+    def entries(self, table: str) -> Iterator[tuple[bytes, bytes]]:
+        """Key and content of every entry of one of TABLES, in order of the keys."""
+        for name, record in self.raw_entries(table):
+            yield name, self._open(table, name, record)
+
+    def raw_entries(self, table: str) -> Iterator[tuple[bytes, bytes]]:
+        """The same as they are stored, not compared with their checksums."""
+        try:
+            with self._reader.cursor(db=self._tables[table]) as cursor:
+                yield from cursor
+        except lmdb.Error as error:
+            raise _unreadable(table, error) from None
+
+    def _get(self, table: str, name: bytes) -> bytes | None:
+        try:
+            record: bytes | None = self._reader.get(name, db=self._tables[table])
+        except lmdb.Error as error:
+            raise _unreadable(table, error) from None
+        return None if record is None else self._open(table, name, record)
+
+    def _open(self, table: str, name: bytes, record: bytes) -> bytes:
+        content = records.opened(table, name, record)
+        if content is None:
+            raise StorageFailed(
+                f"entry {_shown(name)} of the table {table} is not what was written, its checksum differs:"
+                " `dovetail chain verify` shows all that is damaged, `dovetail store repair` mends what can be"
+            )
+        return content
+
+    def _require(self, table: str, number: int) -> bytes:
+        record = self._get(table, key(number))
+        if record is None:
+            raise lacks(table, number)
+        return record
+
+    def _number(self, table: str, text: str) -> int | None:
+        record = self._get(table, id_key(text))
+        return None if record is None else int.from_bytes(record, "big")
+
+    def _last_key(self, table: str) -> int:
+        """The highest number in a table; -1 when it is empty."""
+        try:
+            with self._reader.cursor(db=self._tables[table]) as cursor:
+                name = cursor.key() if cursor.last() else None
+        except lmdb.Error as error:
+            raise _unreadable(table, error) from None
+        if name is None:
+            return -1
+        if len(name) != NUMBER_BYTES:
+            raise StorageFailed(f"the last key of the table {table} is no number: {name.hex()}; restore a backup")
+        return int.from_bytes(name, "big")
+
+    def _format(self) -> bytes | None:
+        try:
+            found: bytes | None = self._reader.get(FORMAT_KEY, db=self._tables["meta"])
+        except lmdb.Error as error:
+            raise _unreadable("meta", error) from None
+        return found
+
+    def _let_go(self) -> None:
+        """End the snapshot and keep its slot, which goes where the transaction itself does."""
+        if self._reader is not None:
+            self._reader.abort()
+            self._reader = None
+
+    def _move_on(self) -> None:
+        """Take a snapshot of the newest commit where there is none. Raises StorageFailed."""
+        try:
+            self._reader = self._begin()
+        except lmdb.Error as error:
+            raise StorageFailed(f"the store gives no snapshot: {error}") from None
+
+    def _begin(self) -> Any:
+        try:
+            return self._env.begin()
+        except lmdb.MapResizedError:
+            # The writer, in another process, has made the map larger than it is here.
+            self._env.set_mapsize(0)
+            return self._env.begin()
+
+
+def lacks(table: str, number: int, why: str = "") -> StorageFailed:
+    return StorageFailed(f"the store lacks entry {number} of {table}{why}")
+
+
+def _shown(name: bytes) -> str:
+    return str(int.from_bytes(name, "big")) if len(name) == NUMBER_BYTES else name.hex()
+
+
+def _unreadable(table: str, error: lmdb.Error) -> StorageFailed:
+    return StorageFailed(f"the table {table} cannot be read: {error}; restore a backup of the store's folder")
