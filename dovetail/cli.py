@@ -14,6 +14,7 @@ from dovetail.commands import (
     processors,
     settings,
     status,
+    store,
     up,
     upgrade,
     verify,
@@ -60,6 +61,7 @@ app.add_typer(intkey.app, name="intkey")
 app.add_typer(settings.app, name="settings")
 app.add_typer(upgrade.app, name="upgrade")
 app.add_typer(verify.app, name="chain")
+app.add_typer(store.app, name="store")
 app.add_typer(chain.block, name="block")
 app.add_typer(chain.batch, name="batch")
 app.add_typer(chain.transaction, name="transaction")

@@ -130,6 +130,7 @@ def _begin(
 ) -> "Verification":
     """The verification, with what is beside the chain checked already. Raises Refused for blocks that are not there."""
     from validator.verification.chain import Verification
+    from validator.verification.pages import check_pages
     from validator.verification.tables import check_tables
 
     verification = Verification(reader, checkers, findings, first, last)
@@ -139,6 +140,7 @@ def _begin(
     if first > head or (last is not None and not first <= last <= head):
         raise Refused(f"--from {first} --to {head if last is None else last}: the chain has blocks 0 to {head}")
     check_tables(reader, checkers, findings)
+    verification.pages_walked = check_pages(reader, path, findings)
     return verification
 
 
@@ -199,6 +201,7 @@ def _report(
                 "reexecuted_blocks": tally.reexecuted_blocks,
                 "reexecuted_transactions": tally.reexecuted_transactions,
                 "last_block_id": verification.last_id,
+                "pages_walked": verification.pages_walked,
                 "states_from_block": verification.states_from,
                 "pruned_blocks_not_reexecuted": tally.pruned,
                 "sealed_by": dict(verification.sealed_by.most_common(_KEYS_SHOWN_MAX)),
@@ -221,6 +224,8 @@ def _report(
         for public_key, blocks in verification.sealed_by.most_common(_KEYS_SHOWN_MAX):
             typer.echo(f"blocks sealed by {printable(public_key)}: {blocks}")
         typer.echo(f"block {verification.last}: {verification.last_id}")
+        if not verification.pages_walked:
+            typer.echo("the pages of the file were not walked: a validator wrote to it meanwhile")
         if verification.states_from:
             typer.echo(_pruned_words(verification))
         if tally.reexecuted_blocks:

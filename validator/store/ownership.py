@@ -1,6 +1,7 @@
 """Who owns a store: one process, by a lock on a file beside it. Whether others read it is LMDB's to know."""
 
 import fcntl
+import os
 from pathlib import Path
 from typing import IO, Final
 
@@ -14,7 +15,7 @@ def own(path: Path) -> IO[bytes]:
 
     Raises StorageFailed where another holds it.
     """
-    file = (path / OWNER_LOCK).open("ab")
+    file = os.fdopen(os.open(path / OWNER_LOCK, os.O_WRONLY | os.O_CREAT, 0o600), "ab")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

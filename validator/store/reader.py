@@ -87,6 +87,7 @@ class StoreReader(Snapshot):
                     max_spare_txns=SPARE_SNAPSHOTS,
                     readonly=True,
                     create=False,
+                    mode=0o600,
                 )
                 undo.callback(env.close)
                 # Who was killed left its slot behind.

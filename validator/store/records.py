@@ -131,16 +131,20 @@ def id_key(text: str) -> bytes:
     return bytes.fromhex(text)
 
 
+def checksum_of(table: str, name: bytes, content: bytes) -> int:
+    """Of what stands under the key ``name`` of a table: it tells every change of up to 32 bits in a row."""
+    return zlib.crc32(content, zlib.crc32(name, _SEEDS[table]))
+
+
 def sealed(table: str, name: bytes, content: bytes) -> bytes:
     """The record that keeps ``content`` under the key ``name`` of a table."""
-    return content + _SEAL.pack(zlib.crc32(content, zlib.crc32(name, _SEEDS[table])))
+    return content + _SEAL.pack(checksum_of(table, name, content))
 
 
 def opened(table: str, name: bytes, record: bytes) -> bytes | None:
     """The content of a record; None where it is not what was written there."""
     content = record[:-SEAL_BYTES]
-    checksum = zlib.crc32(content, zlib.crc32(name, _SEEDS[table]))
-    return content if record[-SEAL_BYTES:] == _SEAL.pack(checksum) else None
+    return content if record[-SEAL_BYTES:] == _SEAL.pack(checksum_of(table, name, content)) else None
 
 
 def encode_block_info(info: BlockInfo) -> bytes:

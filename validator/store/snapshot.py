@@ -6,9 +6,11 @@ that knows LMDB. What is in the records is the business of ``validator.store.rec
 """
 
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import lmdb
+from lmdb.verify import VerifyError, verify
 
 from validator.store import records
 from validator.store.records import FORMAT_KEY, NUMBER_BYTES, id_key, key
@@ -20,6 +22,32 @@ class StorageFailed(Exception):
 
 class StorageLost(Exception):
     """The disk lost a write, or nobody knows what became of one: whoever owns the store must end, and open it anew."""
+
+
+class FileFigures(NamedTuple):
+    """``used_pages``: all that were ever written. ``main_pages``: of the table of tables. ``map_bytes``: its room.
+
+    ``readers``: places in the table of readers that were taken at one time.
+    """
+
+    page_bytes: int
+    used_pages: int
+    main_pages: int
+    map_bytes: int
+    readers: int
+
+
+def page_faults(path: Path) -> list[str]:
+    """What is wrong with the pages of the store's file in the folder ``path``, whatever lies in them.
+
+    Every page is reached once or free, and each table counts right. Means nothing while somebody writes. Reads the file
+    by itself: damage ends no process here.
+    """
+    try:
+        faults: list[str] = verify(str(path))  # type: ignore[no-untyped-call]
+    except (VerifyError, OSError) as error:
+        faults = [str(error)]
+    return faults
 
 
 class Snapshot:
@@ -39,6 +67,34 @@ class Snapshot:
                 return list(cursor.iternext(values=False))
         except lmdb.Error as error:
             raise _unreadable("of tables", error) from None
+
+    def written(self) -> int:
+        """A number that every write to the file changes, in whatever process, whether it is in the snapshot or not."""
+        return int(self._env.info()["last_txnid"])
+
+    def file(self) -> FileFigures:
+        """How large the file is, as of now."""
+        info, main = self._env.info(), self._env.stat()
+        return FileFigures(
+            main["psize"],
+            info["last_pgno"] + 1,
+            main["leaf_pages"] + main["branch_pages"] + main["overflow_pages"],
+            info["map_size"],
+            info["num_readers"],
+        )
+
+    def copy_to(self, descriptor: int) -> None:
+        """Write the newest commit as a file of its own, without free pages, beside a running writer too.
+
+        Raises StorageFailed.
+        """
+        try:
+            self._env.copyfd(descriptor, compact=True)
+        except (lmdb.Error, OSError) as error:
+            raise StorageFailed(
+                f"the store cannot be copied: {error}. Where that is not for want of room, pages of its file are damaged:"
+                " stop the validator, then `dovetail store repair`, or restore a backup"
+            ) from None
 
     def count(self, table: str) -> int:
         """How many entries one of TABLES has."""

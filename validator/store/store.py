@@ -7,7 +7,7 @@ reported as done before its write transaction is synced. Reading, and what the t
 
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from shutil import disk_usage
@@ -16,6 +16,7 @@ from typing import Any, Final
 import lmdb
 import structlog
 
+from ledger.ids import TransactionId
 from ledger.limits import Limits
 from validator.crash_points import CrashPoint, reach
 from validator.journal.model import BlockCommit, InvalidBatch
@@ -23,12 +24,12 @@ from validator.store import records
 from validator.store.ownership import own
 from validator.store.reader import READERS_MAX, SPARE_SNAPSHOTS, StoreReader
 from validator.store.records import FORMAT, FORMAT_KEY, PRUNED_KEY, TABLES, BlockInfo, Pruned, id_key, key, sealed
+from validator.store.sizes import commit_bytes, invalid_bytes, prune_bytes
 from validator.store.snapshot import StorageFailed, StorageLost
 
 _PAGE_OVERHEAD: Final = 3
 """A write may touch this many times its own bytes in pages: copied tree pages and half-filled new ones."""
 _GROWTH_BYTES_MIN: Final = 16 * 1024 * 1024
-_PAGE_BYTES: Final = 4096
 _PRUNED_NODES_MAX: Final = 5_000
 """Most nodes that one write removes, but for the last list of a block, which goes as a whole."""
 
@@ -136,7 +137,7 @@ class Store(StoreReader):
         next_node = commit.nodes[-1][0] + 1 if commit.nodes else self.next_node_number
         lists = self._prunable(info.num - self._state_depth_blocks + 1) if self._state_depth_blocks else []
         reach(CrashPoint.COMMIT_BEFORE_WRITE if head else CrashPoint.GENESIS_BEFORE_WRITE)
-        with self._write(_commit_bytes(commit) + _prune_bytes(lists)) as transaction:
+        with self._write(commit_bytes(commit) + prune_bytes(lists)) as transaction:
             self._put_block(transaction, info, commit)
             self._put_invalid(transaction, commit.invalid, commit.settled)
             pruned = self._prune(transaction, lists, next_node)
@@ -155,7 +156,7 @@ class Store(StoreReader):
     def reject(self, invalid: list[InvalidBatch], settled: list[int]) -> None:
         """Judge batches INVALID without a block. Synced on return. Raises StorageFailed."""
         reach(CrashPoint.VERDICTS_BEFORE_WRITE)
-        with self._write(sum(len(entry.message) + len(entry.extended_data) + 4096 for entry in invalid)) as transaction:
+        with self._write(4 * invalid_bytes(invalid)) as transaction:
             self._put_invalid(transaction, invalid, settled)
             reach(CrashPoint.VERDICTS_BEFORE_SYNC)
         reach(CrashPoint.VERDICTS_AFTER_SYNC)
@@ -178,6 +179,16 @@ class Store(StoreReader):
         """How much the disk of the store has left."""
         return disk_usage(self._path).free
 
+    def remember(self, batches: list[InvalidBatch], transactions: Sequence[TransactionId]) -> None:
+        """What another store remembered of invalid batches, and of the transactions of such, in order.
+
+        Synced on return. Raises StorageFailed.
+        """
+        with self._write(len(transactions) * 512 + invalid_bytes(batches)) as transaction:
+            self._put_invalid(transaction, batches, [])
+            ids = [(id_key(name), b"") for name in transactions]
+            self._remember(transaction, "invalid_transactions", ids, self._limits.invalid_transactions_remembered)
+
     def prune(self, depth_blocks: int) -> bool:
         """Remove a bounded part of the nodes that no state of the newest ``depth_blocks`` needs; whether more are left.
 
@@ -187,7 +198,7 @@ class Store(StoreReader):
         until = self.head.num - depth_blocks + 1 if self.head else 0
         lists = self._prunable(until)
         if lists:
-            with self._write(_prune_bytes(lists)) as transaction:
+            with self._write(prune_bytes(lists)) as transaction:
                 pruned = self._prune(transaction, lists, self.next_node_number)
             self.pruned = pruned
         return bool(lists) and self.pruned.states_from < until
@@ -351,18 +362,3 @@ class Store(StoreReader):
             with self._write(4096) as transaction:
                 transaction.put(FORMAT_KEY, FORMAT, db=self._tables["meta"])
         super()._check_format(path)
-
-
-def _prune_bytes(lists: list[_Replaced]) -> int:
-    """An upper bound of the bytes of pages that their removal copies, before _PAGE_OVERHEAD."""
-    return _PAGE_BYTES // 2 * sum(1 + len(numbers) for _, numbers in lists)
-
-
-def _commit_bytes(commit: BlockCommit) -> int:
-    """An upper bound of the bytes that a block writes, keys included."""
-    batches: Iterable[int] = (
-        len(batch.raw) + 512 + sum(len(receipt) + 512 for _, receipt in batch.transactions) for batch in commit.batches
-    )
-    nodes = sum(len(node) + 64 for _, node in commit.nodes)
-    invalid = sum(len(entry.message) + len(entry.extended_data) + 1024 for entry in commit.invalid)
-    return sum(batches) + nodes + invalid + len(commit.block.header_bytes) + 16 * len(commit.superseded) + 65_536

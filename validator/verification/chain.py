@@ -72,6 +72,8 @@ class Verification:
         """How many of the blocks so far each public key sealed: whose node it is cannot be told from a store."""
         self.states_from = reader.pruned.states_from
         """The first block whose state is stored; above 0 where states are pruned."""
+        self.pages_walked = False
+        """Whether the file's pages were looked at too, which is done beside this (``pages``)."""
         self.last_id: BlockId | None = None
         """The id of the newest block so far, to compare with another node's."""
         self._state = StateCheck(reader, self._add)

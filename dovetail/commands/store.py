@@ -1,0 +1,324 @@
+"""``store``: the ledger's file as a whole: looked at, backed up, put back, compacted, pruned, repaired.
+
+What is done is in ``validator.maintenance``; here is what is said about it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from dovetail.commands.options import ConfigFile, DataDir, Json, examples, some_path
+from dovetail.errors import Refused
+from dovetail.home import shown
+from dovetail.output import note, print_json, print_table, printable, progress_bar
+
+if TYPE_CHECKING:
+    from dovetail.config import Config
+    from validator.maintenance.apart import Step, Tell
+    from validator.maintenance.looking import Look
+
+app = typer.Typer(
+    help="The ledger's file: check, backup, restore, compact, prune, repair. More: docs/operations.md",
+    no_args_is_help=True,
+)
+
+_MIB: Final = 1024 * 1024
+_NOTES_SHOWN_MAX: Final = 20
+
+Processes = Annotated[
+    int,
+    typer.Option("--processes", min=0, max=256, metavar="N", help="Processes that check signatures; 0: one a core."),
+]
+
+
+@app.command(epilog=examples("dovetail store check", "dovetail store check --data-dir ./ledger --json"))
+def check(config: ConfigFile = None, data_dir: DataDir = None, as_json: Json = False) -> None:
+    """Show what each table holds and takes, what is free in the file, and whether every record is what was written.
+
+    Reads only, beside a running validator too. Exit code 1 where a record or a page is damaged. It compares nothing
+    with anything else: dovetail chain verify does.
+    """
+    from validator.maintenance.apart import apart
+    from validator.maintenance.looking import look
+
+    path = _store(_settings(config, data_dir))
+    with _working() as tell:
+        seen = apart(tell, look, path)
+    if as_json:
+        tables = {name: table._asdict() for name, table in seen.tables.items()}
+        per_million = _per_million(seen)
+        print_json({"sound": seen.sound, **seen._asdict(), "tables": tables, "bytes_per_million": per_million})
+    else:
+        _show(seen, path)
+    if not seen.sound:
+        damaged = sum(table.damaged for table in seen.tables.values())
+        raise Refused(
+            f"the store at {shown(path)} is damaged: {damaged} records, {len(seen.faults)} faults of pages."
+            " `dovetail chain verify` names them; stop the validator, then `dovetail store repair`, or restore a backup"
+        )
+
+
+@app.command(epilog=examples("dovetail store backup /backups/ledger-2", "dovetail store backup ./b --json"))
+def backup(
+    target: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TARGET", parser=some_path, help="The folder to make; nothing may be there yet.", show_default=False
+        ),
+    ],
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Copy the ledger as of its newest block, beside a running validator too.
+
+    The copy is consistent and holds no free pages. It gets its name when it is whole and on disk. The node's key is no
+    part of it: keep that by itself.
+    """
+    from validator.maintenance.copies import backup as back_up
+
+    path = _store(_settings(config, data_dir))
+    removed: list[Path] = []
+    with _working() as tell:
+        held = back_up(path, target.absolute(), tell, removed)
+    _tell_removed(removed)
+    if as_json:
+        print_json({"target": str(target.absolute()), **_fields(held)})
+    else:
+        typer.echo(f"backed up blocks 0 to {held.block_num}, {held.transactions} transactions, {_mib(held.data_bytes)}")
+        typer.echo(f"block {held.block_num}: {held.block_id}")
+
+
+@app.command(epilog=examples("dovetail store restore /backups/ledger-2 --data-dir ./ledger"))
+def restore(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="SOURCE", parser=some_path, help="The folder of a backup.", show_default=False),
+    ],
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Verify the whole chain before it is put in place.")
+    ] = True,
+    as_json: Json = False,
+) -> None:
+    """Put a backup into a data folder that has no store, verified as dovetail chain verify does.
+
+    Whatever came after the backup's block is not in it. The node's key is not either.
+    """
+    from dovetail.files import make_private_dir
+    from validator.maintenance.copies import restore as put_back
+
+    settings = _settings(config, data_dir)
+    make_private_dir(settings.validator.data_dir)
+    removed: list[Path] = []
+    with _working() as tell:
+        held = put_back(source.absolute(), _store(settings), tell, removed, verify=verify)
+    _tell_removed(removed)
+    if not verify:
+        note("NOT verified, as --no-verify says: `dovetail chain verify` tells whether it is sound")
+    if as_json:
+        print_json({"verified": verify, **_fields(held)})
+    else:
+        typer.echo(f"restored blocks 0 to {held.block_num}, {held.transactions} transactions, {_mib(held.data_bytes)}")
+        typer.echo(f"block {held.block_num}: {held.block_id}")
+        if not settings.validator.key_file.exists():
+            note(f"a validator needs its key, which is in no backup: {shown(settings.validator.key_file)}")
+
+
+@app.command(epilog=examples("dovetail store compact", "dovetail store compact --data-dir ./ledger"))
+def compact(config: ConfigFile = None, data_dir: DataDir = None, as_json: Json = False) -> None:
+    """Write the ledger's file anew without its free pages, compare it with the old one, and let it take its place.
+
+    While no validator runs. Needs as much free space as the ledger itself. A kill leaves the old file or the new one,
+    never none.
+    """
+    from validator.maintenance.copies import compact as make_smaller
+
+    removed: list[Path] = []
+    path = _store(_settings(config, data_dir))
+    with _working() as tell:
+        done = make_smaller(path, tell, removed)
+    _tell_removed(removed)
+    if as_json:
+        print_json(done._asdict())
+    else:
+        typer.echo(f"from {_mib(done.before_bytes)} to {_mib(done.after_bytes)}")
+
+
+@app.command(
+    epilog=examples("dovetail store prune --depth 1000", "dovetail store prune --depth 2 && dovetail store compact")
+)
+def prune(
+    depth: Annotated[int, typer.Option("--depth", min=2, metavar="BLOCKS", help="How many of the newest states stay.")],
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Remove old states: blocks, batches, transactions and receipts stay, and so does the newest state.
+
+    While no validator runs; a running one prunes by itself with state_depth_blocks in its configuration. The space is
+    used again; dovetail store compact gives it back to the disk. Killed, it has pruned a part.
+    """
+    from validator.maintenance.apart import apart
+    from validator.maintenance.pruning import prune as remove_states
+
+    settings = _settings(config, data_dir)
+    path = _store(settings)
+    if not path.exists():
+        raise Refused(f"there is no store at {shown(path)}")
+    with _working() as tell:
+        done = apart(tell, remove_states, path, settings.validator.limits, depth)
+    if as_json:
+        print_json(done._asdict())
+    else:
+        typer.echo(
+            f"{done.nodes} nodes removed; the states after blocks {done.states_from} to {done.head_num} are there"
+        )
+
+
+@app.command(epilog=examples("dovetail store repair", "dovetail store repair --truncate-to 1200"))
+def repair(
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    truncate_to: Annotated[
+        int | None,
+        typer.Option(
+            "--truncate-to", min=0, metavar="BLOCK", help="Keep blocks 0 to BLOCK alone; later ones are gone then."
+        ),
+    ] = None,
+    processes: Processes = 0,
+    as_json: Json = False,
+) -> None:
+    """Make a damaged ledger's state, indexes and statuses anew from its blocks, batches and receipts.
+
+    While no validator runs. Single wrong bits are mended, whatever else proves itself is taken, and the whole is
+    verified before it takes the place of the damaged file, which is kept. What is lost is said, with the block.
+    """
+    from validator.maintenance.repair import repair as make_anew
+
+    settings = _settings(config, data_dir)
+    path = _store(settings)
+    removed: list[Path] = []
+    with _working() as tell:
+        done = make_anew(path, settings.validator.limits, truncate_to, processes, tell, removed)
+    _tell_removed(removed)
+    rebuilt = done.rebuilt
+    if rebuilt.dropped:
+        note(
+            f"{rebuilt.dropped} blocks after block {rebuilt.blocks - 1} are gone, as --truncate-to says: clients were"
+            " told that what is in them is committed"
+        )
+    if as_json:
+        ended = [str(at) for at in done.ended_at]
+        print_json({**rebuilt._asdict(), "ended_at": ended, "damaged_file": str(done.kept)})
+        return
+    for title, lines in (
+        ("mended", rebuilt.mended),
+        ("let go", rebuilt.let_go),
+        ("not read, it ends the process", [str(at) for at in done.ended_at]),
+    ):
+        for line in lines[:_NOTES_SHOWN_MAX]:
+            typer.echo(f"{title}: {printable(line)}")
+        if len(lines) > _NOTES_SHOWN_MAX:
+            typer.echo(f"{title}: {len(lines) - _NOTES_SHOWN_MAX} more")
+    typer.echo(f"blocks 0 to {rebuilt.blocks - 1}, {rebuilt.transactions} transactions rebuilt and verified")
+    typer.echo(f"state root {rebuilt.state_root_hash}")
+    typer.echo(f"the damaged file is {shown(done.kept)}: remove it when you need it no more")
+
+
+def _settings(config: Path | None, data_dir: Path | None) -> "Config":
+    from dovetail.commands.parts import load_config
+    from dovetail.config import Flag
+
+    return load_config(config, {"validator.data_dir": Flag("--data-dir", data_dir and str(data_dir))})
+
+
+def _store(settings: "Config") -> Path:
+    from dovetail.genesis import STORE_NAME
+
+    return settings.validator.data_dir.absolute() / STORE_NAME
+
+
+@contextmanager
+def _working() -> "Iterator[Tell]":
+    """A bar for each part of the work. What fails is raised as Refused."""
+    from validator.maintenance.apart import Ended
+    from validator.maintenance.repair import CannotRepair
+    from validator.store import StorageFailed
+
+    try:
+        with progress_bar("") as bar:
+            yield _Bars(bar).tell
+    except (StorageFailed, CannotRepair) as failure:
+        raise Refused(str(failure)) from None
+    except Ended as ended:
+        raise Refused(
+            f"the process that read the store was ended ({ended}): where nobody did that, pages of its file are"
+            " damaged. Stop the validator, then `dovetail store repair`, or restore a backup"
+        ) from None
+
+
+class _Bars:
+    def __init__(self, bar: Any) -> None:
+        self._bar = bar
+        self._title = ""
+        self._task: Any = None
+
+    def tell(self, step: "Step") -> None:
+        if step.title != self._title:
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._title = step.title
+            self._task = self._bar.add_task(step.title, total=step.total, words="")
+        self._bar.update(self._task, completed=step.done, total=step.total)
+        self._bar.refresh()
+
+
+def _fields(held: Any) -> dict[str, Any]:
+    return {name: getattr(held, name) for name in held.__struct_fields__}
+
+
+def _tell_removed(removed: list[Path]) -> None:
+    for path in removed:
+        note(f"removed {shown(path)}, which a run that was killed had left")
+
+
+def _show(seen: "Look", path: Path) -> None:
+    print_table(
+        ("TABLE", "ENTRIES", "BYTES", "PAGES, BYTES", "DAMAGED"),
+        [
+            (name, table.entries, table.data_bytes, table.page_bytes, table.damaged)
+            for name, table in seen.tables.items()
+        ],
+    )
+    typer.echo(f"block {seen.head_num}: {seen.head_id}")
+    if seen.states_from_block:
+        typer.echo(f"states before block {seen.states_from_block} are pruned")
+    typer.echo(
+        f"file {_mib(seen.file_bytes)}: {_mib(seen.live_bytes)} in use, {_mib(seen.free_bytes)} free in it; the map has"
+        f" room for {_mib(seen.map_bytes)}"
+    )
+    per_million = _per_million(seen)
+    if per_million is not None:
+        typer.echo(f"{_mib(per_million)} a million transactions, as it is in use now")
+    typer.echo("pages walked" if seen.pages_walked else "pages not walked: a validator wrote meanwhile")
+    for fault in seen.faults:
+        typer.echo(printable(f"pages: {fault}"))
+    for name in seen.leftovers:
+        typer.echo(f"{shown(path / name)} was left by a run that was killed; the next one removes it")
+    for name in seen.put_aside:
+        typer.echo(f"{shown(path / name)} is a damaged file that a repair kept")
+    if seen.sound:
+        typer.echo("sound, as far as this looks: dovetail chain verify is the thorough one")
+
+
+def _per_million(seen: "Look") -> int | None:
+    return seen.live_bytes * 1_000_000 // seen.transactions if seen.transactions else None
+
+
+def _mib(data_bytes: int) -> str:
+    return f"{data_bytes / _MIB:,.1f} MiB"

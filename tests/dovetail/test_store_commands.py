@@ -1,0 +1,348 @@
+"""``dovetail store``: what each command does, refuses and leaves behind; kills in the middle among it."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dovetail.genesis import STORE_NAME
+from tests.dovetail.conftest import Run
+from tests.dovetail.rehearsal_chain import long_chain
+from tests.dovetail.verified import entries, flip, put, put_raw, raw_entries, verify
+from validator.maintenance import apart as apart_module
+from validator.maintenance.apart import Ended, Tell, apart
+from validator.store import StorageFailed, StoreReader, records
+from validator.store.ownership import own
+
+BLOCKS = 10
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with a store."""
+    folder = tmp_path_factory.mktemp("made")
+    long_chain(folder / STORE_NAME, BLOCKS * 10, 10, 20)
+    return folder
+
+
+@pytest.fixture
+def data(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "data"))
+
+
+def words(data: Path, *command: str) -> tuple[str, ...]:
+    return ("store", *command, "--data-dir", str(data))
+
+
+def head_of(store: Path) -> tuple[str, str]:
+    """Id and state root of the newest block."""
+    reader = StoreReader.open(store)
+    try:
+        assert reader.head is not None
+        return reader.head.id, reader.head.state_root
+    finally:
+        reader.close()
+
+
+def modes(folder: Path) -> set[int]:
+    return {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+
+
+# check
+
+
+def test_check_tells_what_each_table_takes_and_what_is_free(data: Path, run: Run) -> None:
+    done = run(*words(data, "check"))
+    assert (done.code, done.err) == (0, "")
+    assert "sound, as far as this looks" in done.out
+    report = json.loads(run(*words(data, "check", "--json")).out)
+    assert report["sound"]
+    assert report["pages_walked"]
+    assert report["tables"]["batches"]["entries"] == BLOCKS * 10
+    assert report["head_id"] == head_of(data / STORE_NAME)[0]
+    in_tables = sum(table["page_bytes"] for table in report["tables"].values())
+    assert 0 < in_tables < report["used_bytes"] - report["free_bytes"] <= report["file_bytes"]
+    assert report["bytes_per_million"] > 1_000_000
+
+
+def test_check_finds_a_damaged_record_and_a_damaged_page(data: Path, run: Run) -> None:
+    store = data / STORE_NAME
+    name, record = raw_entries(store, "batches")[3]
+    put_raw(store, "batches", name, flip(record, 50))
+    done = run(*words(data, "check", "--json"))
+    assert done.code == 1
+    assert json.loads(done.out)["tables"]["batches"]["damaged"] == 1
+    assert "is damaged: 1 records, 0 faults of pages" in done.err
+    put_raw(store, "batches", name, record)
+    file = store / "data.mdb"
+    content = file.read_bytes()
+    for at in range(2 * 4096, len(content), 4096):
+        # Every page that holds entries says that it is another one.
+        content = flip(content, at, 3) if content[at + 10] == 2 else content
+    file.write_bytes(content)
+    done = run(*words(data, "check"))
+    assert done.code == 1
+    assert "faults of pages" in done.err or "pages of its file are damaged" in done.err or "cannot be read" in done.err
+
+
+# backup and restore
+
+
+def test_a_backup_comes_back_as_it_was(data: Path, tmp_path: Path, run: Run) -> None:
+    target = tmp_path / "backup"
+    done = run(*words(data, "backup", str(target)))
+    assert (done.code, done.err) == (0, "")
+    head, root = head_of(data / STORE_NAME)
+    assert f"block {BLOCKS - 1}: {head}" in done.out
+    assert {path.name for path in target.iterdir()} == {"data.mdb", "backup.json"}
+    assert (stat.S_IMODE(target.stat().st_mode), modes(target)) == (0o700, {0o600})
+    recorded = json.loads((target / "backup.json").read_text())
+    assert (recorded["block_num"], recorded["state_root_hash"]) == (BLOCKS - 1, root)
+    other = tmp_path / "other"
+    done = run(*words(other, "restore", str(target)))
+    assert done.code == 0, done.err
+    assert "a validator needs its key, which is in no backup" in done.err
+    assert head_of(other / STORE_NAME) == (head, root)
+    assert verify(other / STORE_NAME).kept == []
+    for table in records.TABLES:
+        assert raw_entries(other / STORE_NAME, table) == raw_entries(data / STORE_NAME, table)
+    assert modes(other / STORE_NAME) <= {0o600}
+
+
+def test_nothing_that_is_there_is_written_over(data: Path, tmp_path: Path, run: Run) -> None:
+    target = tmp_path / "backup"
+    target.mkdir()
+    done = run(*words(data, "backup", str(target)))
+    assert (done.code, "is there already" in done.err) == (1, True)
+    target.rmdir()
+    assert run(*words(data, "backup", str(tmp_path / "none" / "backup"))).code == 1
+    assert run(*words(data, "backup", str(target))).code == 0
+    before = (data / STORE_NAME / "data.mdb").read_bytes()
+    done = run(*words(data, "restore", str(target)))
+    assert (done.code, "there is a store at" in done.err) == (1, True)
+    with own(data / STORE_NAME):
+        done = run(*words(data, "restore", str(target)))
+    assert (done.code, "in use by another validator" in done.err) == (1, True)
+    assert (data / STORE_NAME / "data.mdb").read_bytes() == before
+    done = run(*words(tmp_path / "new", "restore", str(tmp_path / "no backup")))
+    assert (done.code, "holds no backup" in done.err) == (1, True)
+
+
+def test_a_damaged_backup_is_not_put_in_place_unless_that_is_said(data: Path, tmp_path: Path, run: Run) -> None:
+    store = data / STORE_NAME
+    name, content = entries(store, "nodes")[-1]
+    put(store, "nodes", name, flip(content, len(content) - 1))
+    target, other = tmp_path / "backup", tmp_path / "other"
+    assert run(*words(data, "backup", str(target))).code == 0
+    done = run(*words(other, "restore", str(target)))
+    assert (done.code, "it is not sound, 1 findings" in done.err) == (1, True)
+    assert list(other.iterdir()) == []
+    done = run(*words(other, "restore", str(target), "--no-verify"))
+    assert (done.code, "NOT verified" in done.err) == (0, True)
+    recorded = target / "backup.json"
+    recorded.write_text(recorded.read_text().replace(head_of(store)[0], "00" * 64))
+    done = run(*words(tmp_path / "third", "restore", str(target), "--no-verify"))
+    assert (done.code, "they do not belong together" in done.err) == (1, True)
+
+
+# compact and prune
+
+
+def test_compacting_gives_pruned_space_back_and_changes_nothing_else(data: Path, run: Run) -> None:
+    store = data / STORE_NAME
+    head = head_of(store)
+    done = run(*words(data, "prune", "--depth", "2", "--json"))
+    assert json.loads(done.out)["states_from"] == BLOCKS - 2
+    assert "0 nodes removed; the states after blocks 8 to 9 are there" in run(*words(data, "prune", "--depth", "2")).out
+    before = {table: raw_entries(store, table) for table in records.TABLES}
+    size = (store / "data.mdb").stat().st_size
+    done = run(*words(data, "compact", "--json"))
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["before_bytes"] == size
+    assert (store / "data.mdb").stat().st_size == json.loads(done.out)["after_bytes"] < size
+    assert {table: raw_entries(store, table) for table in records.TABLES} == before
+    assert head_of(store) == head
+    assert verify(store).kept == []
+    assert {path.name for path in store.iterdir()} == {"data.mdb", "lock.mdb", "owner.lock"}
+    long_chain(store, 0, 1, 1)
+
+
+def test_what_changes_a_store_wants_it_alone(data: Path, run: Run) -> None:
+    commands = (("compact",), ("prune", "--depth", "2"), ("repair",))
+    with own(data / STORE_NAME):
+        for command in commands:
+            done = run(*words(data, *command))
+            assert (done.code, "in use by another validator" in done.err) == (1, True), command
+    reading = "import sys; from pathlib import Path; from validator.store import StoreReader\n"
+    reading += "r = StoreReader.open(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", reading, str(data / STORE_NAME)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"open\n"
+        for command in (("compact",), ("repair",)):
+            done = run(*words(data, *command))
+            assert (done.code, "another process reads the store" in done.err) == (1, True), command
+        reader.communicate()
+    for command in commands:
+        assert run(*words(data, *command)).code == 0
+        done = run(*words(data / "none", *command))
+        assert (done.code, "there is no store at" in done.err) == (1, True)
+
+
+@pytest.mark.parametrize(("module", "name"), [("copies", "swap_in"), ("repair", "swap_in")])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_kill_leaves_the_old_file_or_the_new_one_and_the_next_run_cleans_up(
+    data: Path, run: Run, module: str, name: str, after: bool
+) -> None:
+    store = data / STORE_NAME
+    head = head_of(store)
+    command = {"copies": "compact", "repair": "repair"}[module]
+    killed = f"""
+import os, sys
+from dovetail.__main__ import main
+import validator.maintenance.{module} as module
+real = module.{name}
+def kill(*arguments, **named):
+    if {after}:
+        real(*arguments, **named)
+    os.kill(os.getpid(), 9)
+if __name__ == "__main__":
+    module.{name} = kill
+    main(sys.argv[1:])
+"""
+    script = data / "killed.py"
+    script.write_text(killed)
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    ended = subprocess.run([sys.executable, str(script), *words(data, command)], env=environment, check=False)
+    assert ended.returncode == -9
+    assert head_of(store) == head
+    assert verify(store).kept == []
+    left = {"compact": "compacting", "repair": "repairing"}[command]
+    assert (store / left).exists()
+    assert f"{store / left} was left by a run that was killed" in run(*words(data, "check")).out
+    done = run(*words(data, command))
+    assert done.code == 0, done.err
+    assert f"removed {store / left}, which a run that was killed had left" in done.err
+    assert not (store / left).exists()
+    assert head_of(store) == head
+
+
+# repair
+
+
+def test_repair_makes_state_and_indexes_anew_and_keeps_the_rest(data: Path, run: Run) -> None:
+    store = data / STORE_NAME
+    sound = {table: entries(store, table) for table in records.TABLES if table != "meta"}
+    for table in ("nodes", "superseded", "block_ids", "batch_ids", "transaction_ids"):
+        for name, record in raw_entries(store, table)[::2]:
+            put_raw(store, table, name, None if table == "nodes" else flip(record, 2))
+    assert len(verify(store)) > 10
+    damaged = (store / "data.mdb").read_bytes()
+    done = run(*words(data, "repair"))
+    assert done.code == 0, done.err
+    assert f"blocks 0 to {BLOCKS - 1}, {BLOCKS * 10} transactions rebuilt and verified" in done.out
+    assert verify(store).kept == []
+    assert {table: entries(store, table) for table in records.TABLES if table != "meta"} == sound
+    assert (store / "damaged-1.mdb").read_bytes() == damaged
+    assert "damaged-1.mdb is a damaged file that a repair kept" in run(*words(data, "check")).out
+
+
+def test_repair_mends_single_bits_of_what_nothing_else_could_tell(data: Path, run: Run) -> None:
+    store = data / STORE_NAME
+    sound = {table: entries(store, table) for table in ("blocks", "batches", "transactions")}
+    for table, at in (("blocks", 3), ("batches", 100), ("transactions", 150), ("transactions", 5)):
+        name, record = raw_entries(store, table)[at % BLOCKS]
+        put_raw(store, table, name, flip(record, at % len(record), at % 8))
+    done = run(*words(data, "repair", "--json"))
+    assert done.code == 0, done.err
+    report = json.loads(done.out)
+    assert len(report["mended"]) == 4
+    assert "a bit of byte 3 in entry 3 of the table blocks" in report["mended"]
+    assert {table: entries(store, table) for table in sound} == sound
+
+
+@pytest.mark.parametrize(
+    ("table", "what"), [("batches", "is damaged"), ("transactions", "nobody can tell what it wrote")]
+)
+def test_what_is_lost_is_said_and_what_came_before_can_be_kept(data: Path, run: Run, table: str, what: str) -> None:
+    store = data / STORE_NAME
+    before = (store / "data.mdb").read_bytes()
+    name, record = raw_entries(store, table)[55]
+    put_raw(store, table, name, record[:60] + bytes(40) + record[100:])
+    damaged = (store / "data.mdb").read_bytes()
+    done = run(*words(data, "repair"))
+    assert done.code == 1
+    assert "block 5: " in done.err
+    assert what in done.err
+    assert "Restore a backup" in done.err
+    assert "keep blocks 0 to 4 alone with --truncate-to 4" in done.err
+    assert (store / "data.mdb").read_bytes() == damaged != before
+    done = run(*words(data, "repair", "--truncate-to", "4"))
+    assert done.code == 0, done.err
+    assert "5 blocks after block 4 are gone, as --truncate-to says" in done.err
+    assert verify(store).kept == []
+    assert len(entries(store, "blocks")) == 5
+
+
+def test_a_pruned_store_is_repaired_to_a_pruned_one(data: Path, run: Run) -> None:
+    store = data / STORE_NAME
+    assert run(*words(data, "prune", "--depth", "3")).code == 0
+    sound = {table: raw_entries(store, table) for table in records.TABLES}
+    name, record = raw_entries(store, "nodes")[3]
+    put_raw(store, "nodes", name, flip(record, 10))
+    assert run(*words(data, "repair")).code == 0
+    assert {table: raw_entries(store, table) for table in records.TABLES} == sound
+
+
+def test_pages_on_which_the_library_gives_up_end_no_command(data: Path, run: Run) -> None:
+    """The roots of all tables but those of blocks, batches and receipts point nowhere, or to what is no such page."""
+    store = data / STORE_NAME
+    file = store / "data.mdb"
+    head = head_of(store)
+    content = bytearray(file.read_bytes())
+    for name in (b"nodes", b"batch_ids", b"transaction_ids"):
+        at = content.find(name)
+        while at >= 0:
+            # A table's record: its root is the last of its numbers.
+            root = at + len(name) + 40
+            if content[at - 8 : at - 6] == (48).to_bytes(2, "little"):
+                content[root : root + 8] = (10**6).to_bytes(8, "little")
+            at = content.find(name, at + 1)
+    file.write_bytes(content)
+    for command in (("check",), ("backup", str(data / "backup"))):
+        done = run(*words(data, *command))
+        assert done.code == 1, command
+        assert "Traceback" not in done.err
+        assert "repair" in done.err or "restore a backup" in done.err
+    done = run(*words(data, "repair"))
+    assert done.code == 0, done.err
+    assert head_of(store) == head
+    assert verify(store).kept == []
+
+
+def test_what_ends_a_process_is_told_and_not_read_again() -> None:
+    with pytest.raises(Ended, match="SIGSEGV"):
+        apart(lambda _: None, _segfault)
+    with pytest.raises(StorageFailed, match="no room"):
+        apart(lambda _: None, _refuse)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        apart(lambda _: None, _bug)
+    assert apart_module.__doc__
+
+
+def _segfault(tell: Tell) -> None:
+    os.kill(os.getpid(), 11)
+
+
+def _refuse(tell: Tell) -> None:
+    raise OSError("no room")
+
+
+def _bug(tell: Tell) -> None:
+    raise ZeroDivisionError

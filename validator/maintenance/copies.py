@@ -1,0 +1,197 @@
+"""Copies of a store: a backup beside a running validator, its way back, and a smaller file in place of the old one.
+
+What is made has no name before it is whole and on disk. Keys are no part of a store, and of no copy.
+"""
+
+import os
+import threading
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from validator.maintenance.apart import Step, Tell, apart
+from validator.maintenance.places import (
+    COMPACTING,
+    DATA,
+    being_made,
+    copy_file,
+    rename_folder,
+    swap_in,
+    sync_file,
+)
+from validator.store import StorageFailed, StoreReader
+from validator.store.ownership import OWNER_LOCK, own
+from validator.store.records import FORMAT, TABLES
+from validator.store.snapshot import page_faults
+from validator.verification.whole import verify_whole
+
+RECORD: Final = "backup.json"
+"""In a backup's folder: what it holds."""
+
+_RECORD_BYTES_MAX: Final = 64 * 1024
+_LOOK_S: Final = 0.05
+
+
+class Held(msgspec.Struct, frozen=True):
+    """The newest block of a copy, and the size of its file."""
+
+    format: str
+    block_num: int
+    block_id: str
+    state_root_hash: str
+    transactions: int
+    states_from_block: int
+    data_bytes: int
+
+
+class Compacted(NamedTuple):
+    before_bytes: int
+    after_bytes: int
+
+
+def backup(store: Path, target: Path, tell: Tell, removed: list[Path]) -> Held:
+    """Copy the newest commit of the store in the folder ``store`` into the new folder ``target``.
+
+    Raises StorageFailed and Ended; then there is no ``target``.
+    """
+    if target.exists():
+        raise StorageFailed(f"{target} is there already: a backup is never written over anything")
+    if not target.parent.is_dir():
+        raise StorageFailed(f"there is no folder {target.parent} to put a backup into")
+    with being_made(target.parent / f".{target.name}.partial", removed) as folder:
+        held: Held = apart(tell, _copy, store, folder)
+        descriptor = os.open(folder / RECORD, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(held)) + b"\n")
+        sync_file(folder / RECORD)
+        (folder / OWNER_LOCK).unlink()
+        rename_folder(folder, target)
+    return held
+
+
+def restore(source: Path, store: Path, tell: Tell, removed: list[Path], *, verify: bool) -> Held:
+    """Put a backup into the place of a store, where there is none. Raises StorageFailed and Ended."""
+    if not (source / DATA).is_file():
+        raise StorageFailed(f"{source} holds no backup: there is no {DATA}")
+    if store.exists():
+        with own(store):
+            pass
+        raise StorageFailed(f"there is a store at {store} already: move it away first")
+    recorded = _recorded(source)
+    with being_made(store.with_name(f"{store.name}.restoring"), removed) as folder:
+        copy_file(source / DATA, folder / DATA, tell)
+        held: Held = apart(tell, _look, folder, verify)
+        if recorded is not None and recorded.block_id != held.block_id:
+            raise StorageFailed(
+                f"{source / RECORD} says block {recorded.block_num} {recorded.block_id}, the file beside it ends with"
+                f" block {held.block_num} {held.block_id}: they do not belong together"
+            )
+        rename_folder(folder, store)
+    return held
+
+
+def compact(store: Path, tell: Tell, removed: list[Path]) -> Compacted:
+    """Write the store's file anew without free pages, and let that take its place. Raises StorageFailed and Ended."""
+    if not (store / DATA).exists():
+        raise StorageFailed(f"there is no store at {store}")
+    with own(store), being_made(store / COMPACTING, removed) as folder:
+        before = (store / DATA).stat().st_size
+        apart(tell, _compact, store, folder)
+        swap_in(folder, store, keep=False)
+        return Compacted(before, (store / DATA).stat().st_size)
+
+
+# In a process of their own
+
+
+def _copy(tell: Tell, store: Path, folder: Path) -> Held:
+    reader = StoreReader.open(store)
+    try:
+        file = reader.file()
+        expected = file.page_bytes * file.used_pages
+        descriptor = os.open(folder / DATA, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            _copy_to(reader, descriptor, expected, tell)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    finally:
+        reader.close()
+    return _look(tell, folder, verify=False)
+
+
+def _copy_to(reader: StoreReader, descriptor: int, expected: int, tell: Tell) -> None:
+    failures: list[StorageFailed] = []
+
+    def work() -> None:
+        try:
+            reader.copy_to(descriptor)
+        except StorageFailed as failure:
+            failures.append(failure)
+
+    worker = threading.Thread(target=work, name="copy")
+    worker.start()
+    while worker.is_alive():
+        worker.join(_LOOK_S)
+        tell(Step("copying, MiB", min(os.fstat(descriptor).st_size, expected) >> 20, expected >> 20))
+    if failures:
+        raise failures[0]
+
+
+def _look(tell: Tell, folder: Path, verify: bool) -> Held:
+    """What a copy holds, once it was verified. Raises StorageFailed where that finds anything."""
+    if verify:
+        findings = verify_whole(folder, 0, lambda done, total: tell(Step("verifying, blocks", done, total)))
+        if len(findings):
+            raise StorageFailed(f"it is not sound, {len(findings)} findings, the first: {findings.kept[0]}")
+    reader = StoreReader.open(folder)
+    try:
+        head = reader.head
+        if head is None:
+            raise StorageFailed(f"the store in {folder} holds no block")
+        return Held(
+            FORMAT.decode(),
+            head.num,
+            head.id,
+            head.state_root,
+            head.transaction_end,
+            reader.pruned.states_from,
+            (folder / DATA).stat().st_size,
+        )
+    finally:
+        reader.close()
+
+
+def _compact(tell: Tell, store: Path, folder: Path) -> None:
+    _copy(tell, store, folder)
+    faults = page_faults(folder)
+    if faults:
+        raise StorageFailed(f"the compacted copy is not sound: {faults[0]}")
+    old, new = StoreReader.open(store), StoreReader.open(folder)
+    try:
+        total = sum(map(old.count, TABLES))
+        done = 0
+        for table in TABLES:
+            pairs = zip(old.raw_entries(table), new.raw_entries(table), strict=False)
+            for mine, other in pairs:
+                if mine != other:
+                    raise StorageFailed(f"the compacted copy differs in entry {mine[0].hex()} of the table {table}")
+                done += 1
+                if done % 10_000 == 0:
+                    tell(Step("comparing, entries", done, total))
+            if old.count(table) != new.count(table):
+                raise StorageFailed(f"the compacted copy lacks entries of the table {table}")
+    finally:
+        old.close()
+        new.close()
+
+
+def _recorded(source: Path) -> Held | None:
+    try:
+        with (source / RECORD).open("rb") as file:
+            return msgspec.json.decode(file.read(_RECORD_BYTES_MAX), type=Held)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise StorageFailed(f"{source / RECORD} cannot be read: {error}") from None

@@ -1,0 +1,127 @@
+"""Where maintenance keeps what it is making, and how that takes the place of what was: whole, or not at all.
+
+What is being made lies under one name each beside what it is for, and is locked by who makes it. So a later run knows
+what a killed one left, and removes it.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from validator.maintenance.apart import Step, Tell
+from validator.store import StorageFailed
+from validator.store.ownership import own
+
+DATA: Final = "data.mdb"
+LOCK: Final = "lock.mdb"
+COMPACTING: Final = "compacting"
+REPAIRING: Final = "repairing"
+DAMAGED: Final = "damaged-*.mdb"
+"""In a store's folder: what is being made, and the files that repairs have put aside."""
+
+_COPY_BYTES: Final = 1024 * 1024
+
+
+@contextmanager
+def being_made(folder: Path, removed: list[Path]) -> Iterator[Path]:
+    """A folder to make something in; gone afterwards, unless it was renamed. What a killed run left goes first.
+
+    ``removed`` gets its name where that was so. Raises StorageFailed.
+    """
+    try:
+        if folder.exists():
+            with own(folder):
+                shutil.rmtree(folder)
+            removed.append(folder)
+        folder.mkdir(mode=0o700)
+        with own(folder):
+            yield folder
+    except OSError as error:
+        raise StorageFailed(f"cannot write {folder}: {error.strerror}") from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def leftovers(store: Path) -> list[Path]:
+    """What killed runs have left in a store's folder."""
+    return [folder for folder in (store / COMPACTING, store / REPAIRING) if folder.exists()]
+
+
+def put_aside(store: Path) -> list[Path]:
+    """The damaged files that repairs have kept."""
+    return sorted(store.glob(DAMAGED))
+
+
+def swap_in(made: Path, store: Path, *, keep: bool) -> Path | None:
+    """Let the file of the folder ``made`` be the store's, in one step; ``keep``: the old one under another name.
+
+    The caller owns the store. Raises StorageFailed where others have it open.
+    """
+    kept = None
+    with _nobody_reads(store):
+        sync_file(made / DATA)
+        if keep:
+            kept = next(path for n in range(1, 10**6) if not (path := store / DAMAGED.replace("*", str(n))).exists())
+            os.link(store / DATA, kept)
+        os.replace(made / DATA, store / DATA)
+        sync_folder(store)
+    return kept
+
+
+@contextmanager
+def _nobody_reads(store: Path) -> Iterator[None]:
+    """Hold LMDB's own lock on its table of readers, which everybody shares who has the store open."""
+    with (store / LOCK).open("ab+") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError:
+            raise StorageFailed(
+                f"another process reads the store at {store}: wait until it has ended, and try again"
+            ) from None
+        yield
+
+
+def copy_file(source: Path, target: Path, tell: Tell) -> None:
+    """Copy a file, synced on return; the new one is for its owner alone. Raises OSError."""
+    total, done = source.stat().st_size, 0
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with source.open("rb") as old, os.fdopen(descriptor, "wb") as new:
+        while piece := old.read(_COPY_BYTES):
+            new.write(piece)
+            done += len(piece)
+            tell(Step("copying, MiB", done >> 20, total >> 20))
+        new.flush()
+        os.fsync(new.fileno())
+
+
+def rename_folder(folder: Path, target: Path) -> None:
+    """Give a finished folder its name, on disk on return. Raises StorageFailed where something has that name."""
+    for path in folder.iterdir():
+        if path.name == LOCK:
+            path.unlink()
+    sync_folder(folder)
+    try:
+        os.rename(folder, target)
+    except OSError as error:
+        raise StorageFailed(f"cannot give {folder} the name {target}: {error.strerror}") from None
+    sync_folder(target.parent)
+
+
+def sync_file(path: Path) -> None:
+    _sync(path, os.O_RDWR)
+
+
+def sync_folder(path: Path) -> None:
+    _sync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,37 @@
+"""Pruning the states of a store that no validator owns, as far as its next commits would."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from ledger.limits import Limits
+from validator.maintenance.apart import Step, Tell
+from validator.store import StorageFailed, Store
+
+
+class PrunedTo(NamedTuple):
+    """``states_from``: the first block whose state is there. ``nodes``: how many were removed now."""
+
+    states_from: int
+    head_num: int
+    nodes: int
+
+
+def prune(tell: Tell, path: Path, limits: Limits, depth_blocks: int) -> PrunedTo:
+    """Keep the newest ``depth_blocks`` states of the store in a folder. Raises StorageFailed."""
+    store = Store(path, limits)
+    try:
+        if store.head is None:
+            raise StorageFailed(f"the store at {path} holds no block yet")
+        before = store.pruned
+        total = max(0, store.head.num - depth_blocks + 1 - before.states_from)
+        while store.prune(depth_blocks):
+            tell(Step("pruning, blocks", store.pruned.states_from - before.states_from, total))
+        after = store.pruned
+        if total > after.states_from - before.states_from:
+            raise StorageFailed(
+                f"what block {after.states_from + 1} replaced cannot be read, states are pruned up to there:"
+                " `dovetail store repair` makes it anew"
+            )
+        return PrunedTo(after.states_from, store.head.num, after.nodes - before.nodes)
+    finally:
+        store.close()

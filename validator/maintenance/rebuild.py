@@ -1,0 +1,266 @@
+"""A new store made from the blocks, batches and receipts of a damaged one, as far as they prove themselves.
+
+A block is proven by its signature, a batch by its own and by the header that names it, what receipts wrote by the state
+root that it leads to, and everything by its checksum. State, indexes and statuses are made anew. Runs in a process of
+its own: reading may end it.
+"""
+
+import struct
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from google.protobuf.message import DecodeError
+
+from ledger.batch import verify_batch
+from ledger.block import BlockHeader, SealedBlock, decode_block_header, is_sealed
+from ledger.errors import InvalidKey, NotDecodable, RefusedBatch
+from ledger.ids import NULL_BLOCK_ID, BatchId, BlockId, TransactionId
+from ledger.limits import Limits
+from protos import raw_pb2, transaction_pb2
+from validator.journal.model import BlockCommit, CommittedBatch, InvalidBatch
+from validator.maintenance.apart import Step, Tell
+from validator.state import merkle
+from validator.state.nodes import EMPTY
+from validator.store import Store, records
+from validator.store.records import NUMBER_BYTES, PRUNED_KEY
+from validator.store.salvage import At, Found, Salvage
+from validator.store.store import DEPTH_BLOCKS_MIN
+from validator.verification.batches import decode_receipt
+
+_NOTES_MAX: Final = 100
+_PENDING_AT_ONCE: Final = 64
+
+
+class Plan(NamedTuple):
+    """``made``: the folder of the new store. ``last``: the number of the last block to keep; None: all."""
+
+    damaged: Path
+    made: Path
+    limits: Limits
+    last: int | None
+
+
+class Rebuilt(NamedTuple):
+    """``lost``: why block ``blocks`` cannot be made, None where all were. ``dropped``: blocks behind ``Plan.last``.
+
+    ``mended``, ``let_go``: what was made right, and what beside the chain could not be, in words; the first of them.
+    """
+
+    blocks: int
+    transactions: int
+    state_root_hash: str
+    lost: str | None
+    dropped: int
+    mended: list[str]
+    let_go: list[str]
+
+
+class _Lost(Exception):
+    """What nobody can tell any more; the text says what."""
+
+
+def rebuild(tell: Tell, plan: Plan, marker: Any, avoid: frozenset[At]) -> Rebuilt:
+    """Make the new store, going on where one that ended left off. ``avoid``: what is not to be read again.
+
+    Raises StorageFailed.
+    """
+    store = Store(plan.made, plan.limits, sync=False)
+    try:
+        salvage = Salvage(plan.damaged, marker, avoid)
+        try:
+            return _Rebuilding(store, salvage, plan).run(tell)
+        finally:
+            salvage.close()
+            store.sync()
+    finally:
+        store.close()
+
+
+class _Rebuilding:
+    def __init__(self, store: Store, salvage: Salvage, plan: Plan) -> None:
+        self._store = store
+        self._salvage = salvage
+        self._plan = plan
+        self._mended: list[str] = []
+        self._let_go: list[str] = []
+
+    def run(self, tell: Tell) -> Rebuilt:
+        store = self._store
+        end = self._blocks_held()
+        last = end - 1 if self._plan.last is None else min(self._plan.last, end - 1)
+        lost = None
+        num = store.head.num + 1 if store.head else 0
+        while num <= last:
+            tell(Step("rebuilding, blocks", num, last + 1))
+            try:
+                store.commit_block(self._block(num))
+            except _Lost as why:
+                lost = f"block {num}: {why}"
+                break
+            num += 1
+        if lost is None:
+            self._carry_pending()
+            self._carry_invalid()
+            self._prune(tell)
+        head = store.head
+        return Rebuilt(
+            num,
+            head.transaction_end if head else 0,
+            head.state_root if head else "",
+            lost,
+            end - num if lost is None else 0,
+            self._mended,
+            self._let_go,
+        )
+
+    def _blocks_held(self) -> int:
+        """How many blocks there were, by everything that may know: the table's own end may be what is damaged."""
+        salvage = self._salvage
+        most = max(salvage.last("blocks") + 1, salvage.count("blocks"))
+        last_batch = salvage.last("batches")
+        found = salvage.numbered("batches", last_batch) if last_batch >= 0 else None
+        return max(most, records.decode_batch(0, found.content).block_num + 1 if found and found.sound else 0)
+
+    # A block
+
+    def _block(self, num: int) -> BlockCommit:
+        store = self._store
+        head = store.head
+        block_id, header_bytes, header = self._header(num)
+        expected = head.id if head else NULL_BLOCK_ID
+        if (header.block_num, header.previous_block_id) != (num, expected):
+            raise _Lost(f"its header says block {header.block_num} behind {header.previous_block_id}, not {expected}")
+        batch_number = head.batch_end if head else 0
+        number = head.transaction_end if head else 0
+        committed: list[CommittedBatch] = []
+        changes: dict[str, bytes | None] = {}
+        for batch_id in header.batch_ids:
+            raw, ids = self._batch(batch_number, batch_id)
+            receipts = []
+            for transaction_id in ids:
+                content = self._receipt(number, transaction_id, changes)
+                receipts.append((transaction_id, content))
+                number += 1
+            committed.append(CommittedBatch(batch_id, raw, tuple(receipts)))
+            batch_number += 1
+        state = merkle.update(store.node, head.root if head else EMPTY, changes, store.next_node_number)
+        if state.root.hash.hex() != header.state_root_hash:
+            raise _Lost(f"its receipts lead to the state root {state.root.hash.hex()}, not {header.state_root_hash}")
+        block = SealedBlock(block_id, header, header_bytes, tuple(batch.raw for batch in committed))
+        return BlockCommit(block, committed, state.root, state.nodes, state.superseded, [], [])
+
+    def _header(self, num: int) -> tuple[BlockId, bytes, BlockHeader]:
+        found = self._found("blocks", num)
+        if found is None:
+            raise _Lost("nothing of its record can be read")
+        try:
+            info = records.decode_block_info(num, found.content)
+            header = decode_block_header(info.header_bytes)
+            block_id = info.id if is_sealed(info.id, info.header_bytes) else None
+            if block_id is None:
+                # The next block names it too.
+                following = self._salvage.numbered("blocks", num + 1)
+                if following is not None:
+                    named = decode_block_header(records.decode_block_info(num, following.content).header_bytes)
+                    if is_sealed(named.previous_block_id, info.header_bytes):
+                        block_id = named.previous_block_id
+        except (NotDecodable, InvalidKey, ValueError, struct.error) as error:
+            raise _Lost(f"its record is garbled: {error}") from None
+        if block_id is None:
+            raise _Lost("its header or its signature is damaged")
+        self._note(found, "blocks", num)
+        return block_id, info.header_bytes, header
+
+    def _batch(self, number: int, batch_id: BatchId) -> tuple[bytes, list[TransactionId]]:
+        found = self._found("batches", number)
+        if found is None:
+            raise _Lost(f"nothing of batch {batch_id} can be read")
+        try:
+            raw = records.decode_batch(number, found.content).raw
+            if not found.sound:
+                # What its signatures cover proves it as well.
+                verify_batch(raw)
+            batch = raw_pb2.RawBatch.FromString(raw)
+            ids = [
+                TransactionId(transaction_pb2.Transaction.FromString(transaction).header_signature)
+                for transaction in batch.transactions
+            ]
+        except (DecodeError, RefusedBatch, ValueError, struct.error) as error:
+            raise _Lost(f"batch {batch_id} is damaged: {error}") from None
+        if batch.header_signature != batch_id:
+            raise _Lost(f"in the place of batch {batch_id} stands {batch.header_signature[:140]}")
+        self._note(found, "batches", number)
+        return raw, ids
+
+    def _receipt(self, number: int, transaction_id: TransactionId, changes: dict[str, bytes | None]) -> bytes:
+        found = self._found("transactions", number)
+        receipt = None
+        if found is not None and found.sound:
+            content = records.decode_transaction(number, found.content).receipt
+            receipt = decode_receipt(content)
+        if found is None or receipt is None or receipt.transaction_id != transaction_id:
+            raise _Lost(f"the receipt of transaction {transaction_id} is damaged: nobody can tell what it wrote")
+        changes.update(receipt.changes)
+        self._note(found, "transactions", number)
+        return content
+
+    def _found(self, table: str, number: int) -> Found | None:
+        return self._salvage.numbered(table, number)
+
+    def _note(self, found: Found, table: str, number: int) -> None:
+        what = found.mended if found.sound else "its checksum"
+        if what and len(self._mended) < _NOTES_MAX:
+            self._mended.append(f"{what} in entry {number} of the table {table}")
+
+    # Beside the chain
+
+    def _carry_pending(self) -> None:
+        store = self._store
+        held = {entry.name: entry.content for entry in self._salvage.all("pending")}
+        self._tell_missing("pending", len(held))
+        kept = []
+        for name, raw in sorted(held.items()):
+            try:
+                batch = verify_batch(raw)
+            except RefusedBatch as refusal:
+                self._drop(f"pending batch, arrival {int.from_bytes(name, 'big')}: {refusal}")
+                continue
+            if store.batch_number(batch.id) is None:
+                kept.append(raw)
+        already = store.count("pending")
+        for start in range(already, len(kept), _PENDING_AT_ONCE):
+            store.add_pending(kept[start : start + _PENDING_AT_ONCE])
+
+    def _carry_invalid(self) -> None:
+        """What is remembered of invalid batches and transactions, in the order in which they were judged."""
+        batches: dict[bytes, InvalidBatch] = {}
+        for entry in self._salvage.all("invalid"):
+            try:
+                batches[entry.content[:NUMBER_BYTES]] = records.decode_invalid(entry.content)
+            except msgspec.MsgspecError as error:
+                self._drop(f"what is remembered of the invalid batch {entry.name.hex()}: {error}")
+        self._tell_missing("invalid", len(batches))
+        names = {entry.content[:NUMBER_BYTES]: entry.name for entry in self._salvage.all("invalid_transactions")}
+        self._tell_missing("invalid_transactions", len(names))
+        transactions = tuple(TransactionId(names[place].hex()) for place in sorted(names))
+        self._store.remember([batches[place] for place in sorted(batches)], transactions)
+
+    def _tell_missing(self, table: str, found: int) -> None:
+        count = self._salvage.count(table)
+        if found < count:
+            self._drop(f"{count - found} of {count} entries of the table {table}")
+
+    def _drop(self, what: str) -> None:
+        if len(self._let_go) < _NOTES_MAX:
+            self._let_go.append(what)
+
+    def _prune(self, tell: Tell) -> None:
+        """To where the damaged store was pruned: what was not there before need not be now."""
+        found = self._salvage.named("meta", PRUNED_KEY)
+        head = self._store.head
+        if found is None or not found.sound or head is None:
+            return
+        depth = max(DEPTH_BLOCKS_MIN, head.num - records.decode_pruned(found.content).states_from + 1)
+        while self._store.prune(depth):
+            tell(Step("pruning, blocks", self._store.pruned.states_from, head.num))

@@ -1,0 +1,84 @@
+"""A damaged store made new beside the old one, verified, and put into its place; the old file is kept."""
+
+import multiprocessing
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ledger.limits import Limits
+from validator.maintenance.apart import Ended, Step, Tell, apart
+from validator.maintenance.places import DATA, REPAIRING, being_made, swap_in
+from validator.maintenance.rebuild import Plan, Rebuilt, rebuild
+from validator.store import StorageFailed
+from validator.store.ownership import own
+from validator.store.salvage import At, at_of, begin
+from validator.verification.whole import verify_whole
+
+_ENDS_MAX: Final = 200
+"""How often reading may end its process."""
+
+
+class Repaired(NamedTuple):
+    """``kept``: the damaged file. ``ended_at``: what could not even be tried again, since it ended the process."""
+
+    rebuilt: Rebuilt
+    ended_at: list[At]
+    kept: Path
+
+
+class CannotRepair(Exception):
+    """Not all blocks can be made; the text says which is the first, why, and what to do. Nothing has changed."""
+
+
+def repair(store: Path, limits: Limits, last: int | None, processes: int, tell: Tell, removed: list[Path]) -> Repaired:
+    """Repair the store in a folder; ``last``: keep the blocks up to this one alone, None: all.
+
+    ``processes``: that check signatures, 0: one a core. Raises CannotRepair, StorageFailed and Ended.
+    """
+    if not (store / DATA).exists():
+        raise StorageFailed(f"there is no store at {store}")
+    with own(store), being_made(store / REPAIRING, removed) as folder:
+        made = folder / "store"
+        rebuilt, ended_at = _rebuild(Plan(store, made, limits, last), tell)
+        if rebuilt.lost is not None:
+            raise CannotRepair(f"{rebuilt.lost}. {_advice(rebuilt.blocks)}")
+        if rebuilt.blocks == 0:
+            raise CannotRepair(f"no block can be read. {_advice(0)}")
+        tell(Step("verifying, blocks", 0, rebuilt.blocks))
+        findings = verify_whole(made, processes, lambda done, total: tell(Step("verifying, blocks", done, total)))
+        if len(findings):
+            first = findings.kept[0]
+            at = first.block_num if first.block_num is not None else rebuilt.blocks
+            raise CannotRepair(
+                f"what was rebuilt is not sound, {len(findings)} findings, the first: {first}. {_advice(at)}"
+            )
+        kept = swap_in(made, store, keep=True)
+        assert kept is not None, "it was to be kept"
+        return Repaired(rebuilt, ended_at, kept)
+
+
+def _rebuild(plan: Plan, tell: Tell) -> tuple[Rebuilt, list[At]]:
+    """Rebuild, again and again where reading ends the process: what it ended at is left out the next time."""
+    marker = multiprocessing.get_context("spawn").RawArray("q", 3)
+    avoid: list[At] = []
+    while True:
+        begin(marker)
+        try:
+            return apart(tell, rebuild, plan, marker, frozenset(avoid)), avoid
+        except Ended as ended:
+            at = at_of(marker)
+            if at is None or at in avoid or len(avoid) >= _ENDS_MAX:
+                raise CannotRepair(
+                    f"reading the file ends the process ({ended}){'' if at is None else f', the last time at {at}'}."
+                    f" {_advice(0)}"
+                ) from None
+            avoid.append(at)
+
+
+def _advice(first_lost: int) -> str:
+    what = "Restore a backup, or the store of another node."
+    if first_lost > 0:
+        what += (
+            f" Or keep blocks 0 to {first_lost - 1} alone with --truncate-to {first_lost - 1}: whatever came later is"
+            " gone then, though clients were told that it is committed"
+        )
+    return what

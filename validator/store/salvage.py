@@ -1,0 +1,187 @@
+"""A damaged store, as far as it can be read: by key, by walking each table from both ends, and by mending single bits.
+
+LMDB may end the process on a damaged page. So this runs in a process of its own: what is about to be read is noted in
+``At``, where another process finds it afterwards, and is not read again when it is named among ``avoid``.
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import lmdb
+
+from validator.store.mending import Mended, mended
+from validator.store.records import NUMBER_BYTES, SEAL_BYTES, TABLES, key
+from validator.store.snapshot import StorageFailed
+
+_OPENING: Final = len(TABLES)
+_ENTRIES_A_PAGE_MAX: Final = 512
+
+
+class Way(IntEnum):
+    """How a table was being read."""
+
+    BY_KEY = 0
+    FORWARDS = 1
+    BACKWARDS = 2
+
+
+class At(NamedTuple):
+    """What was being read: ``number`` by its key, or the entry behind so many on the walk. One table of TABLES."""
+
+    table: str
+    way: Way
+    number: int
+
+    def __str__(self) -> str:
+        how = f"entry {self.number}" if self.way is Way.BY_KEY else f"walking {self.way.name.lower()}"
+        return f"{how} of the table {self.table}"
+
+
+Marker = Any
+"""An array of three integers that two processes share."""
+
+
+def at_of(marker: Marker) -> At | None:
+    """What the process that ended was reading; None where it had not begun."""
+    table, way, number = marker[:]
+    return At(TABLES[table], Way(way), number) if table < _OPENING else None
+
+
+def begin(marker: Marker) -> None:
+    """Nothing is read yet."""
+    marker[0] = _OPENING
+
+
+class Found(NamedTuple):
+    """``sound``: whether it fits its checksum, once what ``mended`` names was made right; if not, as it lies there."""
+
+    content: bytes
+    sound: bool
+    mended: str
+
+
+class Salvage:
+    """Raises StorageFailed where nothing of the file can be read."""
+
+    def __init__(self, path: Path, marker: Marker, avoid: frozenset[At]) -> None:
+        self._marker = marker
+        self._avoid = avoid
+        self._misplaced: dict[str, dict[bytes, bytes]] = {}
+        self._walked: set[str] = set()
+        self._reader: Any = None
+        try:
+            self._env = lmdb.open(str(path), map_size=0, max_dbs=len(TABLES), readonly=True, create=False, lock=False)
+        except (lmdb.Error, OSError) as error:
+            raise StorageFailed(f"nothing of the file in {path} can be read: {error}; restore a backup") from None
+        self._tables: dict[str, Any] = {}
+        for table in TABLES:
+            try:
+                self._tables[table] = self._env.open_db(table.encode(), create=False)
+            except lmdb.Error:
+                continue
+
+    def close(self) -> None:
+        self._end()
+        self._env.close()
+
+    def last(self, table: str) -> int:
+        """The highest number that can be read in a table of numbered entries; -1: none."""
+        for name, record in self._walk(table, Way.BACKWARDS):
+            found = mended(table, name, record)
+            if found is not None:
+                return int.from_bytes(found.name, "big")
+        return -1
+
+    def count(self, table: str) -> int:
+        """How many entries a table says it has; 0 where it cannot be asked."""
+        try:
+            return int(self._begin().stat(self._tables[table])["entries"])
+        except (KeyError, lmdb.Error):
+            self._end()
+            return 0
+
+    def numbered(self, table: str, number: int) -> Found | None:
+        """The entry ``number`` of a table, wherever it lies; None where nothing is left of it."""
+        return self.named(table, key(number), number)
+
+    def named(self, table: str, name: bytes, number: int = 0) -> Found | None:
+        """The entry of a table under a key."""
+        record = self._get(table, name, number)
+        found = None if record is None else mended(table, name, record)
+        if found is not None and found.name == name:
+            return Found(found.content, True, found.bit)
+        if table not in self._misplaced:
+            self._misplaced[table] = self._look_for_misplaced(table)
+        content = self._misplaced[table].get(name)
+        if content is not None:
+            return Found(content, True, "its place in its table")
+        return None if record is None else Found(record[:-SEAL_BYTES], False, "")
+
+    def all(self, table: str) -> Iterator[Mended]:
+        """Every entry of a table that can be read and is, or can be made, what was written: once or twice."""
+        for way in (Way.FORWARDS, Way.BACKWARDS):
+            for name, record in self._walk(table, way):
+                found = mended(table, name, record)
+                if found is not None:
+                    yield found
+            if table in self._walked:
+                return
+
+    def _look_for_misplaced(self, table: str) -> dict[bytes, bytes]:
+        """What a walk meets and its key does not lead to: the way to it is damaged, or the key itself."""
+        found: dict[bytes, bytes] = {}
+        for entry in self.all(table):
+            if self._get(table, entry.name, int.from_bytes(entry.name[:NUMBER_BYTES], "big")) is None:
+                found[entry.name] = entry.content
+        return found
+
+    def _get(self, table: str, name: bytes, number: int) -> bytes | None:
+        if not self._may(table, Way.BY_KEY, number):
+            return None
+        try:
+            record: bytes | None = self._begin().get(name, db=self._tables[table])
+        except lmdb.Error:
+            # No further read is possible in this snapshot.
+            self._end()
+            return None
+        return record
+
+    def _walk(self, table: str, way: Way) -> Iterator[tuple[bytes, bytes]]:
+        """Entries from one end of a table, up to the first that cannot be read."""
+        steps = 0
+        if not self._may(table, way, steps):
+            return
+        try:
+            with self._env.begin() as reader, reader.cursor(db=self._tables[table]) as cursor:
+                entries = cursor.iternext() if way is Way.FORWARDS else cursor.iterprev()
+                for entry in entries:
+                    yield entry
+                    steps += 1
+                    # Walks need not end: damage can lead them in circles.
+                    if steps > self._most() or not self._may(table, way, steps):
+                        return
+            self._walked.add(table)
+        except lmdb.Error:
+            return
+
+    def _most(self) -> int:
+        return int(self._env.info()["last_pgno"] + 1) * _ENTRIES_A_PAGE_MAX
+
+    def _may(self, table: str, way: Way, number: int) -> bool:
+        """Note what is read next; whether it may be."""
+        if table not in self._tables or (self._avoid and At(table, way, number) in self._avoid):
+            return False
+        self._marker[0], self._marker[1], self._marker[2] = TABLES.index(table), way, number
+        return True
+
+    def _begin(self) -> Any:
+        if self._reader is None:
+            self._reader = self._env.begin()
+        return self._reader
+
+    def _end(self) -> None:
+        if self._reader is not None:
+            self._reader.abort()
+            self._reader = None
