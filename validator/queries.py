@@ -217,9 +217,7 @@ class Queries:
             return None if num is None else head.num - num
 
         def item(num: int) -> bytes:
-            block = self._store.block(num)
-            assert block is not None, "numbers up to the head have blocks"
-            return self._raw_block(block)
+            return self._raw_block(self._store.required_block(num))
 
         def items(indexes: range) -> Iterator[bytes]:
             return (item(head.num - index) for index in indexes)

@@ -148,7 +148,7 @@ class StoreReader(Snapshot):
             return EMPTY
         if num < self.pruned.states_from:
             raise StorageFailed(f"the state after block {num} is not there any more{self._pruned_words()}")
-        return self._require_block(num).root
+        return self.required_block(num).root
 
     def _pruned_words(self) -> str:
         first = self.pruned.states_from
@@ -224,13 +224,14 @@ class StoreReader(Snapshot):
         low, high = 0, self.head.num
         while low < high:
             middle = (low + high) // 2
-            if ends_after(self._require_block(middle)):
+            if ends_after(self.required_block(middle)):
                 high = middle
             else:
                 low = middle + 1
-        return self._require_block(low)
+        return self.required_block(low)
 
-    def _require_block(self, num: int) -> BlockInfo:
+    def required_block(self, num: int) -> BlockInfo:
+        """Block ``num``, which must be on the chain."""
         return records.decode_block_info(num, self._require("blocks", num))
 
     def _check_format(self, path: Path) -> None:

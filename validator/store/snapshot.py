@@ -92,7 +92,7 @@ class Snapshot:
             self._env.copyfd(descriptor, compact=True)
         except (lmdb.Error, OSError) as error:
             raise StorageFailed(
-                f"the store cannot be copied: {error}. Where that is not for want of room, pages of its file are damaged:"
+                f"the store cannot be copied: {error}. Where room is not wanting, pages of its file are damaged:"
                 " stop the validator, then `dovetail store repair`, or restore a backup"
             ) from None
 
