@@ -43,5 +43,10 @@ class Limits:
     status_ids_waited_for_max: int = 400_000
     status_unknown_ids_waited_for_max: int = 40_000
     peer_messages_max: int = 25_000
+    connections_max: int = 4_000
+    address_connections_max: int = 2_000
+    handshake_ms_max: int = 5_000
+    connection_checking_bytes_max: int = 256 * 1024 * 1024
+    connection_ids_waited_for_max: int = 200_000
     family_labels_max: int = 100
     store_map_bytes_initial: int = 64 * 1024 * 1024

@@ -99,7 +99,7 @@ class Clients:
             _log(request, status, reason=response.reason, message=_shown(response.message))
 
     def _tell_status(self, request: Request) -> None:
-        identity, _, correlation_id, content = request
+        identity, _, correlation_id, content, _ = request
         response_type = Envelope.CLIENT_BATCH_STATUS_RESPONSE
         try:
             asked = ClientBatchStatusRequest.FromString(content)

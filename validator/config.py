@@ -24,3 +24,12 @@ class ValidatorConfig:
 
     state_depth_blocks: int = 0
     """How many of the newest states stay in the store; 0: all."""
+
+    connection_key: str = ""
+    """The file of its secret connection key; empty: its port asks nobody for a key."""
+
+    allowed_keys: str = ""
+    """The folder with the public connection keys that may connect, in ``processors`` and in ``clients``."""
+
+    insecure: bool = False
+    """Whether it may listen without keys on another address than loopback."""

@@ -1,7 +1,7 @@
 """The validator's door: one ROUTER on which processors and clients meet, and the envelope of every message.
 
-It decodes envelopes, answers pings, notices closed connections, and hands everything else on. What the messages mean is
-not known here.
+It decodes envelopes, answers pings, notices closed connections, and hands everything else on. What the messages mean,
+and who may send which, is not known here.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,20 +14,28 @@ from google.protobuf.message import DecodeError
 
 from ledger.limits import Limits
 from protos.validator_pb2 import Message as Envelope
+from validator.authenticator import DOMAIN, Authenticator
+from validator.connections import EVENTS, Connections
+from validator.doors import OPEN, CannotOpen, Door
 from validator.sockets import DrainedSocket
 
 _PORT_MAX: Final = 65_535
+_MONITOR: Final = "inproc://monitor"
 
 log = structlog.get_logger("validator.gateway")
 
 
 class Request(NamedTuple):
-    """One message from a peer; whoever answers repeats identity and correlation id."""
+    """One message from a peer; whoever answers repeats identity and correlation id.
+
+    ``key``: the public connection key that the peer has proven; empty at an open door.
+    """
 
     identity: bytes
     message_type: int
     correlation_id: str
     content: bytes
+    key: str = ""
 
 
 class Delivery(Enum):
@@ -46,8 +54,17 @@ class Gateway:
     """Listens on ``bind``. ``on_sweep`` is called when requests wait; it takes them with ``requests``."""
 
     def __init__(
-        self, bind: str, limits: Limits, on_sweep: Callable[[], None], on_disconnect: Callable[[], None]
+        self,
+        bind: str,
+        limits: Limits,
+        on_sweep: Callable[[], None],
+        on_disconnect: Callable[[], None],
+        door: Door = OPEN,
     ) -> None:
+        try:
+            door.check_address(bind)
+        except CannotOpen as error:
+            raise CannotBind(str(error)) from None
         port = bind.rpartition(":")[2]
         if port.isascii() and port.isdigit() and int(port[:9]) > _PORT_MAX:
             # libzmq would take it, and listen on another.
@@ -60,23 +77,38 @@ class Gateway:
         router.set(zmq.MAXMSGSIZE, limits.message_bytes_max)
         router.set(zmq.HEARTBEAT_IVL, limits.processor_ping_ms)
         router.set(zmq.HEARTBEAT_TIMEOUT, limits.processor_silence_ms)
-        monitor = router.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        router.set(zmq.HANDSHAKE_IVL, limits.handshake_ms_max)
+        self._authenticator: Authenticator | None = None
+        if door.key is not None:
+            router.set(zmq.CURVE_SERVER, 1)
+            router.set(zmq.CURVE_SECRETKEY, door.key.secret.reveal())
+            router.set(zmq.ZAP_DOMAIN, DOMAIN)
+            self._authenticator = Authenticator(self._context, door.callers)
+        router.monitor(_MONITOR, EVENTS)
+        monitor = self._context.socket(zmq.PAIR)
+        # With a bound the library's own thread would wait for this one, and this one for it where the door closes.
+        monitor.set(zmq.RCVHWM, 0)
+        monitor.connect(_MONITOR)
         try:
             router.bind(bind)
         except zmq.ZMQError as error:
+            if self._authenticator is not None:
+                self._authenticator.close()
             router.disable_monitor()
             self._context.destroy(linger=0)
             raise CannotBind(f"cannot listen on {bind}: {error.strerror}") from None
         self.endpoint = str(router.get_string(zmq.LAST_ENDPOINT)).rstrip("\0")
         """Where it listens, with the port that a wildcard became."""
+        self.connections = Connections(limits)
+        self.connections.listens(self.endpoint)
         self._router = router
         self._on_disconnect = on_disconnect
         self._socket = DrainedSocket(router, on_sweep)
-        self._monitor = DrainedSocket(monitor, self._connection_closed)
+        self._monitor = DrainedSocket(monitor, self._connections_changed)
 
     def requests(self) -> Iterator[Request]:
         """The waiting requests. Pings are answered here; what is no message is dropped and logged."""
-        for frames in self._socket.received():
+        for frames, key in self._arrived():
             try:
                 identity, content = frames
                 envelope = Envelope.FromString(content)
@@ -86,7 +118,15 @@ class Gateway:
             message_type = envelope.message_type
             if message_type == Envelope.PING_REQUEST:
                 self.send(identity, Envelope.PING_RESPONSE, envelope.correlation_id, b"")
-            yield Request(identity, message_type, envelope.correlation_id, envelope.content)
+            yield Request(identity, message_type, envelope.correlation_id, envelope.content, key)
+
+    def _arrived(self) -> Iterator[tuple[list[bytes], str]]:
+        """The frames of each waiting message, and the key of whoever sent it."""
+        if self._authenticator is None:
+            for frames in self._socket.received():
+                yield frames, ""
+        else:
+            yield from self._socket.received_with_user()
 
     def send(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> Delivery:
         """Send one message, without waiting."""
@@ -108,9 +148,11 @@ class Gateway:
         self._router.disable_monitor()
         self._monitor.close()
         self._socket.close()
+        if self._authenticator is not None:
+            self._authenticator.close()
         self._context.term()
 
-    def _connection_closed(self) -> None:
+    def _connections_changed(self) -> None:
         # All of them: what is left unread raises no further edge.
-        if list(self._monitor.received()):
+        if sum(map(self.connections.take, self._monitor.received())):
             self._on_disconnect()

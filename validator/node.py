@@ -20,12 +20,14 @@ from protos import genesis_pb2
 from validator.clients import Clients
 from validator.config import ValidatorConfig
 from validator.crash_points import CrashPoint, reach
+from validator.doors import OPEN, CannotOpen, Door, is_local, read_door
 from validator.gateway import CannotBind, Request
 from validator.mempool.queue import PendingQueue
 from validator.metrics import Metrics
 from validator.processors import registry
 from validator.processors.registry import Arrived, Left, ProcessorEvent, Processors
 from validator.production import Production
+from validator.rights import Rights
 from validator.store import StorageFailed, StorageLost, Store
 from validator.surroundings import MACHINE, Surroundings
 from validator.verifier import VERIFIER_DIED, verify_all
@@ -49,7 +51,7 @@ async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_wai
     ``on_ready`` is called once, when it has a chain and its socket is open; ``on_waiting`` says what it waits for until
     then. Raises CannotStart.
     """
-    signer = _read_key(config)
+    signer, door = _read_key(config), _read_door(config)
     if not (config.data_dir / STORE_FOLDER).exists():
         # Before there is a store: it would say that this folder has a ledger.
         _read_genesis(config.data_dir / GENESIS_FILE)
@@ -58,7 +60,7 @@ async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_wai
     except StorageFailed as failure:
         raise CannotStart(str(failure)) from None
     try:
-        node = Node(config, store, signer)
+        node = Node(config, store, signer, door)
         try:
             await _unless_failed(_run(node, on_ready, on_waiting))
         finally:
@@ -111,7 +113,12 @@ class Node:
     """A running validator. Needs a running event loop."""
 
     def __init__(
-        self, config: ValidatorConfig, store: Store, signer: Signer, surroundings: Surroundings = MACHINE
+        self,
+        config: ValidatorConfig,
+        store: Store,
+        signer: Signer,
+        door: Door = OPEN,
+        surroundings: Surroundings = MACHINE,
     ) -> None:
         limits = config.limits
         clock_s = surroundings.clock_s
@@ -124,7 +131,8 @@ class Node:
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._queue = PendingQueue(limits)
-        self._gateway = surroundings.open_gateway(config, self._on_sweep, self._on_disconnect)
+        self._gateway = surroundings.open_gateway(config, door, self._on_sweep, self._on_disconnect)
+        self._rights = Rights(door, self._gateway.send)
         self._pool = surroundings.open_verifiers(config, self._advance)
         self._processors = Processors(self._gateway.send, clock_ms, limits)
         self._production = Production(store, self._queue, self._processors, signer, limits, clock_s, self._metrics)
@@ -217,8 +225,9 @@ class Node:
     def _read(self) -> None:
         for request in self._gateway.requests():
             self._metrics.message_arrived(request.message_type)
-            self._take(self._processors.heard(request.identity))
-            self._handle(request)
+            if self._rights.permits(request):
+                self._take(self._processors.heard(request.identity))
+                self._handle(request)
 
     def _on_disconnect(self) -> None:
         # However many close: each probe asks everybody, so there are no more than ten a second.
@@ -301,6 +310,18 @@ def _read_key(config: ValidatorConfig) -> Signer:
         raise CannotStart(f"cannot read the node's key {config.key_file}: {error.strerror}") from None
     except InvalidKey as error:
         raise CannotStart(f"{config.key_file}: {error}") from None
+
+
+def _read_door(config: ValidatorConfig) -> Door:
+    try:
+        door = read_door(config)
+    except CannotOpen as error:
+        raise CannotStart(str(error)) from None
+    if door.key is not None:
+        log.info("the port is kept", public_key=door.key.public, allowed_keys=len(door.callers))
+    elif not is_local(config.bind):
+        log.warning("the port is open to the network: whoever reaches it can judge transactions", bind=config.bind)
+    return door
 
 
 def _read_genesis(path: Path) -> list[bytes]:

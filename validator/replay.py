@@ -12,12 +12,14 @@ from typing import Final
 
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
+from validator.doors import Door
 from validator.execution.executor import Execution
 from validator.execution.model import Withdrawn
 from validator.gateway import Gateway
 from validator.processors import registry
 from validator.processors.dispatch import dispatch
 from validator.processors.registry import Answered, Lost, ProcessorEvent, Processors
+from validator.rights import Rights
 from validator.state.merkle import ReadNode
 from validator.state.view import Stored
 from validator.store import StoreReader
@@ -95,6 +97,7 @@ class Replay:
     def __init__(
         self,
         bind: str,
+        door: Door,
         limits: Limits,
         wait_s: float,
         reader: StoreReader,
@@ -111,7 +114,8 @@ class Replay:
         self._loop = asyncio.get_running_loop()
         # All is done in the coroutine that waits for this, so that what goes wrong is raised there.
         self._woken = asyncio.Event()
-        self._gateway = Gateway(bind, limits, self._woken.set, self._on_disconnect)
+        self._gateway = Gateway(bind, limits, self._woken.set, self._on_disconnect, door)
+        self._rights = Rights(door, self._gateway.send)
         self._processors = Processors(self._gateway.send, lambda: time.monotonic_ns() / 1_000_000, limits)
         self._closed_connections = False
         self._ticked = False
@@ -188,6 +192,8 @@ class Replay:
         await self._woken.wait()
         self._woken.clear()
         for request in self._gateway.requests():
+            if not self._rights.permits(request):
+                continue
             self._take(self._processors.heard(request.identity))
             if request.message_type in registry.MESSAGE_TYPES:
                 self._take(

@@ -39,6 +39,16 @@ class DrainedSocket:
                 return
         self._look_again()
 
+    def received_with_user(self) -> Iterator[tuple[list[bytes], str]]:
+        """``received``, each with the user id that its connection was let in with; empty where it has none."""
+        for _ in range(_SWEEP_FRAMES_MAX):
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            yield [frame.bytes for frame in frames], _user_of(frames[-1])
+        self._look_again()
+
     def send(self, frames: list[bytes]) -> None:
         """Send without waiting. Raises zmq.Again when the peer does not read, zmq.ZMQError when it is gone."""
         self._look_again()
@@ -74,3 +84,10 @@ class DrainedSocket:
 
     def _waits(self) -> bool:
         return bool(int(self._socket.get(zmq.EVENTS)) & _READABLE)
+
+
+def _user_of(frame: zmq.Frame) -> str:
+    try:
+        return str(frame.get("User-Id"))
+    except zmq.ZMQError:
+        return ""

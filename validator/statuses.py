@@ -1,7 +1,7 @@
 """What became of a batch, and those who wait to hear it. Each wait is registered once, freed once; nothing polls."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -33,6 +33,7 @@ class Statuses:
         self._ids_held = self._unknown_held = 0
         self._of_batch: dict[BatchId, dict[_Wait, None]] = {}
         self._of_peer: dict[bytes, dict[str, _Wait]] = {}
+        self._ids_of_peer: Counter[bytes] = Counter()
         self._ended: deque[_Wait] = deque()
         self._turn: asyncio.Handle | None = None
 
@@ -59,9 +60,9 @@ class Statuses:
         """Answer once: when all of the batches are committed or invalid, or when the time is over.
 
         An id that nobody knows may come to be known meanwhile; a text that can be none is not waited for. At once, too,
-        where so many ids are waited for already that there is no room for more. Ids that nobody knows have a room of
-        their own, so that they take none from what is pending, and are not waited for beyond it. A peer that uses a
-        correlation id again is answered for the earlier wait first.
+        where so many ids are waited for already, by all peers or by this one, that there is no room for more. Ids that
+        nobody knows have a room of their own, so that they take none from what is pending, and are not waited for
+        beyond it. A peer that uses a correlation id again is answered for the earlier wait first.
         """
         earlier = self._of_peer.get(identity, {}).get(correlation_id)
         if earlier is not None:
@@ -81,6 +82,7 @@ class Statuses:
             not (pending or unknown)
             or len(correlation_id) > CORRELATION_CHARACTERS_MAX
             or self._ids_held + ids > self._limits.status_ids_waited_for_max
+            or self._ids_of_peer[identity] + ids > self._limits.connection_ids_waited_for_max
         ):
             self._answer(identity, correlation_id, self.of(batch_ids))
             return
@@ -88,6 +90,7 @@ class Statuses:
         asked = tuple(text if entry is None else entry.batch.id for text, entry in zip(batch_ids, known, strict=True))
         wait = _Wait(identity, correlation_id, asked, ids, len(unknown), len(pending) + len(unknown))
         self._ids_held += ids
+        self._ids_of_peer[identity] += ids
         self._unknown_held += len(unknown)
         self._of_peer.setdefault(identity, {})[correlation_id] = wait
         for batch_id in pending | unknown:
@@ -144,6 +147,7 @@ class Statuses:
 
     def _free(self, wait: "_Wait") -> None:
         self._ids_held -= wait.ids
+        self._ids_of_peer[wait.identity] -= wait.ids
         self._unknown_held -= wait.unknown
         for batch_id in wait.asked:
             waits = self._of_batch.get(BatchId(batch_id))
@@ -154,7 +158,7 @@ class Statuses:
         of_peer = self._of_peer[wait.identity]
         del of_peer[wait.correlation_id]
         if not of_peer:
-            del self._of_peer[wait.identity]
+            del self._of_peer[wait.identity], self._ids_of_peer[wait.identity]
         if wait.timer is not None:
             wait.timer.cancel()
 

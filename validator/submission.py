@@ -3,6 +3,7 @@
 Every list of one sweep shares one write. A list is accepted whole or not at all (API.md, Batches and their status).
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -42,6 +43,8 @@ class Submissions:
         self._limits = limits
         self._answer = answer
         self._checking_bytes = 0
+        self._checking_bytes_of: Counter[bytes] = Counter()
+        """Of each connection that has any."""
         self._checked: list[_Checked] = []
         self._taken: list[tuple[Request, list[VerifiedBatch]]] = []
         self._unwritten: list[Pending] = []
@@ -64,6 +67,14 @@ class Submissions:
             return
         if self._checking_bytes + size > limits.pending_bytes_max:
             message = f"{self._checking_bytes} bytes of batches are being verified, {size} more do not fit"
+            self._refuse_full(request, message)
+            return
+        of_one = self._checking_bytes_of[request.identity]
+        if of_one + size > limits.connection_checking_bytes_max:
+            message = (
+                f"{of_one} bytes of batches of this connection are being verified, {size} more are over its"
+                f" {limits.connection_checking_bytes_max}"
+            )
             self._refuse_full(request, message)
             return
         full = self._queue.is_full()
@@ -92,9 +103,13 @@ class Submissions:
                 self._refuse_full(request, full)
                 return
         self._checking_bytes += size
+        self._checking_bytes_of[request.identity] += size
 
         def verified(result: Verified) -> None:
             self._checking_bytes -= size
+            self._checking_bytes_of[request.identity] -= size
+            if not self._checking_bytes_of[request.identity]:
+                del self._checking_bytes_of[request.identity]
             self._checked.append(_Checked(request, result))
 
         self._pool.verify(raw_batches, verified)

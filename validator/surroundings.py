@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from validator.config import ValidatorConfig
+from validator.doors import Door
 from validator.gateway import Gateway
 from validator.verifier import VerifierPool
 
@@ -17,7 +18,7 @@ Told = Callable[[], None]
 class Surroundings(NamedTuple):
     """``clock_s``: seconds of a steady clock. The loop that runs, its timers and its clock are asyncio's own."""
 
-    open_gateway: Callable[[ValidatorConfig, Told, Told], Gateway]
+    open_gateway: Callable[[ValidatorConfig, Door, Told, Told], Gateway]
     """With what is called when requests wait, and when a connection closed. Raises CannotBind."""
 
     open_verifiers: Callable[[ValidatorConfig, Told], VerifierPool]
@@ -26,8 +27,8 @@ class Surroundings(NamedTuple):
     clock_s: Callable[[], float]
 
 
-def _open_gateway(config: ValidatorConfig, on_sweep: Told, on_disconnect: Told) -> Gateway:
-    return Gateway(config.bind, config.limits, on_sweep, on_disconnect)
+def _open_gateway(config: ValidatorConfig, door: Door, on_sweep: Told, on_disconnect: Told) -> Gateway:
+    return Gateway(config.bind, config.limits, on_sweep, on_disconnect, door)
 
 
 def _open_verifiers(config: ValidatorConfig, on_results: Told) -> VerifierPool:

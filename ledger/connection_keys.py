@@ -1,0 +1,73 @@
+"""The keys of connections, by which processes know each other on the validator's port: what a key file may hold.
+
+A key of CurveZMQ (ZeroMQ RFC 26): 32 bytes as 40 characters of Z85 (RFC 32), in a file of one line. It signs nothing on
+the ledger. No files are read here, no key is made or computed.
+"""
+
+import re
+import stat
+from typing import Final, NewType
+
+from ledger.errors import InvalidKey
+
+ConnectionPublicKey = NewType("ConnectionPublicKey", str)
+"""40 characters of Z85. Who has it may be known to everybody."""
+
+KEY_FILE_BYTES_MAX: Final = 1024
+_is_z85_key = re.compile(r"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}").fullmatch
+_is_signing_key = re.compile(r"[0-9a-f]{64}|0[23][0-9a-f]{64}").fullmatch
+
+
+class ConnectionSecret:
+    """The secret half of a connection key. What prints or logs it shows nothing of it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> bytes:
+        """The 40 characters, for a socket."""
+        return self._text.encode("ascii")
+
+    def __repr__(self) -> str:
+        return "ConnectionSecret(…)"
+
+
+def decode_secret(content: bytes, *, mode: int, owner: int, reader: int) -> ConnectionSecret:
+    """The secret key in a file. ``mode`` is the file's, ``owner`` and ``reader`` are user ids: whose it is, who reads.
+
+    Raises InvalidKey, never with the content in the text; also where others could read it too (``readable_by_others``).
+    """
+    text = _key_text(content, "secret")
+    if fault := readable_by_others(mode, owner, reader):
+        raise InvalidKey(fault)
+    return ConnectionSecret(text)
+
+
+def decode_public(content: bytes) -> ConnectionPublicKey:
+    """The public key in a file. Raises InvalidKey."""
+    return ConnectionPublicKey(_key_text(content, "public"))
+
+
+def readable_by_others(mode: int, owner: int, reader: int) -> str | None:
+    """Why a secret's file is read by too many, with its mode and what to do; None where it is not.
+
+    Its owner alone may read it. Where it is root's and another user reads it, that user's group may too: so a service
+    manager hands a file to a service.
+    """
+    handed = owner == 0 and reader != 0
+    allowed = stat.S_IRWXU | (stat.S_IRGRP if handed else 0)
+    mode = stat.S_IMODE(mode)
+    if mode & ~allowed & 0o777:
+        return f"others than its owner may read or change it (mode {mode:04o}): chmod {'640' if handed else '600'} it"
+    return None
+
+
+def _key_text(content: bytes, kind: str) -> str:
+    text = content[: KEY_FILE_BYTES_MAX + 1].decode("ascii", "replace").strip()
+    if _is_z85_key(text) and len(content) <= KEY_FILE_BYTES_MAX:
+        return text
+    # The one mistake that is easily made, since both kinds of files are called alike.
+    but = "; it holds a key that signs" if _is_signing_key(text) else ""
+    raise InvalidKey(f"it holds no {kind} connection key of 40 Z85 characters{but}")

@@ -1,0 +1,159 @@
+"""The validator's door: whether its port is open or kept, and who may come in by which key.
+
+An open door lets everybody in who reaches it, so it is for loopback. A kept door has a key of its own, and a list of
+the keys that may connect. Reads key files; sockets are the gateway's, what each key may say is ``rights``'.
+"""
+
+import ipaddress
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import zmq
+
+from ledger.connection_keys import (
+    KEY_FILE_BYTES_MAX,
+    ConnectionPublicKey,
+    ConnectionSecret,
+    decode_public,
+    decode_secret,
+)
+from ledger.errors import InvalidKey
+from validator.config import ValidatorConfig
+
+ALLOWED_KEYS_MAX: Final = 10_000
+
+
+class CannotOpen(Exception):
+    """The door cannot be as it is configured; the message says what to do."""
+
+
+class Right(Enum):
+    """What a key is allowed for, by the folder of the list that it stands in."""
+
+    PROCESSOR = "processors"
+    CLIENT = "clients"
+
+
+class Caller(NamedTuple):
+    """Whose key it is: the name of its file in the list, and what it is allowed for."""
+
+    name: str
+    rights: frozenset[Right]
+
+
+class DoorKey(NamedTuple):
+    """The validator's own connection key."""
+
+    secret: ConnectionSecret
+    public: ConnectionPublicKey
+
+
+@dataclass(frozen=True)
+class Door:
+    """``key``: None for an open door. ``insecure``: it may be open to the network, since somebody said so."""
+
+    key: DoorKey | None = None
+    callers: dict[ConnectionPublicKey, Caller] = field(default_factory=dict)
+    insecure: bool = False
+
+    def check_address(self, bind: str) -> None:
+        """Raises CannotOpen where an open door would listen on another address than loopback."""
+        if self.key is None and not self.insecure and not is_local(bind):
+            raise CannotOpen(
+                f"cannot listen on {bind} without keys: it is no loopback address, and whoever reaches it could"
+                " register as a processor and judge; make keys with `dovetail keygen --connection` and set"
+                " connection_key and allowed_keys (docs/keys.md), or say --insecure (insecure = true) on a network"
+                " where you trust everybody"
+            )
+
+
+OPEN: Final = Door()
+"""For loopback."""
+
+
+def read_door(config: ValidatorConfig) -> Door:
+    """The door that a configuration describes, its key files read. Raises CannotOpen."""
+    if not config.connection_key:
+        if config.allowed_keys:
+            raise CannotOpen(
+                f"allowed_keys is {config.allowed_keys} and connection_key is empty: without a key of its own the"
+                " validator cannot ask others for theirs; make one with `dovetail keygen --connection`"
+            )
+        door = Door(insecure=config.insecure)
+    else:
+        if config.insecure:
+            raise CannotOpen(f"insecure is true and connection_key is {config.connection_key}: choose one of them")
+        if not config.allowed_keys:
+            raise CannotOpen(
+                f"connection_key is {config.connection_key} and allowed_keys is empty, so nobody could connect: name"
+                " the folder with the public keys of processors and clients (docs/keys.md)"
+            )
+        door = Door(_read_key(Path(config.connection_key)), _read_list(Path(config.allowed_keys)))
+    door.check_address(config.bind)
+    return door
+
+
+def is_local(bind: str) -> bool:
+    """Whether only this machine reaches an endpoint: a path, a loopback address, or ``localhost``."""
+    transport, is_endpoint, address = bind.partition("://")
+    if transport != "tcp":
+        return transport in ("ipc", "inproc") or not is_endpoint
+    host = address.rpartition(":")[0]
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _read_key(path: Path) -> DoorKey:
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            content = file.read(KEY_FILE_BYTES_MAX + 1)
+        secret = decode_secret(content, mode=found.st_mode, owner=found.st_uid, reader=os.geteuid())
+        return DoorKey(secret, ConnectionPublicKey(zmq.curve_public(secret.reveal()).decode("ascii")))
+    except OSError as error:
+        raise CannotOpen(f"cannot read connection_key {path}: {error.strerror}") from None
+    except InvalidKey as error:
+        raise CannotOpen(f"connection_key {path}: {error}") from None
+
+
+def _read_list(folder: Path) -> dict[ConnectionPublicKey, Caller]:
+    callers: dict[ConnectionPublicKey, Caller] = {}
+    for right in Right:
+        for path in _key_files(folder / right.value):
+            key = _read_public(path)
+            known = callers.get(key, Caller(path.stem, frozenset()))
+            callers[key] = known._replace(rights=known.rights | {right})
+            if len(callers) > ALLOWED_KEYS_MAX:
+                raise CannotOpen(f"allowed_keys {folder} holds more than {ALLOWED_KEYS_MAX} keys")
+    if not callers:
+        raise CannotOpen(
+            f"allowed_keys {folder} holds no key, so nobody could connect: copy the NAME.pub of each processor into"
+            f" {folder / Right.PROCESSOR.value}, and of each REST API into {folder / Right.CLIENT.value}"
+        )
+    return callers
+
+
+def _key_files(folder: Path) -> Iterator[Path]:
+    """The lists of one right; a folder that is not there lists nobody."""
+    try:
+        yield from sorted(path for path in folder.iterdir() if path.suffix == ".pub")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CannotOpen(f"cannot read allowed_keys {folder}: {error.strerror}") from None
+
+
+def _read_public(path: Path) -> ConnectionPublicKey:
+    try:
+        with path.open("rb") as file:
+            return decode_public(file.read(KEY_FILE_BYTES_MAX + 1))
+    except OSError as error:
+        raise CannotOpen(f"cannot read the allowed key {path}: {error.strerror}") from None
+    except InvalidKey as error:
+        raise CannotOpen(f"allowed key {path}: {error}") from None
