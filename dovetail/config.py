@@ -53,6 +53,12 @@ class ProcessorConfig:
     metrics: str = ""
     """Where /metrics is served, as HOST:PORT; nowhere where it is empty."""
 
+    validator_key: str = ""
+    """The file of the validator's public connection key; empty where its port asks for no key."""
+
+    connection_key: str = ""
+    """The file of this processor's secret connection key; both or neither."""
+
 
 class Config(NamedTuple):
     """Every part's configuration; all parts on one machine can share one file."""
@@ -184,6 +190,7 @@ def load(*, config_file: Path | None, environ: Mapping[str, str], flags: Mapping
     settings.update(
         {key: _Setting(flag.value, f"flag {flag.name}") for key, flag in flags.items() if flag.value is not None}
     )
+    _refuse_one_key_alone(settings)
     limits = _build(Limits, "limits", settings)
     data_dir = settings.setdefault("validator.data_dir", _Setting(str(default_data_dir(environ)), "the default"))
     settings.setdefault("validator.key_file", _Setting(str(node_key_file(Path(str(data_dir.value)))), "the default"))
@@ -192,6 +199,14 @@ def load(*, config_file: Path | None, environ: Mapping[str, str], flags: Mapping
         rest_api=_build(RestConfig, "rest_api", settings, limits=limits),
         processor=_build(ProcessorConfig, "processor", settings),
     )
+
+
+def _refuse_one_key_alone(settings: Mapping[str, _Setting]) -> None:
+    for table in ("rest_api", "processor"):
+        pair = {key: settings.get(f"{table}.{key}") for key in ("validator_key", "connection_key")}
+        given = [setting for setting in pair.values() if setting is not None and setting.value]
+        if len(given) == 1:
+            raise Refused(f"{table}: {' and '.join(pair)} go together, and only one is set ({given[0].origin})")
 
 
 def _from_file(file: Path) -> dict[str, _Setting]:

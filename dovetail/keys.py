@@ -1,4 +1,7 @@
-"""Key files: 64 hex characters in NAME.priv (0600), the public key beside it in NAME.pub. No signing."""
+"""Key files: the private key in NAME.priv (0600), the public key beside it in NAME.pub. No signing.
+
+Keys that sign are 64 hex characters; connection keys, by which processes know each other, 40 of Z85.
+"""
 
 import getpass
 import re
@@ -11,9 +14,14 @@ from dovetail.errors import Refused
 from dovetail.files import make_private_dir, write_whole
 from dovetail.home import home, shown
 from dovetail.output import program
+from ledger.connection_keys import ConnectionPublicKey
 from ledger.errors import InvalidKey
 from ledger.ids import PublicKey
 from ledger.signing import Signer
+
+KEYS: Final = "keys"
+CONNECTION_KEYS: Final = "connection-keys"
+"""Folders under the user's own: of keys that sign, and of those by which processes know each other."""
 
 _KEY_FILE_BYTES_MAX: Final = 1024
 _is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}").fullmatch
@@ -24,7 +32,7 @@ class KeyFiles(NamedTuple):
 
     private: Path
     public: Path
-    public_key: PublicKey
+    public_key: PublicKey | ConnectionPublicKey
 
 
 def default_name() -> str:
@@ -37,8 +45,8 @@ def default_name() -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", login).lstrip("._-")[:64] or "user"
 
 
-def key_path(name_or_path: str | None, environ: Mapping[str, str]) -> Path:
-    """Where a key is: a path when it holds a ``/`` or ends in ``.priv``, else a name under the user's keys folder.
+def key_path(name_or_path: str | None, environ: Mapping[str, str], folder: str = KEYS) -> Path:
+    """Where a key is: a path when it holds a ``/`` or ends in ``.priv``, else a name under the user's ``folder``.
 
     None is the user's own key. Raises Refused for a name that no key can have.
     """
@@ -47,21 +55,33 @@ def key_path(name_or_path: str | None, environ: Mapping[str, str]) -> Path:
         return Path(name).expanduser()
     if _is_name(name) is None:
         raise Refused(f"{name!r} is no key name: 1 to 64 letters, digits, '.', '_' or '-', a letter or digit first")
-    return home(environ) / "keys" / f"{name}.priv"
+    return home(environ) / folder / f"{name}.priv"
 
 
 def create_key(path: Path, *, overwrite: bool = False) -> KeyFiles:
     """Write a fresh key pair at ``path`` and beside it; folders 0700, private key 0600. Raises Refused."""
-    make_private_dir(path.parent)
     # All but about one in 2^128 of these numbers are keys; Signer refuses the others.
     private_key = secrets.token_hex(32)
-    public_key = Signer(private_key).public_key
+    return _write(path, private_key, Signer(private_key).public_key, "what only it may sign is lost", overwrite)
+
+
+def create_connection_key(path: Path, *, overwrite: bool = False) -> KeyFiles:
+    """Write a fresh connection key pair, as ``create_key`` does. Raises Refused."""
+    import zmq
+
+    public_key, private_key = (half.decode("ascii") for half in zmq.curve_keypair())
+    lost = "whoever lists its public key must list the new one"
+    return _write(path, private_key, ConnectionPublicKey(public_key), lost, overwrite)
+
+
+def _write(
+    path: Path, private_key: str, public_key: PublicKey | ConnectionPublicKey, lost: str, overwrite: bool
+) -> KeyFiles:
+    make_private_dir(path.parent)
     try:
         write_whole(path, f"{private_key}\n".encode(), mode=0o600, overwrite=overwrite)
     except FileExistsError:
-        raise Refused(
-            f"{shown(path)} exists and stays as it is; --force replaces it, and what only it may sign is lost"
-        ) from None
+        raise Refused(f"{shown(path)} exists and stays as it is; --force replaces it, and {lost}") from None
     public = path.with_suffix(".pub")
     write_whole(public, f"{public_key}\n".encode(), mode=0o644, overwrite=True)
     return KeyFiles(path, public, public_key)

@@ -24,10 +24,12 @@ def node_parts(
     processors: Sequence[tuple[str, str]],
     extra: Sequence[str] = (),
     under: Mapping[str, Sequence[str]] | None = None,
+    insecure: bool = False,
 ) -> list[Part]:
     """Validator, REST API and processors (name and handler), which end first, so that they drain into a validator.
 
-    ``extra`` follows every command; ``under`` stands between Python and a part's, by the part's name.
+    ``extra`` follows every command; ``under`` stands between Python and a part's, by the part's name. ``insecure``: the
+    validator may listen without keys anywhere.
     """
     # Spelled as flags for each part: what the environment says of the others' addresses must not lead them astray.
     endpoint = reachable(validator_bind)
@@ -35,7 +37,7 @@ def node_parts(
     def part(name: str, *words: str, ends: int) -> Part:
         return Part(name, [sys.executable, *(under or {}).get(name, ()), "-m", "dovetail", *words, *extra], ends=ends)
 
-    data = ("--data-dir", str(data_dir), "--key-file", str(key_file))
+    data = ("--data-dir", str(data_dir), "--key-file", str(key_file), *(("--insecure",) if insecure else ()))
     return [
         part("validator", "validator", *data, "--bind", validator_bind, ends=2),
         part("rest-api", "rest-api", "--bind", rest_bind, "--validator", endpoint, ends=1),

@@ -4,6 +4,7 @@ A key of CurveZMQ (ZeroMQ RFC 26): 32 bytes as 40 characters of Z85 (RFC 32), in
 the ledger. No files are read here, no key is made or computed.
 """
 
+import functools
 import re
 import stat
 from typing import Final, NewType
@@ -14,7 +15,11 @@ ConnectionPublicKey = NewType("ConnectionPublicKey", str)
 """40 characters of Z85. Who has it may be known to everybody."""
 
 KEY_FILE_BYTES_MAX: Final = 1024
-_is_z85_key = re.compile(r"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}").fullmatch
+_Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_KEY_CHARACTERS: Final = 40
+_GROUP_CHARACTERS: Final = 5
+"""Which stand for 32 bits: not every text is one."""
+
 _is_signing_key = re.compile(r"[0-9a-f]{64}|0[23][0-9a-f]{64}").fullmatch
 
 
@@ -64,9 +69,20 @@ def readable_by_others(mode: int, owner: int, reader: int) -> str | None:
     return None
 
 
+def _is_z85_key(text: str) -> bool:
+    if len(text) != _KEY_CHARACTERS or not set(text) <= set(_Z85):
+        return False
+    groups = (text[start : start + _GROUP_CHARACTERS] for start in range(0, _KEY_CHARACTERS, _GROUP_CHARACTERS))
+    return all(functools.reduce(_read_digit, group, 0) < 2**32 for group in groups)
+
+
+def _read_digit(value: int, digit: str) -> int:
+    return value * len(_Z85) + _Z85.index(digit)
+
+
 def _key_text(content: bytes, kind: str) -> str:
     text = content[: KEY_FILE_BYTES_MAX + 1].decode("ascii", "replace").strip()
-    if _is_z85_key(text) and len(content) <= KEY_FILE_BYTES_MAX:
+    if len(content) <= KEY_FILE_BYTES_MAX and _is_z85_key(text):
         return text
     # The one mistake that is easily made, since both kinds of files are called alike.
     but = "; it holds a key that signs" if _is_signing_key(text) else ""

@@ -19,8 +19,9 @@ from typing import Any, Final
 import zmq
 from google.protobuf.message import DecodeError
 
-from processor_sdk.dealer import Dealer
+from processor_sdk.dealer import REFUSED, Dealer
 from processor_sdk.handler import TransactionHandler
+from processor_sdk.keys import Keys
 from processor_sdk.leaving import Leave
 from processor_sdk.registration import Registration, refusal
 from processor_sdk.watch import LATE_EXIT, OVERTIME_EXIT, Watch
@@ -67,8 +68,11 @@ class Connection:
         pair_url: str,
         wake: socket.socket,
         watch: Watch | None = None,
+        keys: Keys | None = None,
     ) -> None:
         self._url = url
+        self._keys = keys
+        self._not_let_in = ""
         self._wake = wake
         self._watch = watch
         self._registrations = [Registration(handler, max_occupancy, build_id) for handler in handlers]
@@ -81,7 +85,7 @@ class Connection:
         self._poller.register(wake, zmq.POLLIN)
         if watch is not None:
             self._poller.register(watch.fileno(), zmq.POLLIN)
-        self._dealer = Dealer(url, self._poller)
+        self._dealer = Dealer(url, self._poller, keys)
         self._connect_at: float | None = time.monotonic()
         self._overdue_at: float | None = self._connect_at + OVERDUE_S
         self._losses = 0
@@ -174,10 +178,20 @@ class Connection:
             if event == zmq.Event.HANDSHAKE_SUCCEEDED:
                 _log.info("connected to the validator at %s", self._url)
                 self._established = True
+                self._not_let_in = ""
                 for registration in self._registrations:
                     self._register(registration)
             elif event == zmq.Event.DISCONNECTED:
-                self._lose("the connection was closed")
+                self._lose(self._not_let_in or "the connection was closed")
+            elif event in REFUSED:
+                self._not_let_in = self._refusal(event)
+
+    def _refusal(self, event: int) -> str:
+        if self._keys is None:
+            return "the handshake failed: it asks for keys and this processor has none, or it is no validator"
+        if event == zmq.Event.HANDSHAKE_FAILED_AUTH:
+            return f"the validator refused this key: {self._keys.public} must be in its allowed_keys, under processors"
+        return f"the handshake failed: it has no keys, or its public key is not {self._keys.validator}"
 
     def _lose(self, reason: str) -> None:
         """Everything of this connection is void; a new one follows after a back-off."""

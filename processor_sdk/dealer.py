@@ -1,5 +1,7 @@
 """The socket to the validator, of which each life of the connection has its own. No messages, no timers."""
 
+import functools
+import operator
 import uuid
 from collections.abc import Iterator
 from typing import Final
@@ -8,18 +10,28 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from ledger.limits import Limits
+from processor_sdk.keys import Keys
 
 RECONNECT_MS_MAX: Final = 5_000
 HEARTBEAT_MS: Final = 10_000
 SILENCE_MS: Final = 30_000
-_MONITORED: Final = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
+REFUSED: Final = (
+    zmq.Event.HANDSHAKE_FAILED_AUTH,
+    zmq.Event.HANDSHAKE_FAILED_PROTOCOL,
+    zmq.Event.HANDSHAKE_FAILED_NO_DETAIL,
+)
+"""How a handshake fails: this key is not allowed; they do not speak alike; the other side closed without a word."""
+
+_MONITORED: Final = functools.reduce(operator.or_, REFUSED, zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED)
 
 
 class Dealer:
     """A DEALER that comes and goes, with the monitor that tells how it stands, both in ``poller`` while it is open."""
 
-    def __init__(self, url: str, poller: zmq.Poller) -> None:
+    def __init__(self, url: str, poller: zmq.Poller, keys: Keys | None = None) -> None:
+        """``keys``: None for a validator that asks for none."""
         self._url = url
+        self._keys = keys
         self._poller = poller
         # A context of its own: its end waits for the last answers to leave, whatever else the process still holds.
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -35,6 +47,8 @@ class Dealer:
         # A validator that is gone without a word (its host died) is noticed by its silence.
         opened.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         opened.setsockopt(zmq.HEARTBEAT_TIMEOUT, SILENCE_MS)
+        if self._keys is not None:
+            self._keys.put_on(opened)
         self._monitor = opened.get_monitor_socket(_MONITORED)
         self._poller.register(opened, zmq.POLLIN)
         self._poller.register(self._monitor, zmq.POLLIN)
@@ -74,7 +88,7 @@ class Dealer:
                 return
 
     def happened(self) -> Iterator[int]:
-        """HANDSHAKE_SUCCEEDED and DISCONNECTED, as they came, until it is closed."""
+        """HANDSHAKE_SUCCEEDED, DISCONNECTED and those of REFUSED, as they came, until it is closed."""
         while self._monitor is not None:
             try:
                 yield recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"]

@@ -20,6 +20,7 @@ from typing import Any, Final
 from processor_sdk import connection
 from processor_sdk.dispatch import Dispatcher
 from processor_sdk.handler import TransactionHandler
+from processor_sdk.keys import read_keys
 from processor_sdk.progress import Progress
 from processor_sdk.registration import BUILD_ID_CHARACTERS_MAX
 from processor_sdk.serving import Service, serve, signals_to, tell
@@ -55,6 +56,8 @@ class TransactionProcessor:
         stop_s_max: float = STOP_S_MAX_DEFAULT,
         memory_mib_max: int | None = None,
         build_id: str | None = None,
+        connection_key: str | os.PathLike[str] | None = None,
+        validator_key: str | os.PathLike[str] | None = None,
     ) -> None:
         """``url``: the validator's address, as ``tcp://127.0.0.1:4004``. Raises ValueError for what cannot be.
 
@@ -67,6 +70,9 @@ class TransactionProcessor:
         more gets MemoryError.
         ``build_id``: by which people tell this build of the families from others, at most 256 characters, for all
         handlers; None for the version or the digest of each one's own code (``registration.build_of``).
+        ``connection_key``, ``validator_key``: the files of this processor's secret connection key and of the
+        validator's public one, as ``dovetail keygen --connection`` makes them; None, both, for a validator that asks
+        for no keys. Read at once: ValueError says what is wrong with one.
         """
         matched = _url(url)
         if matched is None or not 1 <= int(matched[1] or 1) <= _PORT_MAX:
@@ -86,6 +92,9 @@ class TransactionProcessor:
         self._stop_s_max = stop_s_max
         self._memory_mib_max = memory_mib_max
         self._build_id = build_id
+        if (connection_key is None) != (validator_key is None):
+            raise ValueError("connection_key and validator_key: give both, or neither")
+        self._keys = read_keys(connection_key, validator_key) if connection_key and validator_key else None
         self._handlers: list[TransactionHandler[Any]] = []
         self._waker: socket.socket | None = None
         self._stop_asked = False
@@ -174,7 +183,7 @@ class TransactionProcessor:
             serve(self._service(), progress, waker, wake, on_ready=on_ready)
 
     def _service(self) -> Service:
-        return Service(self._url, tuple(self._handlers), self._max_occupancy, self._build_id)
+        return Service(self._url, tuple(self._handlers), self._max_occupancy, self._build_id, self._keys)
 
     def _check_handlers(self) -> None:
         if not self._handlers:

@@ -23,6 +23,7 @@ from processor_sdk.connection import Connection
 from processor_sdk.dispatch import Dispatcher
 from processor_sdk.errors import StateUnavailable
 from processor_sdk.handler import TransactionHandler
+from processor_sdk.keys import Keys
 from processor_sdk.progress import Progress, Task
 from processor_sdk.watch import Watch
 from protos import validator_pb2
@@ -42,13 +43,14 @@ class Service(NamedTuple):
     """What is served to whom.
 
     ``max_occupancy``: how many transactions to take at once. ``build_id``: of all handlers; None for that of each one's
-    code.
+    code. ``keys``: None for a validator that asks for none.
     """
 
     url: str
     handlers: Sequence[TransactionHandler[Any]]
     max_occupancy: int
     build_id: str | None
+    keys: Keys | None = None
 
 
 class _StopNow(KeyboardInterrupt):
@@ -84,6 +86,7 @@ def serve(
         pair_url=_PAIR_URL,
         wake=wake,
         watch=watch,
+        keys=service.keys,
     )
     with ThreadPoolExecutor(1, thread_name_prefix="validator-connection") as thread:
         ended = thread.submit(link.run)

@@ -8,6 +8,7 @@ from ledger.limits import Limits
 
 Network = IPv4Network | IPv6Network
 
+ONE_KEY_ALONE: Final = "validator_key and connection_key: set both, or neither"
 
 POSITIVE_KEYS: Final = (
     "timeout_s",
@@ -56,12 +57,20 @@ class RestConfig:
 
     limits: Limits = field(default_factory=Limits)
 
+    validator_key: str = ""
+    """The file of the validator's public connection key; empty: its port asks for no key."""
+
+    connection_key: str = ""
+    """The file of this REST API's secret connection key; both or neither."""
+
     def __post_init__(self) -> None:
         split_bind(self.bind)
         networks(self.trusted_proxies)
         for key in POSITIVE_KEYS:
             if getattr(self, key) < 1:
                 raise ValueError(f"{key}: {getattr(self, key)} is not a positive integer")
+        if bool(self.validator_key) != bool(self.connection_key):
+            raise ValueError(ONE_KEY_ALONE)
 
 
 def split_bind(bind: str) -> tuple[str, int]:

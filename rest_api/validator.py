@@ -4,6 +4,7 @@ Knows envelopes, correlation ids and the state of the connection. What the messa
 """
 
 import asyncio
+import contextlib
 import random
 from typing import Final, TypeVar
 
@@ -15,6 +16,7 @@ from zmq.utils.monitor import parse_monitor_message
 from protos import node_pb2, validator_pb2
 from rest_api.config import RestConfig
 from rest_api.errors import ApiError, Problem
+from rest_api.keys import Keys, read_keys
 
 log = structlog.get_logger(__name__)
 
@@ -25,6 +27,13 @@ _RECONNECT_MS: Final = (100, 300)
 _RECONNECT_MS_MAX: Final = 2_000
 _HEARTBEAT_MS: Final = 5_000
 _SILENCE_MS_MAX: Final = 15_000
+_EVENTS: Final = (
+    zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+)
 
 
 class Validator:
@@ -40,6 +49,9 @@ class Validator:
         self._pending_bytes = 0
         self._count = 0
         self._is_connected = asyncio.Event()
+        self._keys: Keys | None = None
+        self._said = ""
+        self._again: asyncio.TimerHandle | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._socket: zmq.Socket[bytes]
         self._monitor: zmq.Socket[bytes]
@@ -59,9 +71,14 @@ class Validator:
         await self._is_connected.wait()
 
     def open(self) -> None:
-        """Begin to connect, once; call from the event loop. Raises ValueError when the configured address is none."""
+        """Begin to connect, once; call from the event loop.
+
+        Raises ValueError when the configured address is none, or a key file holds no key that may be used.
+        """
         if self._context is not None:
             return
+        config = self._config
+        self._keys = read_keys(config.connection_key, config.validator_key) if config.connection_key else None
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
@@ -75,7 +92,9 @@ class Validator:
         self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, _RECONNECT_MS_MAX)
         self._socket.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
         self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _SILENCE_MS_MAX)
-        self._monitor = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+        if self._keys is not None:
+            self._keys.put_on(self._socket)
+        self._monitor = self._socket.get_monitor_socket(_EVENTS)
         loop = asyncio.get_running_loop()
         loop.add_reader(self._socket.fileno(), self._drain)
         loop.add_reader(self._monitor.fileno(), self._drain_monitor)
@@ -94,6 +113,8 @@ class Validator:
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._monitor.fileno())
         loop.remove_reader(self._socket.fileno())
+        if self._again is not None:
+            self._again.cancel()
         self._lose("the REST API is stopping")
         self._socket.disable_monitor()
         self._monitor.close(0)
@@ -244,12 +265,46 @@ class Validator:
                 # Makes the socket take up the new pipe, see _send.
                 self._events()
                 self._is_connected.set()
+                self._said = ""
                 log.info("connected to the validator", validator=self._config.validator)
+            elif event == zmq.EVENT_DISCONNECTED and not self.connected:
+                pass  # Its handshake failed, and that has been said.
             elif event == zmq.EVENT_DISCONNECTED:
                 log.warning("lost the validator", validator=self._config.validator, waiting=len(self._pending))
                 # Answers that did arrive count.
                 self._drain()
                 self._lose(f"the connection to the validator at {self._config.validator} was lost")
+
+            else:
+                self._not_let_in(event)
+
+    def _not_let_in(self, event: int) -> None:
+        """A handshake failed: say why, once for each reason, and go on trying."""
+        reason = self._refusal(event)
+        if reason != self._said:
+            self._said = reason
+            log.error("not let in by the validator", validator=self._config.validator, reason=reason)
+        if event != zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL and self._again is None:
+            # After these ZeroMQ does not try again by itself.
+            loop = asyncio.get_running_loop()
+            self._again = loop.call_later(_RECONNECT_MS_MAX / 1000, self._connect_again)
+
+    def _refusal(self, event: int) -> str:
+        if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH and self._keys is not None:
+            return f"it refused this key: {self._keys.public} must be in its allowed_keys, under clients"
+        if self._keys is not None:
+            return (
+                f"the handshake failed: it has no keys, or its public key is not {self._keys.validator}"
+                f" ({self._config.validator_key})"
+            )
+        return "the handshake failed: it asks for keys and this REST API has none, or it is no validator"
+
+    def _connect_again(self) -> None:
+        self._again = None
+        # It may have gone by itself.
+        with contextlib.suppress(zmq.ZMQError):
+            self._socket.disconnect(self._config.validator)
+        self._socket.connect(self._config.validator)
 
     def _lose(self, reason: str) -> None:
         self._is_connected.clear()

@@ -12,7 +12,7 @@ from typing import Final
 
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
-from validator.doors import Door
+from validator.doors import OPEN, Door
 from validator.execution.executor import Execution
 from validator.execution.model import Withdrawn
 from validator.gateway import Gateway
@@ -97,13 +97,13 @@ class Replay:
     def __init__(
         self,
         bind: str,
-        door: Door,
         limits: Limits,
         wait_s: float,
         reader: StoreReader,
         read_node: ReadNode,
         add: Callable[[Finding], None],
         on_done: Callable[[CheckedBlock], None],
+        door: Door = OPEN,
     ) -> None:
         self._limits = limits
         self._wait_s = wait_s

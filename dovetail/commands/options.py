@@ -83,6 +83,34 @@ DataDir = Annotated[
 ]
 
 
+Insecure = Annotated[
+    bool | None,
+    typer.Option(
+        "--insecure",
+        help="Listen without keys on an address that is not loopback: whoever reaches it can judge transactions.",
+        show_default=False,
+    ),
+]
+ConnectionKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--connection-key",
+        metavar="FILE",
+        parser=some_path,
+        help="Its own secret connection key, from dovetail keygen --connection. Default: none.",
+    ),
+]
+ValidatorKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--validator-key",
+        metavar="FILE",
+        parser=some_path,
+        help="The validator's public connection key, where that asks for keys. Default: none.",
+    ),
+]
+
+
 def examples(*lines: str) -> str:
     """The end of a command's help: lines that can be typed as they stand."""
     return "\n\n".join(("Examples:", *(f"`{line}`" for line in lines)))

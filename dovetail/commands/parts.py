@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from dovetail.commands.options import ConfigFile, DataDir, examples, some_path
+from dovetail.commands.options import ConfigFile, ConnectionKey, DataDir, Insecure, ValidatorKey, examples, some_path
 from dovetail.errors import Refused
 from dovetail.logs import LogFormat, LogLevel
 from dovetail.notify import Notifier, watch_lifeline
@@ -43,6 +43,17 @@ def validator(
     bind: Annotated[
         str | None, typer.Option("--bind", metavar="ENDPOINT", help="Where to listen. Default: tcp://127.0.0.1:4004.")
     ] = None,
+    connection_key: ConnectionKey = None,
+    allowed_keys: Annotated[
+        Path | None,
+        typer.Option(
+            "--allowed-keys",
+            metavar="DIR",
+            parser=some_path,
+            help="Folder with the public keys of those that may connect, in processors and in clients. Default: none.",
+        ),
+    ] = None,
+    insecure: Insecure = None,
     log_format: LogFormatOption = LogFormat.CONSOLE,
     log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
@@ -60,6 +71,9 @@ def validator(
             "validator.data_dir": Flag("--data-dir", data_dir and str(data_dir)),
             "validator.key_file": Flag("--key-file", key_file and str(key_file)),
             "validator.bind": Flag("--bind", bind),
+            "validator.connection_key": Flag("--connection-key", connection_key and str(connection_key)),
+            "validator.allowed_keys": Flag("--allowed-keys", allowed_keys and str(allowed_keys)),
+            "validator.insecure": Flag("--insecure", insecure),
         },
     ).validator
     load_signer(settings.key_file)
@@ -86,6 +100,8 @@ def rest_api(
         str | None,
         typer.Option("--validator", metavar="ENDPOINT", help="The validator. Default: tcp://127.0.0.1:4004."),
     ] = None,
+    validator_key: ValidatorKey = None,
+    connection_key: ConnectionKey = None,
     log_format: LogFormatOption = LogFormat.CONSOLE,
     log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
@@ -97,7 +113,13 @@ def rest_api(
     from dovetail.config import Flag
 
     settings = load_config(
-        config, {"rest_api.bind": Flag("--bind", bind), "rest_api.validator": Flag("--validator", validator)}
+        config,
+        {
+            "rest_api.bind": Flag("--bind", bind),
+            "rest_api.validator": Flag("--validator", validator),
+            "rest_api.validator_key": Flag("--validator-key", validator_key and str(validator_key)),
+            "rest_api.connection_key": Flag("--connection-key", connection_key and str(connection_key)),
+        },
     ).rest_api
     log, notifier = start_part("rest-api", log_format, log_level)
     from rest_api.app import serve
@@ -122,7 +144,10 @@ async def _tell_alive(notifier: Notifier) -> None:
 def add_to(app: typer.Typer) -> None:
     """Put these commands into the command line."""
     app.command(
-        epilog=examples("dovetail validator --config node.toml", "dovetail validator --bind tcp://0.0.0.0:4004")
+        epilog=examples(
+            "dovetail validator --config node.toml",
+            "dovetail validator --bind tcp://10.0.0.4:4004 --connection-key validator.priv --allowed-keys ./allowed",
+        )
     )(validator)
     app.command(
         "rest-api",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeGuard
 
 import typer
 
-from dovetail.commands.options import ConfigFile, examples, not_empty
+from dovetail.commands.options import ConfigFile, ConnectionKey, ValidatorKey, examples, not_empty
 from dovetail.commands.parts import INTERRUPTED, LogFormatOption, LogLevelOption, load_config, start_part
 from dovetail.errors import Refused
 from dovetail.logs import LogFormat, LogLevel, configure
@@ -43,6 +43,8 @@ def processor(
         str | None,
         typer.Option("--connect", metavar="ENDPOINT", help="The validator. Default: tcp://127.0.0.1:4004."),
     ] = None,
+    validator_key: ValidatorKey = None,
+    connection_key: ConnectionKey = None,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -97,6 +99,8 @@ def processor(
         config,
         {
             "processor.connect": Flag("--connect", connect),
+            "processor.validator_key": Flag("--validator-key", validator_key and str(validator_key)),
+            "processor.connection_key": Flag("--connection-key", connection_key and str(connection_key)),
             "processor.workers": Flag("--workers", workers),
             "processor.max_occupancy": Flag("--max-occupancy", max_occupancy),
             "processor.apply_timeout_ms": Flag("--apply-timeout-ms", apply_timeout_ms),
@@ -129,6 +133,8 @@ def processor(
             apply_timeout_ms=settings.apply_timeout_ms,
             memory_mib_max=settings.memory_mib_max or None,
             build_id=settings.build_id or None,
+            connection_key=settings.connection_key or None,
+            validator_key=settings.validator_key or None,
         )
         for handler in made:
             runtime.add(handler)

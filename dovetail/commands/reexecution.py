@@ -4,6 +4,7 @@ How a block is run and compared is in ``validator.replay``.
 """
 
 import asyncio
+import os
 import sys
 import tempfile
 from collections.abc import Coroutine, Iterable, Sequence
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from dovetail.commands.processor import make_handlers
+from dovetail.doors import replay_door
 from dovetail.errors import Refused
 from dovetail.node_parts import INTKEY, SETTINGS, part_name
 from dovetail.output import note, printable, program
 from dovetail.supervisor import Events, Part, supervise
 from ledger.settings import FamilyVersion
+from validator.doors import Door
 from validator.gateway import CannotBind
 from validator.replay import ProcessorsMissing, Replay, families_needed
 from validator.store import StoreReader
@@ -26,7 +29,7 @@ from validator.verification.findings import Findings
 
 if TYPE_CHECKING:
     from dovetail.commands.verify import Tally
-    from dovetail.config import Config
+    from dovetail.config import Config, ProcessorConfig
 
 _INTERRUPTED: Final = 130
 _START_S: Final = 60
@@ -50,6 +53,8 @@ def reexecute(
     served = {family for families in handlers.values() for family in families if family in needed}
     elsewhere = {name: num for name, num in needed.items() if name not in served}
 
+    door = replay_door(settings, bind)
+
     async def run() -> None:
         def on_done(block: CheckedBlock) -> None:
             tally.reexecuted_blocks += 1
@@ -57,7 +62,7 @@ def reexecute(
             tally.step(tally.reexecuted_transactions)
 
         limits = settings.validator.limits
-        replay = Replay(bind, limits, max(wait_s, _START_S), reader, verification.node, findings.add, on_done)
+        replay = Replay(bind, limits, max(wait_s, _START_S), reader, verification.node, findings.add, on_done, door)
         try:
             note(f"processors may connect at {replay.endpoint}")
             if elsewhere:
@@ -67,7 +72,7 @@ def reexecute(
                 )
             with tempfile.TemporaryDirectory(prefix="dovetail-") as logs:
                 work = _drive(replay, verification, tally, elsewhere, wait_s, served)
-                await _beside(_parts(handlers, replay.endpoint), Path(logs), work, replay)
+                await _beside(_parts(handlers, replay.endpoint, door, settings.processor), Path(logs), work, replay)
         finally:
             replay.close()
 
@@ -153,11 +158,19 @@ def _handlers(named: Sequence[str], needed: dict[FamilyVersion, int]) -> dict[st
     return handlers
 
 
-def _parts(handlers: dict[str, list[FamilyVersion]], endpoint: str) -> list[Part]:
+def _parts(
+    handlers: dict[str, list[FamilyVersion]], endpoint: str, door: Door, processor: "ProcessorConfig"
+) -> list[Part]:
+    keys: list[str] = []
+    # An open door would not understand keys that this environment has for another.
+    for key in ("connection_key", "validator_key"):
+        os.environ.pop(f"DOVETAIL_PROCESSOR_{key}".upper(), None)
+        if door.key is not None:
+            keys += [f"--{key.replace('_', '-')}", getattr(processor, key)]
     parts: dict[str, Part] = {}
     for handler, families in handlers.items():
         name = part_name(families[0].name, parts)
-        command = [sys.executable, "-m", "dovetail", "processor", handler, "--connect", endpoint]
+        command = [sys.executable, "-m", "dovetail", "processor", handler, "--connect", endpoint, *keys]
         parts[name] = Part(name, command, ends=0)
     return list(parts.values())
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from dovetail.commands.options import ConfigFile, DataDir, Json, Key, examples, not_empty
+from dovetail.commands.options import ConfigFile, DataDir, Insecure, Json, Key, examples, not_empty
 from dovetail.commands.submit import url_argument
 from dovetail.errors import Refused
 from dovetail.home import HOME_VARIABLE, shown
@@ -54,6 +54,7 @@ def up(
     ] = None,
     key: Key = None,
     logs: Annotated[bool, typer.Option("--logs", help="Show the parts' log lines here too.")] = False,
+    insecure: Insecure = None,
 ) -> None:
     """Run a whole node: validator, REST API, the bundled processors and those of --family.
 
@@ -61,6 +62,7 @@ def up(
     order, a second Ctrl-C at once. Log files are in the data folder, under logs.
     """
     from dovetail.config import Flag, load
+    from dovetail.doors import check_doors
     from dovetail.node_parts import SETTINGS, reachable
     from dovetail.notify import watch_lifeline
     from dovetail.taken import refuse_if_taken
@@ -69,10 +71,12 @@ def up(
         "validator.data_dir": Flag("--data-dir", data_dir and str(data_dir.expanduser().absolute())),
         "validator.bind": Flag("--validator", validator),
         "rest_api.bind": Flag("--rest", rest),
+        "validator.insecure": Flag("--insecure", insecure),
     }
     watch_lifeline(os.environ)
     settings = load(config_file=config, environ=os.environ, flags=flags)
     processors = _processors(family or [], bundled=not no_families)
+    check_doors(settings)
     refuse_if_taken(settings.validator.data_dir, settings.validator.bind, settings.rest_api.bind)
     _prepare(settings, key)
     if no_families:
@@ -110,12 +114,23 @@ def keygen(
         typer.Argument(metavar="[NAME|PATH]", callback=not_empty, help="A name under ~/.dovetail/keys, or a file."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing key.")] = False,
+    connection: Annotated[
+        bool,
+        typer.Option(
+            "--connection",
+            help="Make a connection key, for a validator, processor or REST API (docs/keys.md). A name is then one "
+            "under ~/.dovetail/connection-keys.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Make a key pair: the private key readable by you alone, the public key beside it."""
-    from dovetail.keys import create_key, key_path
+    from dovetail.keys import CONNECTION_KEYS, create_connection_key, create_key, key_path
 
-    files = create_key(key_path(name, os.environ), overwrite=force)
+    if connection:
+        files = create_connection_key(key_path(name, os.environ, CONNECTION_KEYS), overwrite=force)
+    else:
+        files = create_key(key_path(name, os.environ), overwrite=force)
     if as_json:
         print_json({"private_key_file": str(files.private), "public_key": files.public_key})
     else:
@@ -132,7 +147,14 @@ def add_to(app: typer.Typer) -> None:
         )
     )(up)
     app.command(epilog=examples("dovetail genesis", "dovetail genesis --data-dir ./ledger --key alice"))(genesis)
-    app.command(epilog=examples("dovetail keygen", "dovetail keygen alice", "dovetail keygen ./keys/node.priv"))(keygen)
+    app.command(
+        epilog=examples(
+            "dovetail keygen",
+            "dovetail keygen alice",
+            "dovetail keygen ./keys/node.priv",
+            "dovetail keygen --connection intkey-1",
+        )
+    )(keygen)
 
 
 def _prepare(settings: "Config", key: str | None, *, quiet: bool = False) -> "Prepared":
@@ -187,6 +209,7 @@ def _parts(settings: "Config", config_file: Path | None, processors: list[tuple[
         rest_bind=settings.rest_api.bind,
         processors=processors,
         extra=[] if config_file is None else ["--config", str(config_file)],
+        insecure=settings.validator.insecure,
     )
 
 

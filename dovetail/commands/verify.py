@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from dovetail.commands.options import WAIT_S_MAX, ConfigFile, DataDir, Json, examples, not_empty
+from dovetail.commands.options import WAIT_S_MAX, ConfigFile, DataDir, Insecure, Json, examples, not_empty
 from dovetail.errors import Refused
 from dovetail.home import shown
 from dovetail.output import print_json, printable, progress_bar
@@ -65,6 +65,7 @@ def verify(
             help="With --reexecute: where other processors connect, which are not started here.",
         ),
     ] = _BIND_DEFAULT,
+    insecure: Insecure = None,
     wait_s: Annotated[
         int,
         typer.Option(
@@ -92,7 +93,7 @@ def verify(
 
     if not reexecute and (family or bind != _BIND_DEFAULT):
         raise typer.BadParameter("--family and --bind go with --reexecute")
-    settings = _settings(config, data_dir)
+    settings = _settings(config, data_dir, insecure)
     path = settings.validator.data_dir / "store"
     findings = Findings()
     try:
@@ -118,11 +119,15 @@ def verify(
     _report(verification, findings, tally, path, most, as_json)
 
 
-def _settings(config: Path | None, data_dir: Path | None) -> "Config":
+def _settings(config: Path | None, data_dir: Path | None, insecure: bool | None) -> "Config":
     from dovetail.commands.parts import load_config
     from dovetail.config import Flag
 
-    return load_config(config, {"validator.data_dir": Flag("--data-dir", data_dir and str(data_dir))})
+    flags = {
+        "validator.data_dir": Flag("--data-dir", data_dir and str(data_dir)),
+        "validator.insecure": Flag("--insecure", insecure),
+    }
+    return load_config(config, flags)
 
 
 def _begin(
