@@ -7,7 +7,9 @@ from typing import Any
 
 import zmq
 
+from dovetail.keys import KeyFiles
 from protos import processor_pb2, validator_pb2
+from tests.keys import put_on_server
 from tests.processor_sdk.scripts import Spec
 
 Message = validator_pb2.Message
@@ -17,11 +19,19 @@ WAIT_MS = 10_000
 class Validator:
     """A ROUTER in the test's own thread: what comes is received and answered step by step."""
 
-    def __init__(self, url: str = "tcp://127.0.0.1:*") -> None:
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    def __init__(
+        self,
+        url: str = "tcp://127.0.0.1:*",
+        context: "zmq.Context[zmq.Socket[bytes]] | None" = None,
+        keys: KeyFiles | None = None,
+    ) -> None:
+        """``keys``: its own, where it asks others for theirs."""
+        self._context = context or zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
         self._router.setsockopt(zmq.LINGER, 0)
         self._router.setsockopt(zmq.RCVTIMEO, WAIT_MS)
+        if keys is not None:
+            put_on_server(self._router, keys)
         self._router.bind(url)
         self.url: str = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
         self.peer = b""

@@ -11,8 +11,10 @@ from typing import Any
 
 import zmq
 
+from dovetail.keys import KeyFiles
 from ledger.limits import Limits
 from protos.validator_pb2 import Message as Envelope
+from tests.keys import put_on
 from validator.gateway import Gateway, Request
 from validator.sockets import DrainedSocket
 
@@ -36,10 +38,10 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 class Door:
     """A gateway that answers every request with its own type and content, and remembers what it saw."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = LIMITS) -> None:
         self.seen: list[Request] = []
         self.disconnected = asyncio.Event()
-        self.gateway = Gateway("tcp://127.0.0.1:*", LIMITS, self._sweep, self.disconnected.set)
+        self.gateway = Gateway("tcp://127.0.0.1:*", limits, self._sweep, self.disconnected.set)
 
     def _sweep(self) -> None:
         for request in self.gateway.requests():
@@ -49,15 +51,24 @@ class Door:
 
 
 class Peer:
-    """A DEALER whose frames arrive in a queue."""
+    """A DEALER whose frames arrive in a queue.
 
-    def __init__(self, endpoint: str, identity: bytes = b"") -> None:
+    ``keys``: its own and the validator's. ``events``: what its ``monitor`` tells of the connection.
+    """
+
+    def __init__(
+        self, endpoint: str, identity: bytes = b"", keys: tuple[KeyFiles, KeyFiles] | None = None, events: int = 0
+    ) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         dealer = self._context.socket(zmq.DEALER)
         dealer.set(zmq.LINGER, 0)
         dealer.set(zmq.SNDHWM, 0)
         if identity:
             dealer.set(zmq.IDENTITY, identity)
+        if keys is not None:
+            put_on(dealer, *keys)
+        if events:
+            self.monitor = dealer.get_monitor_socket(events)
         dealer.connect(endpoint)
         self.arrived: asyncio.Queue[list[bytes]] = asyncio.Queue()
         self._dealer = dealer
@@ -89,6 +100,9 @@ class Peer:
         self.close()
 
     def close(self) -> None:
+        if hasattr(self, "monitor"):
+            self._dealer.disable_monitor()
+            self.monitor.close(0)
         self.socket.close()
         self._context.term()
 

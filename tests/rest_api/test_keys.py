@@ -1,0 +1,144 @@
+"""The REST API in front of a validator that asks for keys, and what it says and does when it is not let in."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import structlog
+import zmq
+from zmq.auth.asyncio import AsyncioAuthenticator
+
+from rest_api import validator as connection
+from rest_api.config import RestConfig
+from rest_api.keys import read_keys
+from rest_api.validator import Validator
+from tests.keys import Ring, make_ring, put_on_server
+from tests.rest_api.support import logged, run
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Ring:
+    return make_ring(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try again at once."""
+    monkeypatch.setattr(connection, "_RECONNECT_MS_MAX", 20)
+
+
+class Listed:
+    """Whose keys are let in, as the library's own authenticator asks."""
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = set(keys)
+        self.asked: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        self.asked.put_nowait(key)
+        return key.decode() in self.keys
+
+
+@asynccontextmanager
+async def listening(ring: Ring | None, listed: Listed) -> AsyncIterator[str]:
+    """Something that lets in who is listed, or with no ring everybody without a key; where."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    authenticator = AsyncioAuthenticator(context)
+    authenticator.start()
+    authenticator.configure_curve_callback(domain="*", credentials_provider=listed)
+    router = context.socket(zmq.ROUTER)
+    if ring is not None:
+        put_on_server(router, ring.validator)
+    router.bind("tcp://127.0.0.1:*")
+    try:
+        yield router.get_string(zmq.LAST_ENDPOINT).rstrip("\0")
+    finally:
+        authenticator.stop()
+        router.close(0)
+        context.term()
+
+
+def config_of(ring: Ring, address: str) -> RestConfig:
+    return RestConfig(
+        validator=address, validator_key=str(ring.validator.public), connection_key=str(ring.client.private)
+    )
+
+
+def test_with_its_key_it_is_let_in(ring: Ring) -> None:
+    async def test() -> None:
+        async with listening(ring, Listed(ring.client.public_key)) as address:
+            validator = Validator(config_of(ring, address))
+            validator.open()
+            try:
+                await validator.wait_connected()
+            finally:
+                validator.close()
+
+    run(test())
+
+
+def test_a_refused_key_is_said_once_and_tried_until_it_is_let_in(ring: Ring) -> None:
+    async def test() -> None:
+        listed = Listed()
+        async with listening(ring, listed) as address:
+            validator = Validator(config_of(ring, address))
+            with structlog.testing.capture_logs() as logs:
+                validator.open()
+                try:
+                    await logged(logs, "not let in by the validator")
+                    for _ in range(2):
+                        await listed.asked.get()
+                    assert not validator.connected
+                    listed.keys.add(ring.client.public_key)
+                    await validator.wait_connected()
+                finally:
+                    validator.close()
+            (told,) = [entry for entry in logs if entry["event"] == "not let in by the validator"]
+            key = ring.client.public_key
+            assert told["reason"] == f"it refused this key: {key} must be in its allowed_keys, under clients"
+            assert not [entry for entry in logs if entry["event"] == "lost the validator"]
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("asks", "own", "reason"),
+    [
+        (True, True, "its public key is not "),
+        (True, False, "it asks for keys and this REST API has none"),
+        (False, True, "the handshake failed: it has no keys"),
+    ],
+)
+def test_what_does_not_fit_is_said(ring: Ring, asks: bool, own: bool, reason: str) -> None:
+    async def test() -> None:
+        async with listening(ring if asks else None, Listed(ring.client.public_key)) as address:
+            config = replace(config_of(ring, address), validator_key=str(ring.stranger.public))
+            validator = Validator(config if own else RestConfig(validator=address))
+            with structlog.testing.capture_logs() as logs:
+                validator.open()
+                try:
+                    await logged(logs, "not let in by the validator")
+                finally:
+                    validator.close()
+            assert reason in next(entry["reason"] for entry in logs if "reason" in entry)
+
+    run(test())
+
+
+def test_keys_that_cannot_be_read_are_a_wrong_setting(ring: Ring) -> None:
+    async def test() -> None:
+        ring.client.private.chmod(0o604)
+        validator = Validator(config_of(ring, "tcp://127.0.0.1:4004"))
+        with pytest.raises(ValueError, match=r"^connection_key .*client\.priv: others .*mode 0604\): chmod 600 it$"):
+            validator.open()
+
+    run(test())
+    with pytest.raises(ValueError, match=r"^validator_key and connection_key: set both, or neither$"):
+        RestConfig(connection_key="one")
+    ring.client.private.chmod(0o600)
+    keys = read_keys(ring.client.private, ring.validator.public)
+    assert (keys.public, keys.validator) == (ring.client.public_key, ring.validator.public_key)
+    assert ring.client.private.read_text().strip() not in repr(keys)

@@ -1,0 +1,436 @@
+"""The validator's port on real sockets: who comes in by which key, and what each may say there."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import structlog
+import zmq
+from google.protobuf.message import Message
+from zmq.utils.monitor import recv_monitor_message
+
+from dovetail.keys import KeyFiles
+from ledger.building import encode_batch_list
+from ledger.limits import Limits
+from protos.client_batch_submit_pb2 import ClientBatchStatusResponse, ClientBatchSubmitResponse
+from protos.node_pb2 import NodeStatusResponse
+from protos.processor_pb2 import TpProcessResponse, TpRegisterRequest, TpRegisterResponse, TpUnregisterResponse
+from protos.query_pb2 import ListResponse
+from protos.validator_pb2 import Message as Envelope
+from tests.keys import Ring, make_ring
+from tests.validator.nodes import process, register, signed_batch
+from tests.validator.peers import LIMITS, Door, Peer, run
+from tests.validator.support import LIMITS as NODE_LIMITS
+from tests.validator.support import SIGNER, commit, make_batch, open_store
+from validator import connections
+from validator.config import ValidatorConfig
+from validator.doors import OPEN, CannotOpen, Right, is_local, read_door
+from validator.gateway import CannotBind, Gateway
+from validator.node import Node
+from validator.rights import right_for
+
+FAILED = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Ring:
+    return make_ring(tmp_path / "keys")
+
+
+def kept(ring: Ring, path: Path, bind: str = "tcp://127.0.0.1:*", limits: Limits = NODE_LIMITS) -> ValidatorConfig:
+    return ValidatorConfig(
+        path, path / "key", bind, 1, limits, connection_key=str(ring.validator.private), allowed_keys=str(ring.allowed)
+    )
+
+
+@asynccontextmanager
+async def open_kept(ring: Ring, path: Path, limits: Limits = NODE_LIMITS) -> AsyncIterator[Node]:
+    """A node behind a kept door, with a genesis block."""
+    store = open_store(path, limits)
+    try:
+        commit(store, [make_batch("genesis")])
+        config = kept(ring, path, limits=limits)
+        node = Node(config, store, SIGNER, read_door(config))
+        try:
+            await node.restore()
+            yield node
+        finally:
+            node.close()
+    finally:
+        store.close()
+
+
+def peer_of(node: Node, ring: Ring, own: KeyFiles, stack: ExitStack) -> Peer:
+    peer = Peer(node.endpoint, keys=(own, ring.validator))
+    stack.callback(peer.close)
+    return peer
+
+
+async def ask(peer: Peer, message_type: int, content: bytes = b"") -> Envelope:
+    """Ask, and pass over what is no answer to it."""
+    peer.send(message_type, "asked", content)
+    while True:
+        answer = await peer.receive()
+        if answer.correlation_id == "asked":
+            return answer
+
+
+REGISTRATION = TpRegisterRequest(family="nobody's", version="1.0").SerializeToString()
+
+
+def test_a_processors_key_judges_and_a_clients_key_hands_in(ring: Ring, tmp_path: Path) -> None:
+    async def test() -> None:
+        with ExitStack() as stack:
+            async with open_kept(ring, tmp_path) as node:
+                processor, client = (peer_of(node, ring, own, stack) for own in (ring.processor, ring.client))
+                await register(processor)
+                batch = signed_batch()
+                answer = await ask(client, Envelope.CLIENT_BATCH_SUBMIT_REQUEST, encode_batch_list([batch]))
+                told = ClientBatchSubmitResponse.FromString(answer.content)
+                assert (told.status, list(told.batch_ids)) == (ClientBatchSubmitResponse.OK, [batch.id])
+                await process(processor, [TpProcessResponse.OK])
+                status = await ask(client, Envelope.NODE_STATUS_REQUEST)
+                while NodeStatusResponse.FromString(status.content).head_num == 0:
+                    status = await ask(client, Envelope.NODE_STATUS_REQUEST)
+
+    run(test)
+
+
+def test_a_clients_key_registers_no_processor_and_the_log_names_it(ring: Ring, tmp_path: Path) -> None:
+    async def test() -> None:
+        with ExitStack() as stack, structlog.testing.capture_logs() as logs:
+            async with open_kept(ring, tmp_path) as node:
+                client = peer_of(node, ring, ring.client, stack)
+                answer = await ask(client, Envelope.TP_REGISTER_REQUEST, REGISTRATION)
+                told = TpRegisterResponse.FromString(answer.content)
+                assert told.status == TpRegisterResponse.ERROR
+                key = ring.client.public_key
+                assert told.message == (
+                    f"the key client ({key}) is not among the allowed processors of this validator: TP_REGISTER_REQUEST"
+                )
+                unregistered = await ask(client, Envelope.TP_UNREGISTER_REQUEST)
+                assert TpUnregisterResponse.FromString(unregistered.content).status == TpUnregisterResponse.ERROR
+                # What a processor says of its work finds nobody: the ping behind it is answered first.
+                client.send(Envelope.TP_PROCESS_RESPONSE, "work")
+                await client.ping()
+                assert not list(node._processors.statuses())
+        refused = [entry for entry in logs if entry["event"] == "refused: the key is not allowed for it"]
+        assert [entry["type"] for entry in refused] == [
+            "TP_REGISTER_REQUEST",
+            "TP_UNREGISTER_REQUEST",
+            "TP_PROCESS_RESPONSE",
+        ]
+        assert {(entry["name"], entry["key"], entry["list"]) for entry in refused} == {("client", key, "processors")}
+
+    run(test)
+
+
+def test_a_processors_key_hands_in_and_reads_nothing(ring: Ring, tmp_path: Path) -> None:
+    async def test() -> None:
+        with ExitStack() as stack:
+            async with open_kept(ring, tmp_path) as node:
+                processor, client = (peer_of(node, ring, own, stack) for own in (ring.processor, ring.client))
+                batch = signed_batch()
+                answer = await ask(processor, Envelope.CLIENT_BATCH_SUBMIT_REQUEST, encode_batch_list([batch]))
+                told = ClientBatchSubmitResponse.FromString(answer.content)
+                assert (told.status, told.reason) == (ClientBatchSubmitResponse.INTERNAL_ERROR, "not_allowed")
+                assert f"processor ({ring.processor.public_key}) is not among the allowed clients" in told.message
+                asked: list[tuple[int, type[Message]]] = [
+                    (Envelope.CLIENT_BATCH_STATUS_REQUEST, ClientBatchStatusResponse),
+                    (Envelope.LIST_REQUEST, ListResponse),
+                ]
+                for message_type, response in asked:
+                    refused = response.FromString((await ask(processor, message_type)).content)
+                    assert refused == response(status="INTERNAL_ERROR")
+                # Where the protocol has no word for it there is no answer: the ping behind it is answered first.
+                processor.send(Envelope.NODE_STATUS_REQUEST, "status")
+                assert (await processor.ping()).content == b""
+                status = NodeStatusResponse.FromString((await ask(client, Envelope.NODE_STATUS_REQUEST)).content)
+                assert status.pending_batches == 0
+
+    run(test)
+
+
+def test_a_key_on_both_lists_may_say_all(ring: Ring, tmp_path: Path) -> None:
+    async def test() -> None:
+        with ExitStack() as stack:
+            async with open_kept(ring, tmp_path) as node:
+                peer = peer_of(node, ring, ring.both, stack)
+                await register(peer)
+                status = NodeStatusResponse.FromString((await ask(peer, Envelope.NODE_STATUS_REQUEST)).content)
+                assert status.status == NodeStatusResponse.OK
+
+    run(test)
+
+
+async def failure(node: Node, own: KeyFiles | None, server: KeyFiles | None) -> int:
+    """How the handshake of a connection fails, as its own side sees it."""
+    peer = Peer(node.endpoint, keys=(own, server) if own and server else None, events=FAILED)
+    try:
+        # A long way for bytes that nobody takes.
+        peer.send(Envelope.TP_REGISTER_REQUEST, "register", REGISTRATION)
+        while not await asyncio.to_thread(peer.monitor.poll, 10_000):
+            pass
+        event = int(recv_monitor_message(peer.monitor)["event"])
+        assert peer.arrived.empty()
+        return event
+    finally:
+        peer.close()
+
+
+def test_nobody_else_comes_in(ring: Ring, tmp_path: Path) -> None:
+    async def test() -> None:
+        with structlog.testing.capture_logs() as logs:
+            async with open_kept(ring, tmp_path) as node:
+                # A key that is not listed; one that takes another for the validator; none at all.
+                assert await failure(node, ring.stranger, ring.validator) == zmq.EVENT_HANDSHAKE_FAILED_AUTH
+                assert await failure(node, ring.processor, ring.stranger) & FAILED
+                assert await failure(node, None, None) & FAILED
+                assert not list(node._processors.statuses())
+        reasons = {entry["reason"] for entry in logs if entry["event"] == "connection refused"}
+        assert f"the key {ring.stranger.public_key} is not in allowed_keys" in reasons
+        assert all(entry["address"] == "127.0.0.1" for entry in logs if entry["event"] == "connection refused")
+
+    run(test)
+
+
+def test_no_secret_is_logged_or_shown(ring: Ring, tmp_path: Path) -> None:
+    async def test() -> None:
+        secret = ring.validator.private.read_text().strip()
+        with ExitStack() as stack, structlog.testing.capture_logs() as logs:
+            async with open_kept(ring, tmp_path) as node:
+                client = peer_of(node, ring, ring.client, stack)
+                status = await ask(client, Envelope.NODE_STATUS_REQUEST)
+                shown = str(NodeStatusResponse.FromString(status.content))
+                assert "limits.connections_max" in shown
+                for private in (secret, str(ring.validator.private), str(ring.allowed)):
+                    assert private not in shown
+                assert secret not in repr(read_door(kept(ring, tmp_path)))
+        assert secret not in str(logs)
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("bind", "local"),
+    [
+        ("tcp://127.0.0.1:4004", True),
+        ("tcp://127.9.9.9:4004", True),
+        ("tcp://[::1]:4004", True),
+        ("tcp://localhost:4004", True),
+        ("ipc:///tmp/socket", True),
+        ("tcp://0.0.0.0:4004", False),
+        ("tcp://*:4004", False),
+        ("tcp://[::]:4004", False),
+        ("tcp://10.0.0.4:4004", False),
+        ("tcp://eth0:4004", False),
+        ("tcp://localhost.example:4004", False),
+        ("ws://127.0.0.1:4004", False),
+    ],
+)
+def test_an_open_door_is_for_loopback(ring: Ring, tmp_path: Path, bind: str, local: bool) -> None:
+    assert is_local(bind) == local
+    config = ValidatorConfig(tmp_path, tmp_path / "key", bind)
+    if local:
+        assert read_door(config) == OPEN
+    else:
+        with pytest.raises(CannotOpen, match=r"cannot listen on .* without keys: .*keygen --connection.*--insecure"):
+            read_door(config)
+    # Said aloud it may be anywhere; with keys as well.
+    assert read_door(replace(config, insecure=True)).key is None
+    assert read_door(kept(ring, tmp_path, bind)).key is not None
+
+
+def test_the_gateway_itself_opens_no_other() -> None:
+    async def test() -> None:
+        with pytest.raises(CannotBind, match=r"cannot listen on tcp://0.0.0.0:4004 without keys"):
+            Gateway("tcp://0.0.0.0:4004", LIMITS, lambda: None, lambda: None)
+
+    run(test)
+
+
+def _refusal(config: ValidatorConfig) -> str:
+    with pytest.raises(CannotOpen) as caught:
+        read_door(config)
+    return str(caught.value)
+
+
+def test_a_door_that_is_half_configured_is_refused_with_what_to_do(ring: Ring, tmp_path: Path) -> None:
+    config = kept(ring, tmp_path)
+    assert "connection_key is empty" in _refusal(replace(config, connection_key=""))
+    assert "allowed_keys is empty, so nobody could connect" in _refusal(replace(config, allowed_keys=""))
+    assert "insecure is true and connection_key is" in _refusal(replace(config, insecure=True))
+    nowhere = tmp_path / "nowhere"
+    assert f"cannot read connection_key {nowhere}: No such file" in _refusal(
+        replace(config, connection_key=str(nowhere))
+    )
+    assert f"{nowhere} holds no key, so nobody could connect" in _refusal(replace(config, allowed_keys=str(nowhere)))
+    damaged = ring.allowed / "clients" / "damaged.pub"
+    damaged.write_text("nothing\n")
+    assert _refusal(config) == f"allowed key {damaged}: it holds no public connection key of 40 Z85 characters"
+    damaged.unlink()
+    ring.validator.private.chmod(0o644)
+    assert "(mode 0644): chmod 600 it" in _refusal(config)
+
+
+def test_the_list_is_read_with_names_and_rights(ring: Ring, tmp_path: Path) -> None:
+    (ring.allowed / "clients" / "README").write_text("no key, and not asked for one")
+    callers = read_door(kept(ring, tmp_path)).callers
+    assert {caller.name: caller.rights for caller in callers.values()} == {
+        "processor": {Right.PROCESSOR},
+        "client": {Right.CLIENT},
+        "both": {Right.PROCESSOR, Right.CLIENT},
+    }
+    assert ring.stranger.public_key not in callers
+
+
+def test_each_message_asks_for_one_right() -> None:
+    """What is added to the protocol and not to the processors' messages is for clients alone."""
+    processors = {
+        name for name, number in Envelope.MessageType.items() if right_for(number) is Right.PROCESSOR
+    }  # fmt: skip
+    assert processors == {
+        "TP_REGISTER_REQUEST", "TP_UNREGISTER_REQUEST", "TP_PROCESS_RESPONSE", "PACKED_PROCESS_RESPONSE",
+        "TP_STATE_GET_REQUEST", "TP_STATE_SET_REQUEST", "TP_STATE_DELETE_REQUEST", "TP_RECEIPT_ADD_DATA_REQUEST",
+        "TP_EVENT_ADD_REQUEST", "STATE_LIST_REQUEST",
+    }  # fmt: skip
+    everybodys = {name for name, number in Envelope.MessageType.items() if right_for(number) is None}
+    assert everybodys == {"PING_REQUEST", "PING_RESPONSE"}
+    assert right_for(77_777) is Right.CLIENT
+
+
+# Connections
+
+
+@asynccontextmanager
+async def bounded_door(limits: Limits) -> AsyncIterator[tuple[Door, ExitStack]]:
+    door = Door(limits)
+    with ExitStack() as stack:
+        try:
+            yield door, stack
+        finally:
+            stack.close()
+            door.gateway.close()
+
+
+def silent(door: Door, stack: ExitStack, sent: bytes = b"") -> socket.socket:
+    """A connection that goes no further than this."""
+    address = urlsplit(door.gateway.endpoint)
+    assert address.hostname
+    assert address.port
+    opened = stack.enter_context(socket.create_connection((address.hostname, address.port)))
+    opened.sendall(sent)
+    return opened
+
+
+async def until_count(door: Door, count: int) -> None:
+    while door.gateway.connections.count != count:  # noqa: ASYNC110 (no event tells of it)
+        await asyncio.sleep(0)
+
+
+async def ended(opened: socket.socket) -> None:
+    """Return once the other side has closed it."""
+    opened.setblocking(False)
+    loop = asyncio.get_running_loop()
+    try:
+        while await loop.sock_recv(opened, 4_096):
+            pass
+    except ConnectionError:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        (replace(LIMITS, connections_max=5), "6 connections are open, at most 5 are allowed"),
+        (
+            replace(LIMITS, address_connections_max=5),
+            "6 connections of 127.0.0.1 are open, at most 5 of one address are allowed",
+        ),
+    ],
+)
+def test_connections_beyond_the_limit_are_cut_and_the_others_stay(limits: Limits, reason: str) -> None:
+    async def test() -> None:
+        async with bounded_door(limits) as (door, stack):
+            peer = Peer(door.gateway.endpoint)
+            stack.callback(peer.close)
+            await peer.ping()
+            held = [silent(door, stack) for _ in range(4)]
+            await until_count(door, 5)
+            with structlog.testing.capture_logs() as logs:
+                await ended(silent(door, stack))
+                await until_count(door, 5)
+            (refused,) = [entry for entry in logs if entry["event"] == "connection refused"]
+            assert (refused["address"], refused["reason"]) == ("127.0.0.1", reason)
+            await peer.ping("meanwhile")
+            # A place that is left is another's.
+            held.pop().close()
+            await until_count(door, 4)
+            other = Peer(door.gateway.endpoint)
+            stack.callback(other.close)
+            await other.ping()
+            assert door.gateway.connections.count == 5
+
+    run(test)
+
+
+def test_hundreds_of_half_open_connections_cost_nobody_their_own() -> None:
+    async def test() -> None:
+        limits = replace(LIMITS, connections_max=100, address_connections_max=100)
+        async with bounded_door(limits) as (door, stack):
+            peer = Peer(door.gateway.endpoint)
+            stack.callback(peer.close)
+            await peer.ping()
+            for number in range(400):
+                silent(door, stack, b"\xff" + bytes(8) if number % 2 else b"")
+                if number % 50 == 0:
+                    await peer.ping(str(number))
+            await until_count(door, 100)
+            await peer.ping("afterwards")
+
+    run(test)
+
+
+def test_who_is_not_let_in_in_time_is_cut() -> None:
+    async def test() -> None:
+        async with bounded_door(replace(LIMITS, handshake_ms_max=50)) as (door, stack):
+            peer = Peer(door.gateway.endpoint)
+            stack.callback(peer.close)
+            await peer.ping()
+            # Nothing; half a greeting; a whole one and no more.
+            greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+            for sent in (b"", greeting[:11], greeting):
+                await ended(silent(door, stack, sent))
+            await until_count(door, 1)
+            await peer.ping("afterwards")
+
+    run(test)
+
+
+def test_a_descriptor_that_is_anothers_by_now_is_left_alone() -> None:
+    counted = connections.Connections(replace(LIMITS, connections_max=0))
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as listening:
+        counted.listens(f"tcp://127.0.0.1:{listening.getsockname()[1]}")
+        with socket.create_connection(server.getsockname()) as stranger, server.accept()[0] as accepted:
+            counted._accepted(accepted.fileno())
+            assert counted.count == 0
+            accepted.sendall(b"still open")
+            assert stranger.recv(100) == b"still open"
+        with socket.create_connection(listening.getsockname()) as cut, listening.accept()[0] as ours:
+            counted._accepted(ours.fileno())
+            assert counted.count == 1
+            assert cut.recv(100) == b""
+
+
+def test_a_log_line_a_second_tells_of_those_left_out() -> None:
+    clock_s = 100.0
+    seldom = connections.Seldom("refused", lambda: clock_s)
+    with structlog.testing.capture_logs() as logs:
+        for clock_s, number in ((100.0, 1), (100.5, 2), (100.9, 3), (101.0, 4), (101.5, 5), (102.0, 6)):  # noqa: B007
+            seldom.warn(number=number)
+    assert [(entry["number"], entry["unsaid"]) for entry in logs] == [(1, 0), (4, 2), (6, 1)]
