@@ -4,6 +4,7 @@ Keys that sign are 64 hex characters; connection keys, by which processes know e
 """
 
 import getpass
+import os
 import re
 import secrets
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from dovetail.output import program
 from ledger.connection_keys import ConnectionPublicKey
 from ledger.errors import InvalidKey
 from ledger.ids import PublicKey
+from ledger.secret_files import readable_by_others
 from ledger.signing import Signer
 
 KEYS: Final = "keys"
@@ -99,12 +101,16 @@ def load_signer(path: Path) -> Signer:
     """The key in a file. Raises Refused, never with the file's content in the text."""
     try:
         with path.open("rb") as file:
+            found = os.fstat(file.fileno())
             content = file.read(_KEY_FILE_BYTES_MAX)
     except FileNotFoundError:
         raise Refused(f"there is no key at {shown(path)}; make one: {program()} keygen {shown(path)}") from None
     except OSError as error:
         raise Refused(f"cannot read the key {shown(path)}: {error.strerror}") from None
     try:
-        return Signer(content.decode("ascii").strip())
+        signer = Signer(content.decode("ascii").strip())
     except (UnicodeDecodeError, InvalidKey):
         raise Refused(f"{shown(path)} holds no private key of 64 hex characters") from None
+    if fault := readable_by_others(found.st_mode, found.st_uid, os.geteuid()):
+        raise Refused(f"the key {shown(path)} stays unused: {fault}")
+    return signer

@@ -6,10 +6,10 @@ the ledger. No files are read here, no key is made or computed.
 
 import functools
 import re
-import stat
 from typing import Final, NewType
 
 from ledger.errors import InvalidKey
+from ledger.secret_files import readable_by_others
 
 ConnectionPublicKey = NewType("ConnectionPublicKey", str)
 """40 characters of Z85. Who has it may be known to everybody."""
@@ -53,20 +53,6 @@ def decode_secret(content: bytes, *, mode: int, owner: int, reader: int) -> Conn
 def decode_public(content: bytes) -> ConnectionPublicKey:
     """The public key in a file. Raises InvalidKey."""
     return ConnectionPublicKey(_key_text(content, "public"))
-
-
-def readable_by_others(mode: int, owner: int, reader: int) -> str | None:
-    """Why a secret's file is read by too many, with its mode and what to do; None where it is not.
-
-    Its owner alone may read it. Where it is root's and another user reads it, that user's group may too: so a service
-    manager hands a file to a service.
-    """
-    handed = owner == 0 and reader != 0
-    allowed = stat.S_IRWXU | (stat.S_IRGRP if handed else 0)
-    mode = stat.S_IMODE(mode)
-    if mode & ~allowed & 0o777:
-        return f"others than its owner may read or change it (mode {mode:04o}): chmod {'640' if handed else '600'} it"
-    return None
 
 
 def _is_z85_key(text: str) -> bool:

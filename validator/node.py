@@ -5,6 +5,7 @@ can, and only then are waiters told. Everything runs in one thread.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from google.protobuf.message import DecodeError
 
 from ledger.batch import VerifiedBatch, decode_batch_list
 from ledger.errors import InvalidKey, NotDecodable, RefusedBatch
+from ledger.secret_files import readable_by_others
 from ledger.signing import Signer
 from protos import genesis_pb2
 from validator.clients import Clients
@@ -305,6 +307,9 @@ class Node:
 
 def _read_key(config: ValidatorConfig) -> Signer:
     try:
+        found = config.key_file.stat()
+        if fault := readable_by_others(found.st_mode, found.st_uid, os.geteuid()):
+            raise CannotStart(f"the node's key {config.key_file} stays unused: {fault}")
         return Signer(config.key_file.read_text().strip())
     except OSError as error:
         raise CannotStart(f"cannot read the node's key {config.key_file}: {error.strerror}") from None

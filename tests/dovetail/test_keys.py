@@ -48,6 +48,16 @@ def test_what_is_no_key_is_refused_without_showing_it(tmp_path: Path, content: s
         load_signer(path)
 
 
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620])
+def test_a_key_that_others_can_read_or_change_stays_unused(tmp_path: Path, mode: int) -> None:
+    files = create_key(tmp_path / "open.priv")
+    files.private.chmod(mode)
+    with pytest.raises(Refused, match=rf"open\.priv stays unused: .*\(mode {mode:04o}\): chmod 600 it$"):
+        load_signer(files.private)
+    files.private.chmod(0o400)
+    assert load_signer(files.private).public_key == files.public_key
+
+
 def test_a_missing_key_says_how_to_make_it(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"make one: .* keygen .*carol\.priv$"):
         load_signer(tmp_path / "carol.priv")

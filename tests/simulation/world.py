@@ -216,11 +216,11 @@ class World:
             self.loop.call_later(0.1, self._start)
             return
         surroundings = Surroundings(
-            lambda config, on_sweep, on_disconnect: SimulatedGateway(self.network, on_sweep, on_disconnect),
+            lambda config, door, on_sweep, on_disconnect: SimulatedGateway(self.network, on_sweep, on_disconnect),
             lambda config, on_results: SimulatedVerifiers(self.loop, self.rng, on_results),
             self.loop.time,
         )
-        self.node = Node(self.config, self._store, _SIGNER, surroundings)
+        self.node = Node(self.config, self._store, _SIGNER, surroundings=surroundings)
         self._starting = self._spawn(self._reach_genesis(self.node))
 
     async def _reach_genesis(self, node: Node) -> None:
