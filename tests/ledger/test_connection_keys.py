@@ -6,8 +6,9 @@ import stat
 import pytest
 import zmq
 
-from ledger.connection_keys import ConnectionSecret, decode_public, decode_secret, readable_by_others
+from ledger.connection_keys import ConnectionSecret, decode_public, decode_secret
 from ledger.errors import InvalidKey
+from ledger.secret_files import readable_by_others
 
 # The pair that the library's manual shows.
 PUBLIC, SECRET = b"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID", b"D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs"

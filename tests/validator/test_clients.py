@@ -471,6 +471,28 @@ def test_a_list_of_more_batches_than_can_ever_be_pending_is_refused_unverified(s
     assert bench.pool.asked == []
 
 
+def test_one_connection_takes_the_verification_of_no_other(store: Store) -> None:
+    batch = make_batch("first")
+    content = raw_pb2.RawBatchList(batches=[batch.raw]).SerializeToString()
+    size = len(content)
+    bench = Bench(store, replace(LIMITS, connection_checking_bytes_max=2 * size))
+    for _ in range(2):
+        assert bench.send(SUBMIT, content) == []
+    answer = bench.submitted(batch)
+    assert (answer.status, answer.reason) == (ClientBatchSubmitResponse.QUEUE_FULL, "queue_full")
+    assert answer.message == (
+        f"{2 * size} bytes of batches of this connection are being verified, {size} more are over its {2 * size}"
+    )
+    bench.sent.clear()
+    bench.clients.handle(Request(b"another", SUBMIT, "http-2.1", content))
+    assert (bench.sent, len(bench.pool.asked)) == ([], 3)
+    for _, verified in bench.pool.asked:
+        verified([batch])
+    assert not bench.clients.submissions._checking_bytes_of
+    # There is room again.
+    assert bench.send(SUBMIT, content) == []
+
+
 def test_statuses_stand_in_the_order_asked(bench: Bench) -> None:
     committed, pending = make_batch("committed"), make_batch("pending")
     commit(bench.store, [committed])

@@ -71,8 +71,9 @@ class Waits:
             statuses._ids_held + statuses._unknown_held,
             statuses._of_batch,
             statuses._of_peer,
+            statuses._ids_of_peer,
         )
-        assert held == (0, [], 0, {}, {})
+        assert held == (0, [], 0, {}, {}, {})
 
 
 Test = Callable[[Waits], Coroutine[Any, Any, None]]
@@ -301,6 +302,21 @@ def test_the_ids_that_are_held_are_bounded(waiting: Callable[..., None], asked: 
         assert [answered for _, answered, _ in waits.said] == ["no room", "five"]
 
     waiting(test, replace(LIMITS, status_ids_waited_for_max=4))
+
+
+def test_one_peer_takes_the_room_of_no_other(waiting: Callable[..., None]) -> None:
+    async def test(waits: Waits) -> None:
+        waits.statuses.wait(ALICE, "two", IDS[:2], LONG_S)
+        assert waits.said == []
+        waits.statuses.wait(ALICE, "no room", IDS[:1], LONG_S)
+        assert waits.said == [(ALICE, "no room", ["PENDING"])]
+        waits.statuses.wait(BOB, "two", IDS[:2], LONG_S)
+        assert waits.statuses.cancel(ALICE, "two")
+        waits.statuses.wait(ALICE, "room again", IDS[2:], LONG_S)
+        assert len(waits.said) == 1
+        assert [waits.statuses.cancel_all(peer) for peer in (ALICE, BOB)] == [1, 1]
+
+    waiting(test, replace(LIMITS, connection_ids_waited_for_max=2))
 
 
 def test_what_nobody_knows_takes_no_room_from_what_is_pending(waiting: Callable[..., None]) -> None:

@@ -1,0 +1,166 @@
+"""A node of real processes behind a kept door: each with its own key, and what those without one come to."""
+
+import ipaddress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dovetail.keys import KeyFiles
+from dovetail.running import ReservedPort
+from tests.e2e.clients import Author
+from tests.e2e.conftest import Networks
+from tests.e2e.network import INTKEY, SETTINGS, Network
+from tests.e2e.process import Process
+from tests.keys import Ring, make_ring
+
+
+class Kept:
+    """A network whose validator asks for keys."""
+
+    def __init__(self, network: Network, ring: Ring) -> None:
+        self.network = network
+        self.ring = ring
+        assert network.run("genesis", "--data-dir", str(network.data)).code == 0
+
+    def validator(self) -> Process:
+        own = ("--connection-key", str(self.ring.validator.private), "--allowed-keys", str(self.ring.allowed))
+        data = ("--data-dir", str(self.network.data), "--bind", self.network.validator_url)
+        return self.network.start("validator", *data, *own)
+
+    def _keys(self, own: KeyFiles | None) -> tuple[str, ...]:
+        if own is None:
+            return ()
+        return ("--connection-key", str(own.private), "--validator-key", str(self.ring.validator.public))
+
+    def rest_api(self, own: KeyFiles | None) -> Process:
+        places = ("--bind", self.network.rest_bind, "--validator", self.network.validator_url)
+        return self.network.start("rest-api", *places, *self._keys(own))
+
+    def processor(self, handler: str, own: KeyFiles | None, *words: str) -> Process:
+        where = ("--connect", self.network.validator_url)
+        return self.network.start("processor", handler, *where, *self._keys(own), *words, name=handler)
+
+
+@pytest.fixture
+def kept(networks: Networks, tmp_path: Path) -> Kept:
+    return Kept(networks(), make_ring(tmp_path / "keys"))
+
+
+def test_a_node_whose_parts_show_their_keys_commits(kept: Kept, networks: Networks, author: Author) -> None:
+    ring = kept.ring
+    validator, rest_api = kept.validator(), kept.rest_api(ring.client)
+    workers = [kept.processor(SETTINGS, ring.processor), kept.processor(INTKEY, ring.both, "--workers", "2")]
+    for process in (validator, rest_api, *workers):
+        process.wait_logged("ready")
+    validator.wait_logged("the port is kept", public_key=ring.validator.public_key, allowed_keys=3)
+    api = networks.api(kept.network)
+    api.commit(author.batch(author.intkey("set", "kept", 1)))
+    # What may be known by everybody is in the logs, and no secret: neither there, nor in what a node shows of itself,
+    # nor in what the system shows of its processes.
+    shown = str(api.get("/status/config")) + kept.network.transcript()
+    for process in kept.network.processes:
+        running = [psutil.Process(process.pid), *process.descendants()]
+        shown += "".join(" ".join(entry.cmdline()) for entry in running)
+    for files in (ring.validator, ring.client, ring.processor, ring.both):
+        assert files.private.read_text().strip() not in shown
+
+
+def test_the_wrong_keys_judge_and_hand_in_nothing_and_say_why(kept: Kept, networks: Networks, author: Author) -> None:
+    ring = kept.ring
+    validator = kept.validator()
+    as_client = kept.processor(SETTINGS, ring.client)
+    stranger = kept.processor(SETTINGS, ring.stranger)
+    without = kept.processor(SETTINGS, None)
+    key = ring.client.public_key
+    as_client.wait_for_line("registration of sawtooth_settings 1.0 refused: .*is not among the allowed processors")
+    validator.wait_logged(
+        "refused: the key is not allowed for it", type="TP_REGISTER_REQUEST", name="client", key=key, list="processors"
+    )
+    # Twice: it goes on.
+    stranger.wait_for_lines("the validator refused this key: .* must be in its allowed_keys, under processors", 2)
+    without.wait_for_lines("the handshake failed: it asks for keys and this processor has none", 2)
+    validator.wait_for_line("connection refused")
+    assert not validator.count_logged("processor registered")
+    rightful = kept.processor(SETTINGS, ring.processor)
+    for process in (rightful, validator):
+        process.wait_logged("ready")
+    assert validator.count_logged("processor registered") == 1
+    # A REST API with the key of a processor hands nothing in.
+    rest_api = kept.rest_api(ring.processor)
+    rest_api.wait_logged("connected to the validator")
+    answer = networks.api(kept.network).post(author.batch(author.intkey("set", "kept", 1)))
+    assert answer.status_code == 500
+    assert "is not among the allowed clients of this validator" in answer.json()["error"]["message"]
+    validator.wait_logged("refused: the key is not allowed for it", name="processor", list="clients")
+
+
+@pytest.mark.parametrize("command", ["validator", "up"])
+def test_no_port_is_opened_to_the_network_without_a_word(networks: Networks, command: str) -> None:
+    network = networks()
+    port = ReservedPort()
+    anywhere = f"tcp://0.0.0.0:{port.number}"
+    try:
+        assert network.run("genesis", "--data-dir", str(network.data)).code == 0
+        words = ["--data-dir", str(network.data), "--bind" if command == "validator" else "--validator", anywhere]
+        words += ["--rest", network.rest_bind] if command == "up" else []
+        refused = network.run(command, *words)
+        assert refused.code == 1
+        assert f"cannot listen on {anywhere} without keys" in refused.err
+        assert "dovetail keygen --connection" in refused.err
+        assert "--insecure" in refused.err
+        # Nothing was begun, so the next start finds all as it was.
+        assert not (network.data / "store").exists()
+        if command == "up":
+            started = network.start(command, *words, "--insecure", "--logs")
+            started.wait_for_line("^ready ")
+            started.wait_logged("the port is open to the network: whoever reaches it can judge transactions")
+    finally:
+        port.close()
+
+
+def test_what_nobody_told_otherwise_listens_on_loopback(networks: Networks) -> None:
+    network = networks()
+    up = network.up()
+    listening = [
+        connection.laddr
+        for process in [psutil.Process(up.pid), *up.descendants()]
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert {place.port for place in listening} >= {
+        int(address.rpartition(":")[2]) for address in (network.validator_url, network.rest_bind)
+    }
+    assert all(ipaddress.ip_address(place.ip).is_loopback for place in listening)
+
+
+def test_a_node_that_could_not_meet_itself_is_not_started(kept: Kept, tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    own = f'connection_key = "{kept.ring.validator.private}"\nallowed_keys = "{kept.ring.allowed}"\n'
+    file.write_text(f"[validator]\n{own}")
+    refused = kept.network.run(*kept.network.up_words, "--config", str(file))
+    assert refused.code == 1
+    assert "the validator asks for keys (validator.connection_key) and [rest_api] has none" in refused.err
+    part = 'connection_key = "{}"\nvalidator_key = "{}"\n'
+    public = kept.ring.validator.public
+    file.write_text(
+        f"[validator]\n{own}[rest_api]\n{part.format(kept.ring.client.private, public)}"
+        f"[processor]\n{part.format(kept.ring.processor.private, public)}"
+    )
+    kept.network.up("--config", str(file))
+    kept.network.call("block", "list")
+
+
+def test_keygen_makes_connection_keys(networks: Networks) -> None:
+    network = networks()
+    made = network.run("keygen", "--connection", "intkey-1", "--json")
+    assert made.code == 0
+    private = network.home / "connection-keys" / "intkey-1.priv"
+    assert made.json["private_key_file"] == str(private)
+    assert len(made.json["public_key"]) == 40
+    assert private.stat().st_mode & 0o777 == 0o600
+    assert private.with_suffix(".pub").read_text().strip() == made.json["public_key"]
+    again = network.run("keygen", "--connection", "intkey-1")
+    assert again.code == 1
+    assert "exists and stays as it is" in again.err
+    assert private.read_text().strip() not in made.out + made.err + again.err
