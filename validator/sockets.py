@@ -27,6 +27,8 @@ class DrainedSocket:
         self._look: asyncio.Handle | None = None
         self._looking = self._again = False
         self._closed = False
+        self.user = ""
+        """The user id that a connection was let in with: that of the last message; empty where it has none."""
         self._loop.add_reader(self._descriptor, self._take_look)
         self._look_again()
 
@@ -39,14 +41,15 @@ class DrainedSocket:
                 return
         self._look_again()
 
-    def received_with_user(self) -> Iterator[tuple[list[bytes], str]]:
-        """``received``, each with the user id that its connection was let in with; empty where it has none."""
+    def received_with_user(self) -> Iterator[list[bytes]]:
+        """``received``; meanwhile ``user`` tells of each message who sent it."""
         for _ in range(_SWEEP_FRAMES_MAX):
             try:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            yield [frame.bytes for frame in frames], _user_of(frames[-1])
+            self.user = _user_of(frames[-1])
+            yield [frame.bytes for frame in frames]
         self._look_again()
 
     def send(self, frames: list[bytes]) -> None:
