@@ -97,7 +97,7 @@ ConnectionKey = Annotated[
         "--connection-key",
         metavar="FILE",
         parser=some_path,
-        help="Its own secret connection key, from dovetail keygen --connection. Default: none.",
+        help="Its own secret connection key, as keygen makes it. Default: none.",
     ),
 ]
 ValidatorKey = Annotated[

@@ -1,18 +1,33 @@
 """A node of real processes behind a kept door: each with its own key, and what those without one come to."""
 
 import ipaddress
+import re
+import shlex
+from dataclasses import fields
 from pathlib import Path
 
 import psutil
 import pytest
 
+from dovetail.config import ProcessorConfig
 from dovetail.keys import KeyFiles
 from dovetail.running import ReservedPort
+from ledger.limits import Limits
 from tests.e2e.clients import Author
 from tests.e2e.conftest import Networks
-from tests.e2e.network import INTKEY, SETTINGS, Network
-from tests.e2e.process import Process
+from tests.e2e.network import SETTINGS, Network
+from tests.e2e.process import ROOT, Process
 from tests.keys import Ring, make_ring
+from validator.config import ValidatorConfig
+
+PAGE = (ROOT / "docs" / "keys.md").read_text(encoding="utf-8")
+
+
+def lines_of(title: str) -> list[str]:
+    """The command lines of a section of docs/keys.md."""
+    found = re.search(rf"(?ms)^## {title}$(.*?)(?=^## |\Z)", PAGE)
+    assert found
+    return [line for block in re.findall(r"(?s)```sh\n(.*?)```", found[1]) for line in block.splitlines()]
 
 
 class Kept:
@@ -47,23 +62,47 @@ def kept(networks: Networks, tmp_path: Path) -> Kept:
     return Kept(networks(), make_ring(tmp_path / "keys"))
 
 
-def test_a_node_whose_parts_show_their_keys_commits(kept: Kept, networks: Networks, author: Author) -> None:
-    ring = kept.ring
-    validator, rest_api = kept.validator(), kept.rest_api(ring.client)
-    workers = [kept.processor(SETTINGS, ring.processor), kept.processor(INTKEY, ring.both, "--workers", "2")]
-    for process in (validator, rest_api, *workers):
+def test_a_node_as_the_page_makes_it_commits(networks: Networks, tmp_path: Path, author: Author) -> None:
+    network = networks()
+    network.environment |= {
+        "DOVETAIL_VALIDATOR_DATA_DIR": str(network.data),
+        "DOVETAIL_REST_API_BIND": network.rest_bind,
+    }
+
+    def here(line: str) -> str:
+        return line.replace("./", f"{tmp_path}/").replace("tcp://10.0.0.4:4004", network.validator_url)
+
+    assert network.run("genesis").code == 0
+    for line in map(here, lines_of("Make them")):
+        words = shlex.split(line)
+        made = network.run(*words[1:]) if words[0] == "dovetail" else network.run_command(words)
+        assert made.code == 0, made
+    started = [network.start(*shlex.split(here(line))[1:]) for line in lines_of("Use them")]
+    for process in started:
         process.wait_logged("ready")
-    validator.wait_logged("the port is kept", public_key=ring.validator.public_key, allowed_keys=3)
-    api = networks.api(kept.network)
+    keys = {path.stem: path.read_text().strip() for path in (tmp_path / "keys").glob("*.pub")}
+    started[0].wait_logged("the port is kept", public_key=keys["validator"], allowed_keys=3)
+    api = networks.api(network)
     api.commit(author.batch(author.intkey("set", "kept", 1)))
     # What may be known by everybody is in the logs, and no secret: neither there, nor in what a node shows of itself,
     # nor in what the system shows of its processes.
-    shown = str(api.get("/status/config")) + kept.network.transcript()
-    for process in kept.network.processes:
+    shown = str(api.get("/status/config")) + network.transcript()
+    for process in network.processes:
         running = [psutil.Process(process.pid), *process.descendants()]
         shown += "".join(" ".join(entry.cmdline()) for entry in running)
-    for files in (ring.validator, ring.client, ring.processor, ring.both):
-        assert files.private.read_text().strip() not in shown
+    for name in keys:
+        assert (tmp_path / "keys" / f"{name}.priv").read_text().strip() not in shown
+
+
+def test_the_page_names_files_and_sections_that_there_are() -> None:
+    for link, _, anchor in (found.partition("#") for found in re.findall(r"\]\(([^):]+)\)", PAGE)):
+        page = ROOT / "docs" / link
+        assert page.exists(), link
+        titles = re.findall(r"(?m)^#+ (.*)$", page.read_text(encoding="utf-8")) if anchor else []
+        assert not anchor or anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+    known = {field.name for field in (*fields(ValidatorConfig), *fields(ProcessorConfig), *fields(Limits))}
+    named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", PAGE)) - {"not_allowed"}
+    assert named <= known
 
 
 def test_the_wrong_keys_judge_and_hand_in_nothing_and_say_why(kept: Kept, networks: Networks, author: Author) -> None:

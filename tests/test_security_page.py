@@ -1,0 +1,42 @@
+"""SECURITY.md, held to the tests that it names: each is there, and each kind of access has some."""
+
+import ast
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+PAGE = (TESTS.parent / "SECURITY.md").read_text(encoding="utf-8")
+NAMED = re.findall(r"`([\w/]+\.py)::(\w+)`", PAGE)
+
+
+def _tests_in(path: Path) -> set[str]:
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def test_each_test_that_the_page_names_is_there() -> None:
+    files = {file: _tests_in(TESTS / file) for file, _ in NAMED}
+    missing = [f"{file}::{name}" for file, name in NAMED if name not in files[file]]
+    assert missing == []
+    # In code marks nothing else has this form, so that a misspelled one is no silence.
+    assert len(NAMED) == PAGE.count("::") - PAGE.count("`FILE::NAME`")
+
+
+def test_each_kind_of_access_has_its_tests() -> None:
+    table = PAGE.partition("## Who can do what")[2].splitlines()
+    rows = [line.strip("| ").split(" | ") for line in table if "|" in line]
+    who = ""
+    shown: dict[str, int] = {}
+    for cells in rows[2:]:
+        if bold := re.search(r"\*\*(.+?)\*\*", cells[0]):
+            who = bold[1]
+        shown[who] = shown.get(who, 0) + len(re.findall(r"::", " ".join(cells)))
+    unshown = {who for who, count in shown.items() if not count}
+    # What an open port gives is the other rows', and what the cipher gives is the library's.
+    assert unshown == {"validator's port, which is open", "connection key"}
+    assert len(shown) == 12
+
+
+def test_the_page_links_to_what_there_is() -> None:
+    for link in re.findall(r"\]\(([^)#:]+)", PAGE):
+        assert (TESTS.parent / link).exists(), link
