@@ -121,7 +121,7 @@ class Promises:
 def pending_ids(disk: Disk) -> dict[str, int]:
     """The arrival numbers of the pending batches on the disk, by batch id."""
     return {
-        _batch_id(records.decode_pending(record)[1]): int.from_bytes(name, "big")
+        _batch_id(records.opened("pending", name, record) or b""): int.from_bytes(name, "big")
         for name, record in disk.records("pending").items()
     }
 
