@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.conftest import _session_node as _session_node
 from tests.e2e.conftest import author as author
+from tests.e2e.conftest import named as named
 from tests.e2e.conftest import networks as networks
 from tests.e2e.conftest import pytest_runtest_makereport as pytest_runtest_makereport
+from tests.e2e.conftest import shared as shared
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
