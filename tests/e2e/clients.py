@@ -171,11 +171,15 @@ class WireClient:
 
     def receive(self, correlation_id: str) -> wire.Fields:
         """The fields of the answer, which must be the next that comes."""
-        if not self._socket.poll(int(DEADLINE_S * 1000)):
-            raise TimeoutError(f"the validator has not answered in {DEADLINE_S:g} s")
-        answer = Message.decode(self._socket.recv())
+        answer = self.take()
         assert answer.correlation_id == correlation_id
         return wire.decode(answer.content)
+
+    def take(self) -> Message:
+        """The next message that comes."""
+        if not self._socket.poll(int(DEADLINE_S * 1000)):
+            raise TimeoutError(f"the validator has not answered in {DEADLINE_S:g} s")
+        return Message.decode(self._socket.recv())
 
     def ask(self, message_type: int, content: bytes) -> wire.Fields:
         return self.receive(self.send(message_type, content))
