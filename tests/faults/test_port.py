@@ -64,7 +64,8 @@ def test_half_open_connections_hold_up_nobody(shared: Shared, author: Author, na
                 connection.sendall(_BEGINNINGS[number % len(_BEGINNINGS)])
         held = [process.num_fds() for process in processes]
         print(f"{count} half-open connections to each port; files of validator and REST API: {before} then {held}")
-        assert all(now - then > count * 3 // 4 for then, now in zip(before, held, strict=True))
+        # Who does not shake hands is let go after 30 s, and opening many of them may take longer.
+        assert all(now - then > count // 4 for then, now in zip(before, held, strict=True))
         shared.api.commit(author.batch(author.intkey("set", named("n"), 1)))
         with wire_client(shared.network.validator_url) as client:
             assert client.ask(_STATUS_REQUEST, b"")[1] != []
