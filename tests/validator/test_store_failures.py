@@ -1,5 +1,7 @@
 """The store where a disk, a map or a folder refuses: nothing is kept of what failed, and it goes on afterwards."""
 
+import errno
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,7 +21,7 @@ from tests.validator.support import (
 )
 from validator.journal.model import InvalidBatch
 from validator.state import merkle
-from validator.store import StorageFailed, Store
+from validator.store import StorageFailed, StorageLost, Store
 
 
 @pytest.mark.parametrize("writes", [1, 5])
@@ -57,6 +59,57 @@ def test_a_failing_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     assert merkle.get(store.node, done.root, address(150)) == bytes(100_000)
     assert list(store.pending()) == []
     store.close()
+
+
+def _fill(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Store, "_make_room", lambda store, data_bytes: None)
+    store.add_pending([bytes(80_000_000)])
+
+
+def test_where_the_disk_lost_what_it_had_taken_a_failed_write_is_no_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path)
+    info = commit(store, [make_batch("first")], {address(1): b"one"})
+
+    def lost(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", lost)
+    with pytest.raises(StorageLost, match=r"refused a write .*; the disk lost what it had taken: Input/output error"):
+        _fill(store, monkeypatch)
+    store.close()
+    monkeypatch.undo()
+    again = open_store(tmp_path)
+    assert again.head == info
+    assert list(again.pending()) == []
+    again.close()
+
+
+def test_where_lmdb_gives_up_a_failed_write_is_no_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path)
+
+    def gives_up(store: Store) -> None:
+        raise lmdb.PanicError("mdb_txn_begin", 0)
+
+    monkeypatch.setattr(Store, "_begin", gives_up)
+    with pytest.raises(StorageLost, match="nobody knows what became of a write"):
+        _fill(store, monkeypatch)
+    store.close()
+    monkeypatch.undo()
+    open_store(tmp_path).close()
+
+
+def test_a_store_that_could_not_be_made_whole_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(store: Store, path: Path) -> None:
+        raise StorageFailed("no room for the format")
+
+    monkeypatch.setattr(Store, "_check_format", refuses)
+    with pytest.raises(StorageFailed, match="no room"):
+        open_store(tmp_path)
+    assert not (tmp_path / "store" / "data.mdb").exists()
+    monkeypatch.undo()
+    open_store(tmp_path).close()
 
 
 FULL_DISK = """
