@@ -40,8 +40,6 @@ class Client(threading.Thread):
         """Those for which a 202 came."""
         self.ended: dict[BatchId, str] = {}
         """What the client was told in the end."""
-        self.wrong: list[str] = []
-        """What should never have been told."""
         self.refused: dict[int, list[str]] = {}
         """By HTTP status: what a POST was refused with."""
         self._kinds = kinds
@@ -56,7 +54,7 @@ class Client(threading.Thread):
         self.failure: BaseException | None = None
 
     def wait_for_answers(self, more: int, timeout_s: float) -> bool:
-        """Until so many more have come; False where they do not in that time, or the client ended."""
+        """Until so many more have come; False where they do not in that time. Raises what the client died of."""
         wanted = self.answers + more
         return self._wait_until(lambda: self.answers >= wanted, timeout_s)
 
@@ -70,7 +68,9 @@ class Client(threading.Thread):
     def _wait_until(self, holds: Callable[[], bool], timeout_s: float) -> bool:
         with self._heard:
             self._heard.wait_for(lambda: holds() or self.failure is not None, timeout_s)
-            return holds()
+        if self.failure is not None:
+            raise self.failure
+        return holds()
 
     def finish(self, timeout_s: float) -> None:
         """Hand in no more, and wait until every batch has ended. Raises what the client died of."""
@@ -121,7 +121,7 @@ class Client(threading.Thread):
         lost = [batch for batch in self._unsure if told[batch.id] == "UNKNOWN"]
         # A list is taken whole or not at all, also where nobody heard of it.
         if lost and len(lost) != len(self._unsure):
-            self.wrong.append(f"{len(lost)} of the {len(self._unsure)} batches of one list were not taken: {told}")
+            raise Wrong(f"{len(lost)} of the {len(self._unsure)} batches of one list were not taken: {told}")
         if lost:
             self._post(self._unsure)
         else:
@@ -135,8 +135,7 @@ class Client(threading.Thread):
                 del self._outstanding[batch_id]
                 self._tell(1)
             elif word == "UNKNOWN":
-                self.wrong.append(f"batch {batch_id} was accepted and is UNKNOWN")
-                del self._outstanding[batch_id]
+                raise Wrong(f"batch {batch_id} was accepted and is UNKNOWN")
 
     def _statuses(self, batch_ids: list[BatchId], wait_s: int) -> dict[BatchId, str]:
         answer = self._ask(lambda: self._http.post("/batch_status", params={"wait": wait_s} if wait_s else {},
@@ -160,6 +159,10 @@ class Client(threading.Thread):
         with self._heard:
             self.answers += more
             self._heard.notify_all()
+
+
+class Wrong(AssertionError):
+    """What a client should never have been told."""
 
 
 class _NotNow(Exception):

@@ -3,6 +3,7 @@
 What lives here: the library and the shared file that it reads. What must not: stores, nodes.
 """
 
+import atexit
 import errno
 import functools
 import mmap
@@ -39,7 +40,9 @@ def library() -> Path:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise NoShim("there is no C compiler (cc, gcc)")
-    built = Path(tempfile.mkdtemp(prefix="dovetail-shim-")) / "shim.so"
+    folder = tempfile.TemporaryDirectory(prefix="dovetail-shim-")
+    atexit.register(folder.cleanup)
+    built = Path(folder.name) / "shim.so"
     done = subprocess.run(
         [compiler, "-O1", "-shared", "-fPIC", "-o", str(built), str(SOURCE), "-ldl"],
         capture_output=True,
