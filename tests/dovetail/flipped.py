@@ -104,7 +104,7 @@ def try_flip(store: Path, folder: Path, at: int, bit: int, truth: Answers) -> Se
             return Seen(outcome, lies, None, "")
         try:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("validator.maintenance.repair.apart", _apart)
+                patch.setattr("validator.maintenance.repair.apart", forked_apart)
                 patch.setattr("validator.maintenance.repair.verify_whole", _verify_apart)
                 repair(folder, LIMITS, None, 1, lambda _: None, [])
             after = forked(lambda: read_all(folder))
@@ -207,7 +207,8 @@ def _lies(folder: Path, truth: Answers, *, complete: bool) -> int:
     return lies + sum(not set(items) <= set(truth.lists[resource]) for resource, items in found.lists.items())
 
 
-def _apart(tell: Tell, work: Callable[..., T], *arguments: Any) -> T:
+def forked_apart(tell: Tell, work: Callable[..., T], *arguments: Any) -> T:
+    """``apart``, without a fresh interpreter; what the work tells is not passed on."""
     return forked(lambda: work(tell, *arguments))
 
 

@@ -6,14 +6,16 @@ import shutil
 import stat
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from dovetail.genesis import STORE_NAME
 from tests.dovetail.conftest import Run
+from tests.dovetail.flipped import forked_apart
 from tests.dovetail.rehearsal_chain import long_chain
-from tests.dovetail.verified import entries, flip, put, put_raw, raw_entries, verify
+from tests.dovetail.verified import Here, entries, flip, put, put_raw, raw_entries, verify
 from validator.maintenance import apart as apart_module
 from validator.maintenance.apart import Ended, Tell, apart
 from validator.store import StorageFailed, StoreReader, records
@@ -28,6 +30,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     long_chain(folder / STORE_NAME, BLOCKS * 10, 10, 20)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def near(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fresh interpreters cost most of the time: here the processes are forked, and those that check are this one.
+
+    Commands with processes as they are, are in tests/e2e/test_store_tools.py and in the tests of kills.
+    """
+    for place in ("apart.apart", "copies.apart", "repair.apart"):
+        monkeypatch.setattr(f"validator.maintenance.{place}", forked_apart)
+    monkeypatch.setattr("validator.verification.whole.Checkers", lambda processes: nullcontext(Here()))
 
 
 @pytest.fixture
@@ -195,10 +208,9 @@ def test_what_changes_a_store_wants_it_alone(data: Path, run: Run) -> None:
         assert (done.code, "there is no store at" in done.err) == (1, True)
 
 
-@pytest.mark.parametrize(("module", "name"), [("copies", "swap_in"), ("repair", "swap_in")])
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(("module", "after"), [("copies", False), ("copies", True), ("repair", True)])
 def test_a_kill_leaves_the_old_file_or_the_new_one_and_the_next_run_cleans_up(
-    data: Path, run: Run, module: str, name: str, after: bool
+    data: Path, run: Run, module: str, after: bool
 ) -> None:
     store = data / STORE_NAME
     head = head_of(store)
@@ -207,13 +219,13 @@ def test_a_kill_leaves_the_old_file_or_the_new_one_and_the_next_run_cleans_up(
 import os, sys
 from dovetail.__main__ import main
 import validator.maintenance.{module} as module
-real = module.{name}
+real = module.swap_in
 def kill(*arguments, **named):
     if {after}:
         real(*arguments, **named)
     os.kill(os.getpid(), 9)
 if __name__ == "__main__":
-    module.{name} = kill
+    module.swap_in = kill
     main(sys.argv[1:])
 """
     script = data / "killed.py"
