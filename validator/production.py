@@ -173,7 +173,12 @@ class Production:
             dependency = entry.dependency
             assert dependency is not None, "only waits for dependencies end"
             holder = self._queue.holder(dependency)
-            if holder is not None and holder.reason is not Reason.WAITING_FOR_DEPENDENCY:
+            asking = next((item.id for item in entry.batch.transactions if dependency in item.dependencies), None)
+            if asking is None:
+                # It depends on nothing: it let another batch with the same transaction go first, which came to no end.
+                entry.due_ms = None
+                self._queue.put_back(entry)
+            elif holder is not None and holder.reason is not Reason.WAITING_FOR_DEPENDENCY:
                 entry.due_ms = now_ms + self._limits.dependency_wait_ms
             elif holder is not None and holder.due_ms is not None and holder.due_ms > now_ms:
                 # Not longer than its holder waits itself: two that wait for each other both end.
@@ -181,7 +186,6 @@ class Production:
             else:
                 waited_s = self._limits.dependency_wait_ms / 1000
                 message = f"it depends on transaction {dependency}, which did not come within {waited_s:g} s"
-                asking = next(item.id for item in entry.batch.transactions if dependency in item.dependencies)
                 missing.append((entry, Rejected("dependency_missing", message, asking)))
         if missing:
             self._reject([builder.invalid_batch(*pair) for pair in missing], [entry for entry, _ in missing])

@@ -1,0 +1,78 @@
+"""How waits for transactions end that do not come: the one that depends is invalid, the one that holds it itself is not."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.validator.support import LIMITS, SIGNER, commit, make_batch, make_transaction, open_store
+from validator.gateway import Delivery
+from validator.mempool.queue import PendingQueue, Reason
+from validator.metrics import Metrics
+from validator.processors.registry import Processors
+from validator.production import Production
+from validator.store import Store
+
+WAIT_MS = LIMITS.dependency_wait_ms
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_store(tmp_path)
+    yield opened
+    opened.close()
+
+
+class Clock:
+    now_ms = 0
+
+    def seconds(self) -> float:
+        return self.now_ms / 1000
+
+
+def production_over(store: Store, queue: PendingQueue, clock: Clock) -> Production:
+    commit(store, [make_batch("genesis")])
+    processors = Processors(lambda *_: Delivery.SENT, lambda: clock.now_ms, LIMITS)
+    return Production(store, queue, processors, SIGNER, LIMITS, clock.seconds, Metrics(LIMITS, clock.seconds))
+
+
+def test_who_let_the_same_transaction_go_first_is_tried_again_when_that_comes_to_no_end(store: Store) -> None:
+    """Two batches hold one transaction. The first went into a block without effect and waits for a dependency since."""
+    queue, clock = PendingQueue(LIMITS), Clock()
+    production = production_over(store, queue, clock)
+    missing = make_transaction("missing").id
+    twice = make_transaction("twice")
+    first = make_batch("first", make_transaction("asks", dependencies=[missing]), twice)
+    second = make_batch("second", twice)
+    for arrival, batch in enumerate([first, second]):
+        queue.add(arrival, batch)
+    entries = [queue.pop_ready(), queue.pop_ready()]
+    for entry, awaited in zip(entries, (missing, twice.id), strict=True):
+        assert entry is not None
+        queue.park_for_dependency(entry, awaited, WAIT_MS)
+    clock.now_ms = WAIT_MS
+    production.tick()
+    verdict = store.invalid(first.id)
+    assert verdict is not None
+    assert (verdict.reason, verdict.transaction_id) == ("dependency_missing", first.transactions[0].id)
+    left = queue.get(second.id)
+    assert left is not None
+    assert (left.reason, left.due_ms) == (Reason.QUEUED, None)
+    assert production.advance().settled == [first.id]
+    assert left.reason is Reason.WAITING_FOR_PROCESSOR
+
+
+def test_who_depends_on_what_it_holds_itself_later_is_invalid(store: Store) -> None:
+    queue, clock = PendingQueue(LIMITS), Clock()
+    production = production_over(store, queue, clock)
+    later = make_transaction("later")
+    batch = make_batch("own", make_transaction("asks", dependencies=[later.id]), later)
+    queue.add(0, batch)
+    entry = queue.pop_ready()
+    assert entry is not None
+    queue.park_for_dependency(entry, later.id, WAIT_MS)
+    clock.now_ms = WAIT_MS
+    production.tick()
+    verdict = store.invalid(batch.id)
+    assert verdict is not None
+    assert (verdict.reason, verdict.transaction_id) == ("dependency_missing", batch.transactions[0].id)
