@@ -249,7 +249,7 @@ def test_an_open_door_is_for_loopback(ring: Ring, tmp_path: Path, bind: str, loc
 def test_the_gateway_itself_opens_no_other() -> None:
     async def test() -> None:
         with pytest.raises(CannotBind, match=r"cannot listen on tcp://0.0.0.0:4004 without keys"):
-            Gateway("tcp://0.0.0.0:4004", LIMITS, lambda: None, lambda: None)
+            Gateway("tcp://0.0.0.0:4004", LIMITS, lambda: None, lambda: None).close()
 
     run(test)
 

@@ -1,5 +1,7 @@
 """A processor that lies: what it writes where it must not is in no state, whichever way it says so."""
 
+from pathlib import Path
+
 import pytest
 
 from ledger.building import build_batch, build_transaction, encode_batch_list
@@ -29,11 +31,9 @@ def _root(node: Node) -> str:
 
 
 @pytest.mark.parametrize("where", [ELSEWHERE, FOREIGN])
-def test_what_it_writes_outside_the_outputs_is_in_no_state(
-    tmp_path_factory: pytest.TempPathFactory, where: str
-) -> None:
+def test_what_it_writes_outside_the_outputs_is_in_no_state(tmp_path: Path, where: str) -> None:
     async def test() -> None:
-        async with open_node(tmp_path_factory.mktemp("node")) as node, open_peers(node, 2) as (processor, client):
+        async with open_node(tmp_path) as node, open_peers(node, 2) as (processor, client):
             registration = TpRegisterRequest(family="lied", version="1.0", namespaces=[""], packed_version=1)
             processor.send(Envelope.TP_REGISTER_REQUEST, "register", registration.SerializeToString())
             await _answer_to(processor, Envelope.TP_REGISTER_RESPONSE)
