@@ -18,7 +18,7 @@ from validator.store import Store
 from validator.submission import Submissions
 
 _REFUSED_SHOWN_MS: Final = 10_000
-"""So long after it refused a list the queue counts as full: between two ticks it may have room for a moment."""
+"""So long after a refusal its cause counts as there: between two ticks there may be room for a moment."""
 
 _FAMILIES_NAMED_MAX: Final = 3
 _NAME_CHARACTERS_MAX: Final = 60
@@ -43,6 +43,20 @@ class Condition(NamedTuple):
     message: str
 
 
+class _Refusals:
+    """When something was refused the last time, of which only the number is known."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._last_ms: int | None = None
+
+    def lately(self, number: int, now_ms: int) -> bool:
+        """Whether the number has grown by now, or a little while ago."""
+        if number != self._number:
+            self._number, self._last_ms = number, now_ms
+        return self._last_ms is not None and now_ms - self._last_ms <= _REFUSED_SHOWN_MS
+
+
 class Conditions:
     """``work`` is production's; ``clock_ms``: milliseconds of a steady clock."""
 
@@ -61,8 +75,9 @@ class Conditions:
         self._submissions = submissions
         self._limits = limits
         self._clock_ms = clock_ms
-        self._refused = 0
-        self._refused_ms: int | None = None
+        self._queue_refused = _Refusals()
+        self._store_refused = _Refusals()
+        self._failure = ""
         self._progress = 0
         self._idle_ms: int | None = None
         """Since when there has been work and no progress."""
@@ -84,7 +99,7 @@ class Conditions:
         now_ms = int(self._clock_ms())
         found = {
             Kind.QUEUE_FULL: self._queue_full(now_ms),
-            Kind.STORAGE_FAILED: self._storage_failed(),
+            Kind.STORAGE_FAILED: self._storage_failed(now_ms),
             Kind.NO_BLOCK: self._no_block(now_ms),
             Kind.PROCESSOR_MISSING: self._processor_missing(now_ms),
         }
@@ -99,11 +114,8 @@ class Conditions:
                 log.info("condition ended", condition=str(kind), seconds=(now_ms - before.began_ms) / 1000)
 
     def _queue_full(self, now_ms: int) -> str | None:
-        if self._submissions.refused_for_room != self._refused:
-            self._refused = self._submissions.refused_for_room
-            self._refused_ms = now_ms
-        full = self._queue.is_full()
-        if full is None and (self._refused_ms is None or now_ms - self._refused_ms > _REFUSED_SHOWN_MS):
+        refused = self._queue_refused.lately(self._submissions.refused_for_room, now_ms)
+        if not refused and self._queue.is_full() is None:
             return None
         limits = self._limits
         return (
@@ -113,22 +125,26 @@ class Conditions:
             " Add processors, or raise the limits pending_*"
         )
 
-    def _storage_failed(self) -> str | None:
-        failure = self._store.failure
-        if failure is None:
+    def _storage_failed(self, now_ms: int) -> str | None:
+        if self._store.failure is not None:
+            self._failure = self._store.failure
+            self._store.try_again()
+        refused = self._store_refused.lately(self._store.refused_writes, now_ms)
+        if not refused and self._store.failure is None:
             return None
-        self._store.try_again()
-        failure = self._store.failure
-        if failure is None:
-            return None
+        free = self._store.free_bytes()
+        room = "it does not tell how much is free" if free is None else f"{free} bytes are free"
         return (
-            f"nothing can be accepted or committed: {failure}; {self._store.free_bytes()} bytes are free on the disk of"
-            " the data folder. Make room there: the node tries again by itself, and loses nothing meanwhile"
+            f"batches are refused with 503 or stay PENDING: {self._failure}. See to the disk of the data folder"
+            f" ({room}); the node tries again by itself, and loses nothing meanwhile"
         )
 
     def _no_block(self, now_ms: int) -> str | None:
         work = self._work()
         works = work.executes or self._queue.has_ready or self._queue.is_backing_off
+        if self._store.head is None or self._store.failure is not None:
+            # What block 0 waits for is told by whoever makes it; and a disk that refuses has a condition of its own.
+            works = False
         if not works or work.settled != self._progress:
             self._progress = work.settled
             self._idle_ms = None
@@ -162,7 +178,6 @@ class Conditions:
 
 
 def _shown(family: FamilyVersion) -> str:
-    """Whoever submits may write any name."""
+    """In quotes: whoever submits may write any words."""
     text = str(family)
-    text = text if len(text) <= _NAME_CHARACTERS_MAX else f"{text[:_NAME_CHARACTERS_MAX]}…"
-    return text if text.isprintable() else repr(text)
+    return repr(text if len(text) <= _NAME_CHARACTERS_MAX else f"{text[:_NAME_CHARACTERS_MAX]}…")

@@ -94,7 +94,11 @@ async def _unless_failed(running: Coroutine[None, None, None]) -> None:
         if not isinstance(context.get("exception"), StorageLost):
             loop.default_exception_handler(context)
         if not failed.done():
-            failed.set_exception(context.get("exception") or RuntimeError(context["message"]))
+            error = context.get("exception")
+            if error is None or isinstance(error, StopIteration):
+                # A future takes no StopIteration.
+                error = RuntimeError(f"{context['message']}: {error!r}")
+            failed.set_exception(error)
 
     before = loop.get_exception_handler()
     loop.set_exception_handler(on_exception)

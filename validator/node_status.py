@@ -114,7 +114,9 @@ class NodeStatus(Collector):
         yield self._unready_metric()
         yield self._conditions_metric()
         yield _gauge("store_bytes", "Bytes of the store that hold something.", self._store.used_bytes())
-        yield _gauge("disk_free_bytes", "Bytes that are free on the disk of the store.", self._store.free_bytes())
+        free = self._store.free_bytes()
+        if free is not None:
+            yield _gauge("disk_free_bytes", "Bytes that are free on the disk of the store.", free)
         yield _gauge("waiters", "Clients that wait for the statuses of batches.", self._statuses.waiters)
         head = self._store.head
         # Absent without a chain: block 0 has the number 0.

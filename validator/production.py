@@ -129,6 +129,9 @@ class Production:
             self._do(Happened.ACCEPT_FAILED)
         for entry in unwritten:
             self._queue.remove(entry)
+        for entry in unwritten:
+            for transaction in entry.batch.transactions:
+                self._queue.wake(transaction.id)
 
     def advance(self) -> "Advanced":
         """Go as far as possible now."""

@@ -19,7 +19,7 @@ from protos.batch_pb2 import BatchHeader
 from protos.client_batch_submit_pb2 import ClientBatchSubmitResponse
 from validator.crash_points import CrashPoint, reach
 from validator.gateway import Request
-from validator.mempool.queue import Pending, PendingQueue
+from validator.mempool.queue import Pending, PendingQueue, ShareRefusal
 from validator.store import StorageFailed, Store
 from validator.verifier import Verified, VerifierPool
 
@@ -49,7 +49,7 @@ class Submissions:
         self._taken: list[tuple[Request, list[VerifiedBatch]]] = []
         self._unwritten: list[Pending] = []
         self.refused_for_room = 0
-        """How many lists were refused because the queue was full, or a key's share of it."""
+        """How many lists were refused because the queue was full; not those of a key that had its share of it."""
 
         self.open = False
         """Whether there is a chain, and what was pending before the last stop is queued again."""
@@ -75,7 +75,7 @@ class Submissions:
                 f"{of_one} bytes of batches of this connection are being verified, {size} more are over its"
                 f" {limits.connection_checking_bytes_max}"
             )
-            self._refuse_full(request, message)
+            self._refuse(request, "QUEUE_FULL", "queue_full", message)
             return
         full = self._queue.is_full()
         if full is not None and not self._claim_known(request.content):
@@ -94,14 +94,15 @@ class Submissions:
             message = f"the list holds {len(raw_batches)} batches, at most {limits.pending_batches_max} can be pending"
             self._refuse(request, "INVALID_BATCH", "too_large", message)
             return
-        # Nor may it cost the checking who sends more than one key may hold. Whoever claims another's key gains nothing.
-        signer = _claimed_signer(raw_batches[0])
-        if self._queue.is_full_for(signer, len(raw_batches)):
-            fresh = sum(not self._claims_known(raw) for raw in raw_batches)
-            full = self._queue.is_full_for(signer, fresh) if fresh else None
-            if full is not None:
-                self._refuse_full(request, full)
-                return
+        # Nor may it cost the checking what does not fit, or is more than one key may hold, however small it is. To
+        # claim another's key gains nothing.
+        claimed = self._claimed_too_much(raw_batches)
+        if isinstance(claimed, ShareRefusal):
+            self._refuse_share(request, claimed)
+            return
+        if claimed is not None:
+            self._refuse_full(request, claimed)
+            return
         self._checking_bytes += size
         self._checking_bytes_of[request.identity] += size
 
@@ -125,9 +126,13 @@ class Submissions:
                 self._refuse(request, "INVALID_BATCH", verified.rule, verified.message)
                 continue
             fresh = {batch.id: batch for batch in verified if not self._knows(batch.id)}.values()
-            refusal = self._queue.refusal(fresh) if fresh else None
-            if refusal is not None:
-                self._refuse_full(request, refusal)
+            full = self._queue.refusal(fresh) if fresh else None
+            if full is not None:
+                self._refuse_full(request, full)
+                continue
+            over = self._queue.share_refusal(fresh) if fresh else None
+            if over is not None:
+                self._refuse_share(request, over)
                 continue
             first = self._store.next_arrival + len(self._unwritten)
             self._unwritten += [self._queue.add(arrival, batch) for arrival, batch in enumerate(fresh, first)]
@@ -152,6 +157,14 @@ class Submissions:
         reach(CrashPoint.ACCEPTED_AFTER_REPLY)
         return []
 
+    def _claimed_too_much(self, raw_batches: list[bytes]) -> ShareRefusal | str | None:
+        """Why what is not verified yet cannot fit, by the ids and keys that it claims."""
+        if self._queue.claims_refusal({_claimed_signer(raw_batches[0]): len(raw_batches)}) is None:
+            # As in nearly every list; one of many keys is looked at when it is verified.
+            return None
+        fresh = Counter(_claimed_signer(raw) for raw in raw_batches if not self._claims_known(raw))
+        return self._queue.claims_refusal(fresh)
+
     def _claim_known(self, content: bytes) -> bool:
         """Whether a list names known batches alone, read up to the first that is not; true of what is no list."""
         try:
@@ -172,8 +185,15 @@ class Submissions:
         """Whether a batch is pending or committed; an invalid one is judged again."""
         return self._queue.get(batch_id) is not None or self._store.batch_number(batch_id) is not None
 
+    def _refuse_share(self, request: Request, over: ShareRefusal) -> None:
+        if over.for_ever:
+            self._refuse(request, "INVALID_BATCH", "too_large", over.message)
+        else:
+            self._refuse(request, "QUEUE_FULL", "queue_full", over.message)
+
     def _refuse_full(self, request: Request, message: str) -> None:
-        self.refused_for_room += 1
+        # Whoever sends more than there is room for makes no full queue of an idle one.
+        self.refused_for_room += self._queue.is_half_full()
         self._refuse(request, "QUEUE_FULL", "queue_full", message)
 
     def _refuse(self, request: Request, status: str, reason: str, message: str) -> None:

@@ -31,6 +31,9 @@ Verified = list[VerifiedBatch] | RefusedBatch
 _HAND_OVER_BYTES: Final = 64 * 1024
 """About 64 signatures: enough that handing over costs little beside checking, small enough to share among workers."""
 
+_TURN_BYTES: Final = 8 * _HAND_OVER_BYTES
+"""What one submission may hand out before the next has its turn: most of them whole."""
+
 VERIFIER_DIED: Final = "verifier_died"
 """The one refusal that says nothing of the batch itself."""
 
@@ -72,6 +75,17 @@ class _Submission:
             self.on_verified(self.refusal or [batch for batch in self.results if batch is not None])
 
 
+class _Waiting:
+    """What is left to hand out of one submission."""
+
+    __slots__ = ("next", "raw_batches", "submission")
+
+    def __init__(self, submission: _Submission, raw_batches: list[bytes]) -> None:
+        self.submission = submission
+        self.raw_batches = raw_batches
+        self.next = 0
+
+
 class _HandOver:
     """What one message to a worker asks: batches of one or several submissions."""
 
@@ -81,6 +95,19 @@ class _HandOver:
         self.batches: list[tuple[_Submission, int, bytes]] = []
         self.data_bytes = 0
         self.deaths = 0
+
+    def take(self, waiting: _Waiting, data_bytes_max: int) -> int:
+        """Take batches of one submission until it holds its fill, or has so many bytes of them; how many it has."""
+        taken = 0
+        for position in range(waiting.next, len(waiting.raw_batches)):
+            raw = waiting.raw_batches[position]
+            self.batches.append((waiting.submission, position, raw))
+            self.data_bytes += len(raw)
+            taken += len(raw)
+            waiting.next = position + 1
+            if self.data_bytes > _HAND_OVER_BYTES or taken >= data_bytes_max:
+                break
+        return taken
 
     def apart(self) -> list["_HandOver"]:
         """The same batches, one a hand-over, after a worker died with them."""
@@ -125,18 +152,17 @@ class VerifierPool:
     def __init__(self, processes: int, on_results: Callable[[], None]) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._on_results = on_results
-        self._waiting: deque[_HandOver] = deque()
+        self._again: deque[_HandOver] = deque()
+        """What a worker held that died: before all others."""
+        self._waiting: deque[_Waiting] = deque()
+        """Whose turn it is."""
+        self._turn_bytes = _TURN_BYTES
+        """What is left of the turn of the first of them."""
         self._workers = [self._start_worker() for _ in range(processes or os.cpu_count() or 1)]
 
     def verify(self, raw_batches: list[bytes], on_verified: Callable[[Verified], None]) -> None:
         """Check serialized batches; ``on_verified`` gets all of them verified, or the first refusal that was found."""
-        submission = _Submission(len(raw_batches), on_verified)
-        for position, raw in enumerate(raw_batches):
-            if not self._waiting or self._waiting[-1].deaths or self._waiting[-1].data_bytes > _HAND_OVER_BYTES:
-                self._waiting.append(_HandOver())
-            hand_over = self._waiting[-1]
-            hand_over.batches.append((submission, position, raw))
-            hand_over.data_bytes += len(raw)
+        self._waiting.append(_Waiting(_Submission(len(raw_batches), on_verified), raw_batches))
         self._hand_out()
 
     def watch(self) -> None:
@@ -151,11 +177,11 @@ class VerifierPool:
                 if held:
                     # It worked on the first: give out its batches one by one, so that they do not fall together.
                     held[:1] = held[0].apart()
-                self._waiting.extendleft(reversed(held))
+                self._again.extendleft(reversed(held))
                 self._workers[index] = self._start_worker()
-        while self._waiting and self._waiting[0].deaths >= _DEATHS_MAX:
+        while self._again and self._again[0].deaths >= _DEATHS_MAX:
             refusal = RefusedBatch(VERIFIER_DIED, f"checking it ended {_DEATHS_MAX} verifier processes")
-            for submission, position, _ in self._waiting.popleft().batches:
+            for submission, position, _ in self._again.popleft().batches:
                 submission.take(position, refusal)
         self._hand_out()
 
@@ -176,14 +202,28 @@ class VerifierPool:
         worker.folder.cleanup()
 
     def _hand_out(self) -> None:
-        while self._waiting:
+        while self._again or self._waiting:
             worker = min(self._workers, key=lambda candidate: len(candidate.in_flight))
             if len(worker.in_flight) >= _HAND_OVERS_IN_FLIGHT:
                 return
-            hand_over = self._waiting.popleft()
+            hand_over = self._again.popleft() if self._again else self._next_hand_over()
             worker.in_flight.append(hand_over)
             request = raw_pb2.RawBatchList(batches=[raw for _, _, raw in hand_over.batches])
             worker.socket.send([request.SerializeToString()])
+
+    def _next_hand_over(self) -> _HandOver:
+        """Submissions take turns: a large one keeps none that came behind it waiting for more than a turn of each."""
+        hand_over = _HandOver()
+        while self._waiting and hand_over.data_bytes <= _HAND_OVER_BYTES:
+            first = self._waiting[0]
+            self._turn_bytes -= hand_over.take(first, self._turn_bytes)
+            if first.next == len(first.raw_batches):
+                self._waiting.popleft()
+                self._turn_bytes = _TURN_BYTES
+            elif self._turn_bytes <= 0:
+                self._waiting.rotate(-1)
+                self._turn_bytes = _TURN_BYTES
+        return hand_over
 
     def _drain(self) -> None:
         for worker in self._workers:

@@ -1,5 +1,6 @@
 """What keeps a node from working: when each condition begins and ends, what it says, and where it is told."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -118,7 +119,7 @@ def test_batches_that_wait_for_a_processor_are_one_after_a_while(store: Store) -
     assert bench.tick() == []
     assert bench.tick(999) == []
     assert bench.tick(1) == [Kind.PROCESSOR_MISSING]
-    assert "15 batches wait for a processor of a 1.0, b 1.0, c 1.0 and 2 other families" in bench.message()
+    assert "15 batches wait for a processor of 'a 1.0', 'b 1.0', 'c 1.0' and 2 other families" in bench.message()
     for family in families[:3]:
         bench.queue.wake(family)
     assert bench.tick(1) == [Kind.PROCESSOR_MISSING]
@@ -141,11 +142,15 @@ def test_a_refused_write_is_one_until_a_write_goes_well(store: Store, monkeypatc
         store.add_pending([b"batch"])
     for _ in range(2):
         assert bench.tick(500) == [Kind.STORAGE_FAILED]
-        assert "No space left on device" in bench.message()
+        assert "a write of 4101 bytes: [Errno 28] No space left on device" in bench.message()
         assert "bytes are free" in bench.message()
     monkeypatch.undo()
-    assert bench.tick(500) == []
+    # Refusals a moment apart are one condition, told as the disk put it.
+    assert bench.tick(500) == [Kind.STORAGE_FAILED]
     assert store.failure is None
+    assert "a write of 4101 bytes: [Errno 28] No space left on device" in bench.message()
+    assert bench.tick(8_900) == [Kind.STORAGE_FAILED]
+    assert bench.tick(200) == []
     assert list(store._env.begin(db=store._tables["meta"]).cursor().iternext(values=False)) == [b"format"]
 
 
@@ -168,3 +173,61 @@ def test_each_is_logged_when_it_begins_and_ends_and_told_meanwhile(store: Store)
     assert "no batch was settled for 3 s" in told.message
     assert 'dovetail_validator_condition{condition="no_block"} 1.0' in metrics
     assert 'dovetail_validator_condition{condition="queue_full"} 0.0' in metrics
+
+
+def test_a_small_write_that_goes_well_ends_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A little fits into pages that are free within the file, on a disk that has room for no other."""
+    bench = Conditioned(store)
+    make_room = Store._make_room
+
+    def small_alone(self: Store, data_bytes: int) -> None:
+        if data_bytes > 100_000:
+            raise OSError(28, "No space left on device")
+        make_room(self, data_bytes)
+
+    monkeypatch.setattr(Store, "_make_room", small_alone)
+    monkeypatch.setattr(Store, "free_bytes", lambda self: 0)
+    with pytest.raises(StorageFailed):
+        store.add_pending([bytes(1_000_000)])
+    for _ in range(60):
+        store.add_pending([b"small"])
+        assert bench.tick(500) == [Kind.STORAGE_FAILED]
+    monkeypatch.undo()
+    assert bench.tick(500) == []
+
+
+def test_a_disk_that_does_not_tell_its_room_ends_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Conditioned(store)
+
+    def stale(descriptor: int) -> os.statvfs_result:
+        raise OSError(116, "Stale file handle")
+
+    monkeypatch.setattr(os, "fstatvfs", stale)
+    assert store.free_bytes() is None
+    assert "disk_free_bytes" not in bench.clients.node_status.text().decode()
+    store.failure, store.refused_writes = "the disk errs", 1
+    assert bench.tick() == [Kind.STORAGE_FAILED]
+    assert "it does not tell how much is free" in bench.message()
+
+
+def test_without_a_chain_or_a_disk_that_takes_blocks_there_is_no_other_name_for_it(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    try:
+        bench = Conditioned(store)
+        bench.made = Work(0, True)
+        assert bench.tick() == bench.tick(60_000) == []
+        commit(store, [make_batch("genesis")])
+        assert bench.tick() == []
+        assert bench.tick(2_000) == [Kind.NO_BLOCK]
+        store.failure, store.refused_writes, store._failed_bytes = "the disk errs", 1, 1 << 60
+        assert bench.tick(1) == [Kind.STORAGE_FAILED]
+    finally:
+        store.close()
+
+
+def test_a_list_of_junk_makes_no_full_queue_of_an_idle_one(store: Store) -> None:
+    bench = Conditioned(store, replace(SMALL, pending_batches_max=20, pending_share_percent_max=90))
+    for junk in (b"", make_batch("junk").raw):
+        answer = bench.submitted(*[junk] * 19)
+        assert (answer.reason, bench.tick(1)) == ("too_large", [])
+        assert "at most 18 can" in answer.message

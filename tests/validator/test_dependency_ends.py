@@ -1,4 +1,4 @@
-"""How waits for transactions end that do not come: the one that depends is invalid, the one that holds it itself is not."""
+"""How waits for transactions end that do not come: who depends is invalid, who holds the same one is not."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,11 +1,13 @@
 """The pending queue: order of arrival among the ready, waits and back-offs, what is held, what does not fit."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 
 import pytest
 
+from ledger.batch import VerifiedBatch
 from ledger.ids import TransactionId
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
@@ -28,6 +30,12 @@ def filled(*names: str) -> PendingQueue:
     for arrival, name in enumerate(names):
         queue.add(arrival, make_batch(name))
     return queue
+
+
+def refused(queue: PendingQueue, batches: Sequence[VerifiedBatch]) -> str | None:
+    """Why batches do not fit, for want of room or of a share in it."""
+    share = queue.share_refusal(batches)
+    return queue.refusal(batches) or (share.message if share else None)
 
 
 def order(queue: PendingQueue) -> list[int]:
@@ -219,7 +227,7 @@ def fill(queue: PendingQueue, *signers: str) -> Counter[str]:
         before = held.total()
         for signer in signers:
             batch = make_batch((signer, next(NAMES)), signer=signer)
-            if queue.refusal([batch]) is None:
+            if refused(queue, [batch]) is None:
                 queue.add(held.total(), batch)
                 held[signer] += 1
         if held.total() == before:
@@ -250,9 +258,38 @@ def test_a_key_that_holds_its_share_is_told_so_whatever_it_sends() -> None:
     queue = PendingQueue(Limits(pending_batches_max=20))
     fill(queue, "a" * 66)
     others = [make_batch("other", signer="b" * 66)]
-    refusal = queue.refusal([*others, make_batch("one more", signer="a" * 66)])
-    assert refusal == queue.is_full_for("a" * 66, 1)
+    refusal = queue.share_refusal([*others, make_batch("one more", signer="a" * 66)])
+    assert refusal == queue.claims_refusal({"b" * 66: 1, "a" * 66: 1})
     assert refusal is not None
-    assert "holds 18 batches of the key aaaaaaaaaaaaaaaa…, at most 18 while it holds 0 of others; 1 more" in refusal
-    assert queue.refusal(others) is queue.is_full_for("b" * 66, 1) is None
-    assert queue.is_full_for("b" * 66, 3) is not None
+    assert not refusal.for_ever
+    assert (
+        "holds 18 batches of the key aaaaaaaaaaaaaaaa…, at most 18 while it holds 0 of others; 1 more"
+        in refusal.message
+    )
+    assert queue.share_refusal(others) is queue.claims_refusal({"b" * 66: 1}) is None
+    assert queue.refusal([]) is queue.is_full() is None
+
+
+def test_a_list_that_can_never_fit_is_told_so() -> None:
+    queue = PendingQueue(Limits(pending_batches_max=20))
+    for count_, for_ever in ((18, None), (19, True)):
+        refusal = queue.share_refusal([make_batch((count_, number), signer="a") for number in range(count_)])
+        assert (refusal and refusal.for_ever) is for_ever
+        claimed = queue.claims_refusal({"a": count_})
+        assert claimed == refusal
+    assert refusal is not None
+    assert refusal.message == "19 batches of the key a… can never be pending, at most 18 can"
+    # Two keys together may have more than one of them.
+    assert queue.claims_refusal({"a": 18, "b": 2}) is None
+    said = queue.claims_refusal({"a": 11, "b": 11})
+    assert isinstance(said, str)
+    assert "22 more do not fit" in said
+
+
+def test_what_left_before_its_turn_leaves_no_trace() -> None:
+    queue = PendingQueue(Limits())
+    queue.add(0, make_batch("older"))
+    for number in range(10_000):
+        queue.remove(queue.add(1 + number, make_batch(("refused", number))))
+    assert len(queue._ready) < 2_000
+    assert order(queue) == [0]

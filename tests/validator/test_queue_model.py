@@ -14,7 +14,7 @@ from ledger.ids import TransactionId
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from tests.validator.support import make_batch, make_transaction
-from tests.validator.test_queue import DEPENDENCIES, FAMILIES, order
+from tests.validator.test_queue import DEPENDENCIES, FAMILIES, order, refused
 from validator.mempool.queue import Pending, PendingQueue, Reason
 
 LIMITS = Limits(
@@ -74,7 +74,7 @@ class QueueMachine(RuleBasedStateMachine):
             every, mine = sum(map(size, held)), sum(map(size, own))
             fits = fits and every + size(batch) <= most
             fits = fits and mine + size(batch) <= ceil((most - (every - mine)) * SHARE)
-        assert (self.queue.refusal([batch]) is None) == fits
+        assert (refused(self.queue, [batch]) is None) == fits
         if fits:
             self.queue.add(self.arrival, batch)
             self.models.append(Model(self.arrival, batch))

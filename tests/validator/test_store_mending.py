@@ -4,9 +4,9 @@ import random
 from pathlib import Path
 
 import pytest
+from validator.store.carving import Carver
 
 from tests.validator.support import commit, make_batch, open_store
-from validator.store.carving import Carver
 from validator.store.mending import MENDED_BYTES_MAX, mended
 from validator.store.records import key, opened, sealed
 from validator.store.salvage import At, Salvage, Way, at_of, begin

@@ -5,7 +5,7 @@ nobody else.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
@@ -93,13 +93,21 @@ _ANYTHING: Final = _Size(1, 1, 1)
 _NOTHING: Final = _Size()
 
 _KEY_CHARACTERS_SHOWN: Final = 16
+_STALE_MAX: Final = 1_000
+
+
+class ShareRefusal(NamedTuple):
+    """That batches are more than one key may hold. ``for_ever``: however empty the queue is."""
+
+    message: str
+    for_ever: bool
 
 
 class PendingQueue:
     """All pending batches; the one place that knows how many there may be, of everybody and of one batcher.
 
-    A batcher's key may hold ``pending_share_percent_max`` of the room that the batches of other keys leave. So there is
-    always some for another key, and two that send all they can hold the same.
+    A batcher's key may hold ``pending_share_percent_max`` of the room that the batches of other keys leave. So no key
+    takes it all, and two that send all they can come to hold the same; many keys together can take it all.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -142,23 +150,32 @@ class PendingQueue:
         return min(holders, key=lambda entry: entry.reason is Reason.WAITING_FOR_DEPENDENCY, default=None)
 
     def refusal(self, batches: Iterable[VerifiedBatch]) -> str | None:
-        """Why these new batches do not fit together, with the values; None if they do."""
+        """Why these new batches do not fit together, whoever signed them, with the values; None if they do."""
         more = _Size()
-        more_of: dict[str, _Size] = {}
         for batch in batches:
             more.add(batch)
-            more_of.setdefault(batch.signer, _Size()).add(batch)
-        refusals = (self._share_refusal(signer, size) for signer, size in more_of.items())
-        return self._refusal(more) or next(filter(None, refusals), None)
+        return self._refusal(more)
+
+    def share_refusal(self, batches: Iterable[VerifiedBatch]) -> "ShareRefusal | None":
+        """Why these new batches are more than one of their keys may hold; None if they are not."""
+        more_of: defaultdict[str, _Size] = defaultdict(_Size)
+        for batch in batches:
+            more_of[batch.signer].add(batch)
+        return self._share_refusal(more_of)
+
+    def claims_refusal(self, claimed: Mapping[str, int]) -> "ShareRefusal | str | None":
+        """Both for batches that are not verified yet, so many as each key is said to have signed, however small."""
+        every = sum(claimed.values())
+        share = self._share_refusal({signer: _Size(count, count, count) for signer, count in claimed.items()})
+        return share if share is not None and share.for_ever else self._refusal(_Size(every, every, every)) or share
 
     def is_full(self) -> str | None:
         """Why not even the smallest batch fits, whoever signed it."""
         return self._refusal(_ANYTHING)
 
-    def is_full_for(self, signer: str, batches: int) -> str | None:
-        """Why not even the smallest batches of this key fit, so many of them."""
-        smallest = _Size(batches, batches, batches)
-        return self._refusal(smallest) or self._share_refusal(signer, smallest)
+    def is_half_full(self) -> bool:
+        """Whether half of some room is taken."""
+        return any(2 * held >= most for _, held, _, most in self._rooms(self._held, _NOTHING))
 
     def _refusal(self, more: _Size) -> str | None:
         for name, held, added, most in self._rooms(self._held, more):
@@ -166,20 +183,28 @@ class PendingQueue:
                 return f"the pending queue holds {held} of at most {most} {name}, {added} more do not fit"
         return None
 
-    def _share_refusal(self, signer: str, more: _Size) -> str | None:
-        held_by = self._held_by.get(signer, _NOTHING)
-        for (name, held, added, most), (_, own, _, _) in zip(
-            self._rooms(self._held, more), self._rooms(held_by, more), strict=True
-        ):
-            others = held - own
-            # Rounded up, so that the smallest queues are everybody's.
-            share = -(-(most - others) * self._limits.pending_share_percent_max // 100)
-            if own + added > share:
-                return (
-                    f"the pending queue holds {own} {name} of the key {signer[:_KEY_CHARACTERS_SHOWN]}…, at most"
-                    f" {share} while it holds {others} of others; {added} more do not fit"
-                )
+    def _share_refusal(self, more_of: Mapping[str, _Size]) -> "ShareRefusal | None":
+        for signer, more in more_of.items():
+            held_by = self._held_by.get(signer, _NOTHING)
+            for (name, held, added, most), (_, own, _, _) in zip(
+                self._rooms(self._held, more), self._rooms(held_by, more), strict=True
+            ):
+                share, alone = self._share(most - (held - own)), self._share(most)
+                if own + added > share:
+                    shown = f"{signer[:_KEY_CHARACTERS_SHOWN]}…"
+                    if added > alone:
+                        words = f"{added} {name} of the key {shown} can never be pending, at most {alone} can"
+                        return ShareRefusal(words, for_ever=True)
+                    words = (
+                        f"the pending queue holds {own} {name} of the key {shown}, at most {share} while it holds"
+                        f" {held - own} of others; {added} more do not fit"
+                    )
+                    return ShareRefusal(words, for_ever=False)
         return None
+
+    def _share(self, room: int) -> int:
+        """What of a room one key may take: rounded up, so that the smallest queues are everybody's."""
+        return min(room, -(-room * self._limits.pending_share_percent_max // 100))
 
     def _rooms(self, held: _Size, more: _Size) -> tuple[tuple[str, int, int, int], ...]:
         limits = self._limits
@@ -218,6 +243,9 @@ class PendingQueue:
             holders.remove(entry.batch.id)
             if not holders:
                 del self._homes[transaction.id]
+        if len(self._ready) > 2 * len(self._entries) + _STALE_MAX:
+            # What left before its turn, or was put back twice, would lie there until what is older is done.
+            self._ready = sorted(set(filter(self._is_ready, self._ready)))
 
     @property
     def is_backing_off(self) -> bool:

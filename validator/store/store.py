@@ -8,9 +8,8 @@ reported as done before its write transaction is synced. Reading, and what the t
 import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from shutil import disk_usage
 from typing import Any, Final
 
 import lmdb
@@ -80,9 +79,10 @@ class Store(StoreReader):
             except (lmdb.Error, OSError) as error:
                 raise StorageFailed(f"cannot open the store at {path}: {error}") from None
             self._lock = lock
-            self._path = path
+            self.refused_writes = 0
+            """How many writes the disk refused so far."""
             self.failure: str | None = None
-            """Why the last write was refused; None where it was not."""
+            """Why the last of them was refused; None once a write of as many bytes went well, or a trial."""
             self._failed_bytes = 0
             super().__init__(path, env, tables)
             self.next_node_number: int = max(self._last_key("nodes") + 1, self.pruned.next_node)
@@ -166,18 +166,31 @@ class Store(StoreReader):
 
         ``failure`` tells whether that went.
         """
-        # A little goes into pages that are free within the file, when the disk has room for no other.
-        if self.free_bytes() > self._failed_bytes * _PAGE_OVERHEAD:
-            with suppress(StorageFailed), self._write(0) as transaction:
+        free = self.free_bytes()
+        if free is not None and free < self._failed_bytes * _PAGE_OVERHEAD:
+            # A little would go all the same, into pages that are free within the file.
+            return
+        failure, failed_bytes, refused = self.failure, self._failed_bytes, self.refused_writes
+        try:
+            with self._write(0) as transaction:
                 transaction.put(FORMAT_KEY, FORMAT, db=self._tables["meta"])
+        except StorageFailed:
+            # What was refused is what people must hear of.
+            self.failure, self._failed_bytes, self.refused_writes = failure, failed_bytes, refused
+        else:
+            self.failure, self._failed_bytes = None, 0
 
     def used_bytes(self) -> int:
         """How much of the file holds something, or did once and may hold something again."""
         return int((self._env.info()["last_pgno"] + 1) * self._env.stat()["psize"])
 
-    def free_bytes(self) -> int:
-        """How much the disk of the store has left."""
-        return disk_usage(self._path).free
+    def free_bytes(self) -> int | None:
+        """How much the disk of the store has left; None where it does not tell."""
+        try:
+            disk = os.fstatvfs(self._lock.fileno())
+        except OSError:
+            return None
+        return disk.f_bavail * disk.f_frsize
 
     def remember(self, batches: list[InvalidBatch], transactions: Sequence[TransactionId]) -> None:
         """What another store remembered of invalid batches, and of the transactions of such, in order.
@@ -320,12 +333,13 @@ class Store(StoreReader):
             self._make_room(data_bytes * _PAGE_OVERHEAD)
             with self._env.begin(write=True) as transaction:
                 yield transaction
-            self.failure = None
+            if data_bytes >= self._failed_bytes:
+                self.failure, self._failed_bytes = None, 0
         except (lmdb.Error, OSError) as error:
             said = f"the store refused a write of {data_bytes} bytes: {error}"
             self._require_kept(said)
-            self.failure = said
-            self._failed_bytes = data_bytes
+            self.refused_writes += 1
+            self.failure, self._failed_bytes = said, max(data_bytes, self._failed_bytes)
             raise StorageFailed(said) from None
         finally:
             try:
