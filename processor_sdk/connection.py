@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 
 from processor_sdk.dealer import REFUSED, Dealer
 from processor_sdk.handler import TransactionHandler
-from processor_sdk.keys import Keys
+from processor_sdk.keys import Keys, why_not_let_in
 from processor_sdk.leaving import Leave
 from processor_sdk.registration import Registration, refusal
 from processor_sdk.watch import LATE_EXIT, OVERTIME_EXIT, Watch
@@ -184,14 +184,7 @@ class Connection:
             elif event == zmq.Event.DISCONNECTED:
                 self._lose(self._not_let_in or "the connection was closed")
             elif event in REFUSED:
-                self._not_let_in = self._refusal(event)
-
-    def _refusal(self, event: int) -> str:
-        if self._keys is None:
-            return "the handshake failed: it asks for keys and this processor has none, or it is no validator"
-        if event == zmq.Event.HANDSHAKE_FAILED_AUTH:
-            return f"the validator refused this key: {self._keys.public} must be in its allowed_keys, under processors"
-        return f"the handshake failed: it has no keys, or its public key is not {self._keys.validator}"
+                self._not_let_in = why_not_let_in(self._keys, event)
 
     def _lose(self, reason: str) -> None:
         """Everything of this connection is void; a new one follows after a back-off."""

@@ -49,6 +49,15 @@ def read_keys(connection_key: str | os.PathLike[str], validator_key: str | os.Pa
     return Keys(secret, public, validator)
 
 
+def why_not_let_in(keys: Keys | None, event: int) -> str:
+    """What a failed handshake means, by the event that the socket's monitor tells, and what to look at."""
+    if keys is None:
+        return "the handshake failed; perhaps it asks for keys, of which this processor has none"
+    if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+        return f"the validator refused this key: {keys.public} must be in its allowed_keys, under processors"
+    return f"the handshake failed; perhaps it has no keys, or its public key is not {keys.validator}"
+
+
 def _content(name: str, path: Path) -> tuple[bytes, os.stat_result]:
     try:
         with path.open("rb") as file:

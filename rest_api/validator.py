@@ -16,7 +16,7 @@ from zmq.utils.monitor import parse_monitor_message
 from protos import node_pb2, validator_pb2
 from rest_api.config import RestConfig
 from rest_api.errors import ApiError, Problem
-from rest_api.keys import Keys, read_keys
+from rest_api.keys import Keys, read_keys, why_not_let_in
 
 log = structlog.get_logger(__name__)
 
@@ -280,7 +280,7 @@ class Validator:
 
     def _not_let_in(self, event: int) -> None:
         """A handshake failed: say why, once for each reason, and go on trying."""
-        reason = self._refusal(event)
+        reason = why_not_let_in(self._keys, event)
         if reason != self._said:
             self._said = reason
             log.error("not let in by the validator", validator=self._config.validator, reason=reason)
@@ -288,16 +288,6 @@ class Validator:
             # After these ZeroMQ does not try again by itself.
             loop = asyncio.get_running_loop()
             self._again = loop.call_later(_RECONNECT_MS_MAX / 1000, self._connect_again)
-
-    def _refusal(self, event: int) -> str:
-        if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH and self._keys is not None:
-            return f"it refused this key: {self._keys.public} must be in its allowed_keys, under clients"
-        if self._keys is not None:
-            return (
-                f"the handshake failed: it has no keys, or its public key is not {self._keys.validator}"
-                f" ({self._config.validator_key})"
-            )
-        return "the handshake failed: it asks for keys and this REST API has none, or it is no validator"
 
     def _connect_again(self) -> None:
         self._again = None

@@ -91,8 +91,8 @@ def verify(
     from validator.verification.findings import Findings
     from validator.verification.workers import CheckerDied, Checkers
 
-    if not reexecute and (family or bind != _BIND_DEFAULT):
-        raise typer.BadParameter("--family and --bind go with --reexecute")
+    if not reexecute and (family or insecure or bind != _BIND_DEFAULT):
+        raise typer.BadParameter("--family, --bind and --insecure go with --reexecute")
     settings = _settings(config, data_dir, insecure)
     path = settings.validator.data_dir / "store"
     findings = Findings()

@@ -118,7 +118,7 @@ def test_the_wrong_keys_judge_and_hand_in_nothing_and_say_why(kept: Kept, networ
     )
     # Twice: it goes on.
     stranger.wait_for_lines("the validator refused this key: .* must be in its allowed_keys, under processors", 2)
-    without.wait_for_lines("the handshake failed: it asks for keys and this processor has none", 2)
+    without.wait_for_lines("the handshake failed; perhaps it asks for keys, of which this processor has none", 2)
     validator.wait_for_line("connection refused")
     assert not validator.count_logged("processor registered")
     rightful = kept.processor(SETTINGS, ring.processor)

@@ -108,8 +108,8 @@ def test_a_refused_key_is_said_once_and_tried_until_it_is_let_in(ring: Ring) -> 
     ("asks", "own", "reason"),
     [
         (True, True, "its public key is not "),
-        (True, False, "it asks for keys and this REST API has none"),
-        (False, True, "the handshake failed: it has no keys"),
+        (True, False, "it asks for keys, of which this REST API has none"),
+        (False, True, "the handshake failed; perhaps it has no keys"),
     ],
 )
 def test_what_does_not_fit_is_said(ring: Ring, asks: bool, own: bool, reason: str) -> None:
