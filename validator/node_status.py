@@ -246,6 +246,7 @@ def _config_entries(config: ValidatorConfig) -> list[node_pb2.ConfigEntry]:
     """The configuration as an operator wrote it; neither key nor paths."""
     numbers = {f"limits.{field.name}": getattr(config.limits, field.name) for field in fields(config.limits)}
     numbers["validator.verifier_processes"] = config.verifier_processes
+    numbers["validator.state_depth_blocks"] = config.state_depth_blocks
     # The address of an ipc endpoint is a path.
     bind = "ipc://…" if config.bind.startswith("ipc://") else config.bind
     texts = {"validator.bind": bind, "validator.version": installed_version()}

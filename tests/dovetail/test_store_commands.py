@@ -163,6 +163,18 @@ def test_a_damaged_backup_is_not_put_in_place_unless_that_is_said(data: Path, tm
     assert (done.code, "they do not belong together" in done.err) == (1, True)
 
 
+def test_a_full_disk_leaves_no_part_of_a_backup(data: Path, tmp_path: Path) -> None:
+    """No file of the command may grow beyond what the copy needs."""
+    target = tmp_path / "backup"
+    command = [sys.executable, "-m", "dovetail", *words(data, "backup", str(target))]
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -f 100; exec "$@"', "sh", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "the store cannot be copied" in done.stderr
+    assert [path.name for path in tmp_path.iterdir() if "backup" in path.name] == []
+
+
 # compact and prune
 
 

@@ -16,9 +16,10 @@ import pytest
 from tests.dovetail.conftest import Run
 from tests.dovetail.rehearsal_chain import SIGNER
 from tests.dovetail.verified import entries, flip, make_store, put, put_raw, raw_entries, verify
-from validator.store import StorageFailed, records
+from validator.store import StorageFailed, StoreReader, records
 from validator.store.records import TABLES
 from validator.verification.findings import FINDINGS_KEPT_MAX, Finding, Findings
+from validator.verification.pages import check_pages
 from validator.verification.workers import CheckerDied, Checkers
 
 FLIPS = 25
@@ -196,7 +197,7 @@ def test_the_command_says_sound_or_names_what_is_not(store: Path, tmp_path: Path
     done = run(*words)
     assert done.code == 1
     assert f"block 0, node {int.from_bytes(name, 'big')}: node: expected" in done.out
-    assert "is not sound, 1 finding. What to do: stop the validator and restore a backup" in done.err
+    assert "is not sound, 1 finding. What to do: stop the validator, then `dovetail store repair`, or restore" in done.err
     done = run(*words, "--json", "--from", "0", "--to", "2")
     report = json.loads(done.out)
     assert (done.code, report["sound"], report["last_block"], report["transactions"]) == (1, False, 2, 25)
@@ -204,6 +205,27 @@ def test_the_command_says_sound_or_names_what_is_not(store: Path, tmp_path: Path
     assert report["sealed_by"] == {SIGNER.public_key: 3}
     assert f"block 3: {verified_id}\n" in sound
     assert f"blocks sealed by {SIGNER.public_key}: 4\n" in sound
+
+
+def test_the_pages_are_walked_where_nobody_writes(store: Path, tmp_path: Path, run: Run) -> None:
+    """Every page that holds entries says that it is another one: LMDB reads it all the same."""
+    copied = Path(shutil.copytree(store, tmp_path / "data" / "store"))
+    words = ("chain", "verify", "--data-dir", str(tmp_path / "data"), "--processes", "1", "--json")
+    assert json.loads(run(*words).out)["pages_walked"]
+    content = (copied / "data.mdb").read_bytes()
+    for at in range(2 * 4096, len(content), 4096):
+        content = flip(content, at, 3) if content[at + 10] == 2 else content
+    (copied / "data.mdb").write_bytes(content)
+    report = json.loads(run(*words).out)
+    assert set(report["findings_by_kind"]) == {"pages"}
+    reader = StoreReader.open(copied)
+    written = iter((1, 2))
+    findings = Findings()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "written", lambda: next(written))
+        assert not check_pages(reader, copied, findings)
+    reader.close()
+    assert len(findings) == 0
 
 
 def test_blocks_that_are_not_there_and_no_store_are_refused(store: Path, tmp_path: Path, run: Run) -> None:

@@ -190,6 +190,7 @@ def test_the_configuration_is_shown_without_paths_and_secrets(bench: Bench) -> N
         assert shown[f"limits.{field.name}"] == getattr(LIMITS, field.name)
     assert shown["validator.bind"] == "tcp://127.0.0.1:4004"
     assert shown["validator.verifier_processes"] == 3
+    assert shown["validator.state_depth_blocks"] == 0
     assert shown["validator.version"]
     assert "secret" not in json.dumps(shown)
 

@@ -5,6 +5,7 @@ that knows LMDB. What is in the records is the business of ``validator.store.rec
 ``validator.store.reader``.
 """
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,8 +46,8 @@ def page_faults(path: Path) -> list[str]:
     """
     try:
         faults: list[str] = verify(str(path))  # type: ignore[no-untyped-call]
-    except (VerifyError, OSError) as error:
-        faults = [str(error)]
+    except (VerifyError, OSError, struct.error, LookupError, RecursionError) as error:
+        faults = [f"the walk ended: {error}"]
     return faults
 
 

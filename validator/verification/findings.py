@@ -7,7 +7,7 @@ FINDINGS_KEPT_MAX: Final = 1_000
 _CHARACTERS_MAX: Final = 200
 _BYTES_SHOWN_MAX: Final = 32
 
-RESTORE: Final = "stop the validator and restore a backup of its store's folder, or copy that of another node"
+RESTORE: Final = "stop the validator, then `dovetail store repair`, or restore a backup, or copy another node's store"
 DROP_PENDING: Final = "the validator drops it at its next start; whoever handed the batch in hands it in again"
 REEXECUTE: Final = (
     "compare the processor's build with the one that made the block: a version's rules may never change; a change of"
