@@ -197,7 +197,7 @@ def test_the_command_says_sound_or_names_what_is_not(store: Path, tmp_path: Path
     done = run(*words)
     assert done.code == 1
     assert f"block 0, node {int.from_bytes(name, 'big')}: node: expected" in done.out
-    assert "is not sound, 1 finding. What to do: stop the validator, then `dovetail store repair`, or restore" in done.err
+    assert "is not sound, 1 finding. What to do: stop the validator, then `dovetail store repair`" in done.err
     done = run(*words, "--json", "--from", "0", "--to", "2")
     report = json.loads(done.out)
     assert (done.code, report["sound"], report["last_block"], report["transactions"]) == (1, False, 2, 25)
