@@ -4,9 +4,10 @@ import random
 from pathlib import Path
 
 import pytest
-from validator.store.carving import Carver
 
 from tests.validator.support import commit, make_batch, open_store
+from validator.store import StorageFailed
+from validator.store.carving import Carver
 from validator.store.mending import MENDED_BYTES_MAX, mended
 from validator.store.records import key, opened, sealed
 from validator.store.salvage import At, Salvage, Way, at_of, begin
@@ -75,7 +76,7 @@ def test_what_ended_a_process_is_not_read_again_and_the_rest_is(tmp_path: Path) 
     begin(marker)
     assert at_of(marker) is None
     at = At("batches", Way.BY_KEY, 2)
-    salvage = Salvage(tmp_path / "store", marker, frozenset({at}))
+    salvage = Salvage(tmp_path / "store", marker, frozenset({at}), tmp_path / "read")
     assert salvage.last("batches") == 4
     found = next(salvage.numbered("batches", 2))
     # By walking the table.
@@ -84,9 +85,33 @@ def test_what_ended_a_process_is_not_read_again_and_the_rest_is(tmp_path: Path) 
     assert at_of(marker) == At("batches", Way.BY_KEY, 3)
     salvage.close()
     walks = (At("batches", Way.FORWARDS, 1), At("batches", Way.BACKWARDS, 1))
-    salvage = Salvage(tmp_path / "store", marker, frozenset({at, *walks}))
+    salvage = Salvage(tmp_path / "store", marker, frozenset({at, *walks}), tmp_path / "read")
     found = next(salvage.numbered("batches", 2))
     assert (found.content.endswith(wanted), found.mended) == (True, "the way to it")
     assert opened("batches", key(2), sealed("batches", key(2), found.content)) == found.content
     assert {entry.name for entry in salvage.all("batches")} == {key(0), key(4)}
     salvage.close()
+
+
+@pytest.mark.parametrize("page", [0, 1])
+def test_a_file_that_is_taken_for_none_is_read_all_the_same(tmp_path: Path, page: int) -> None:
+    """Every single bit of what makes LMDB refuse a file: of both first pages, the newer and the older."""
+    store = open_store(tmp_path)
+    for num in range(3):
+        commit(store, [make_batch(num)])
+    wanted = store.batch(2).raw
+    store.close()
+    content = (tmp_path / "store" / "data.mdb").read_bytes()
+    marker = [0, 0, 0]
+    for bit in (*range(8 * 10, 8 * 12), *range(8 * 16, 8 * 24), *range(8 * 40, 8 * 44)):
+        (tmp_path / "store" / "data.mdb").write_bytes(flipped(content, page * 4096 * 8 + bit))
+        begin(marker)
+        salvage = Salvage(tmp_path / "store", marker, frozenset(), tmp_path / "read")
+        assert next(salvage.numbered("batches", 2)).content.endswith(wanted)
+        salvage.close()
+
+
+def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data.mdb").write_bytes(b"no database at all" * 1000)
+    with pytest.raises(StorageFailed, match=r"nothing of the file in .* can be read: .*; restore a backup"):
+        Salvage(tmp_path, [0, 0, 0], frozenset(), tmp_path / "read")

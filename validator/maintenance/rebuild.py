@@ -67,7 +67,7 @@ def rebuild(tell: Tell, plan: Plan, marker: Any, avoid: frozenset[At]) -> Rebuil
     """
     store = Store(plan.made, plan.limits, sync=False)
     try:
-        salvage = Salvage(plan.damaged, marker, avoid)
+        salvage = Salvage(plan.damaged, marker, avoid, plan.made.with_name("read"))
         try:
             return _Rebuilding(store, salvage, plan).run(tell)
         finally:

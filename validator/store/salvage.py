@@ -4,6 +4,7 @@ LMDB may end the process on a damaged page. So this runs in a process of its own
 ``At``, where another process finds it afterwards, and is not read again when it is named among ``avoid``.
 """
 
+import shutil
 from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
@@ -39,6 +40,11 @@ class At(NamedTuple):
         return f"{how} of the table {self.table}"
 
 
+_FIRST_PAGES: Final = ((10, b"\x08\x00"), (16, b"\xde\xc0\xef\xbe\x01\x00\x00\x00"), (40, b"\x00\x10\x00\x00"))
+"""What stands in both first pages of every file of LMDB's 0.9 line, by its place there: that a page is one of the two,
+the mark and version of the format, the size of pages."""
+_PAGE_BYTES: Final = 4096
+
 Marker = Any
 """An array of three integers that two processes share."""
 
@@ -65,14 +71,19 @@ class Found(NamedTuple):
 class Salvage:
     """Raises StorageFailed where nothing of the file can be read."""
 
-    def __init__(self, path: Path, marker: Marker, avoid: frozenset[At]) -> None:
+    def __init__(self, path: Path, marker: Marker, avoid: frozenset[At], scratch: Path) -> None:
+        """``scratch``: a folder for a copy of the file, where LMDB takes its first pages for those of no such file."""
         self._marker = marker
         self._avoid = avoid
         self._misplaced: dict[str, dict[bytes, bytes]] = {}
         self._walked: set[str] = set()
         self._reader: Any = None
         try:
-            self._env = lmdb.open(str(path), map_size=0, max_dbs=len(TABLES), readonly=True, create=False, lock=False)
+            try:
+                self._env = _opened(path)
+            except lmdb.Error:
+                _mend_first_pages(path, scratch)
+                self._env = _opened(scratch)
         except (lmdb.Error, OSError) as error:
             raise StorageFailed(f"nothing of the file in {path} can be read: {error}; restore a backup") from None
         self._tables: dict[str, Any] = {}
@@ -185,3 +196,18 @@ class Salvage:
         if self._reader is not None:
             self._reader.abort()
             self._reader = None
+
+
+def _opened(path: Path) -> Any:
+    return lmdb.open(str(path), map_size=0, max_dbs=len(TABLES), readonly=True, create=False, lock=False)
+
+
+def _mend_first_pages(path: Path, scratch: Path) -> None:
+    """Copy the file and write into both first pages what stands in those of all files. Raises OSError."""
+    scratch.mkdir(mode=0o700, exist_ok=True)
+    copied = Path(shutil.copyfile(path / "data.mdb", scratch / "data.mdb"))
+    with copied.open("r+b") as file:
+        for page in range(2):
+            for at, content in _FIRST_PAGES:
+                file.seek(page * _PAGE_BYTES + at)
+                file.write(content)
