@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from dovetail.commands.options import ConfigFile, DataDir, Json, examples, some_path
+from dovetail.commands.store_figures import mib, per_million, show
 from dovetail.errors import Refused
 from dovetail.home import shown
-from dovetail.output import note, print_json, print_table, printable, progress_bar
+from dovetail.output import note, print_json, printable, progress_bar
 
 if TYPE_CHECKING:
     from dovetail.config import Config
     from validator.maintenance.apart import Step, Tell
-    from validator.maintenance.looking import Look
 
 app = typer.Typer(
     help="The ledger's file: check, backup, restore, compact, prune, repair. More: docs/operations.md",
     no_args_is_help=True,
 )
 
-_MIB: Final = 1024 * 1024
 _NOTES_SHOWN_MAX: Final = 20
 
 Processes = Annotated[
@@ -49,10 +48,9 @@ def check(config: ConfigFile = None, data_dir: DataDir = None, as_json: Json = F
         seen = apart(tell, look, path)
     if as_json:
         tables = {name: table._asdict() for name, table in seen.tables.items()}
-        per_million = _per_million(seen)
-        print_json({"sound": seen.sound, **seen._asdict(), "tables": tables, "bytes_per_million": per_million})
+        print_json({"sound": seen.sound, **seen._asdict(), "tables": tables, "bytes_per_million": per_million(seen)})
     else:
-        _show(seen, path)
+        show(seen, path)
     if not seen.sound:
         damaged = sum(table.damaged for table in seen.tables.values())
         raise Refused(
@@ -88,7 +86,7 @@ def backup(
     if as_json:
         print_json({"target": str(target.absolute()), **_fields(held)})
     else:
-        typer.echo(f"backed up blocks 0 to {held.block_num}, {held.transactions} transactions, {_mib(held.data_bytes)}")
+        typer.echo(f"backed up blocks 0 to {held.block_num}, {held.transactions} transactions, {mib(held.data_bytes)}")
         typer.echo(f"block {held.block_num}: {held.block_id}")
 
 
@@ -123,7 +121,7 @@ def restore(
     if as_json:
         print_json({"verified": verify, **_fields(held)})
     else:
-        typer.echo(f"restored blocks 0 to {held.block_num}, {held.transactions} transactions, {_mib(held.data_bytes)}")
+        typer.echo(f"restored blocks 0 to {held.block_num}, {held.transactions} transactions, {mib(held.data_bytes)}")
         typer.echo(f"block {held.block_num}: {held.block_id}")
         if not settings.validator.key_file.exists():
             note(f"a validator needs its key, which is in no backup: {shown(settings.validator.key_file)}")
@@ -146,7 +144,7 @@ def compact(config: ConfigFile = None, data_dir: DataDir = None, as_json: Json =
     if as_json:
         print_json(done._asdict())
     else:
-        typer.echo(f"from {_mib(done.before_bytes)} to {_mib(done.after_bytes)}")
+        typer.echo(f"from {mib(done.before_bytes)} to {mib(done.after_bytes)}")
 
 
 @app.command(
@@ -285,40 +283,3 @@ def _fields(held: Any) -> dict[str, Any]:
 def _tell_removed(removed: list[Path]) -> None:
     for path in removed:
         note(f"removed {shown(path)}, which a run that was killed had left")
-
-
-def _show(seen: "Look", path: Path) -> None:
-    print_table(
-        ("TABLE", "ENTRIES", "BYTES", "PAGES, BYTES", "DAMAGED"),
-        [
-            (name, table.entries, table.data_bytes, table.page_bytes, table.damaged)
-            for name, table in seen.tables.items()
-        ],
-    )
-    typer.echo(f"block {seen.head_num}: {seen.head_id}")
-    if seen.states_from_block:
-        typer.echo(f"states before block {seen.states_from_block} are pruned")
-    typer.echo(
-        f"file {_mib(seen.file_bytes)}: {_mib(seen.live_bytes)} in use, {_mib(seen.free_bytes)} free in it; the map has"
-        f" room for {_mib(seen.map_bytes)}"
-    )
-    per_million = _per_million(seen)
-    if per_million is not None:
-        typer.echo(f"{_mib(per_million)} a million transactions, as it is in use now")
-    typer.echo("pages walked" if seen.pages_walked else "pages not walked: a validator wrote meanwhile")
-    for fault in seen.faults:
-        typer.echo(printable(f"pages: {fault}"))
-    for name in seen.leftovers:
-        typer.echo(f"{shown(path / name)} was left by a run that was killed; the next one removes it")
-    for name in seen.put_aside:
-        typer.echo(f"{shown(path / name)} is a damaged file that a repair kept")
-    if seen.sound:
-        typer.echo("sound, as far as this looks: dovetail chain verify is the thorough one")
-
-
-def _per_million(seen: "Look") -> int | None:
-    return seen.live_bytes * 1_000_000 // seen.transactions if seen.transactions else None
-
-
-def _mib(data_bytes: int) -> str:
-    return f"{data_bytes / _MIB:,.1f} MiB"
