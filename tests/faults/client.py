@@ -40,8 +40,6 @@ class Client(threading.Thread):
         """Those for which a 202 came."""
         self.ended: dict[BatchId, str] = {}
         """What the client was told in the end."""
-        self.refused: dict[int, list[str]] = {}
-        """By HTTP status: what a POST was refused with."""
         self._kinds = kinds
         self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False)
         self._again = wait_until_serving
@@ -55,22 +53,12 @@ class Client(threading.Thread):
 
     def wait_for_answers(self, more: int, timeout_s: float) -> bool:
         """Until so many more have come; False where they do not in that time. Raises what the client died of."""
-        wanted = self.answers + more
-        return self._wait_until(lambda: self.answers >= wanted, timeout_s)
-
-    def wait_for_refusal(self, status: int, timeout_s: float) -> str:
-        """Until a request is refused with this HTTP status; what was said. Raises TimeoutError."""
-        known = len(self.refused.get(status, ()))
-        if not self._wait_until(lambda: len(self.refused.get(status, ())) > known, timeout_s):
-            raise TimeoutError(f"nothing was refused with {status} in {timeout_s:g} s")
-        return self.refused[status][known]
-
-    def _wait_until(self, holds: Callable[[], bool], timeout_s: float) -> bool:
         with self._heard:
-            self._heard.wait_for(lambda: holds() or self.failure is not None, timeout_s)
+            wanted = self.answers + more
+            self._heard.wait_for(lambda: self.answers >= wanted or self.failure is not None, timeout_s)
         if self.failure is not None:
             raise self.failure
-        return holds()
+        return self.answers >= wanted
 
     def finish(self, timeout_s: float) -> None:
         """Hand in no more, and wait until every batch has ended. Raises what the client died of."""
@@ -150,8 +138,6 @@ class Client(threading.Thread):
         except httpx.TransportError:
             raise _NotNow from None
         if answer.status_code in _CANNOT_NOW:
-            self.refused.setdefault(answer.status_code, []).append(answer.json()["error"]["message"])
-            self._tell(0)
             raise _NotNow
         return answer
 

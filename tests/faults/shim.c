@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WRITES = 1, SYNCS = 2, TRUNCATES = 4 };
+enum { WRITES = 1, SYNCS = 2, TRUNCATES = 4, HEADS = 8 };
 enum { DESCRIPTORS_MAX = 65536, PATH_BYTES = 4096 };
 
 struct control {
@@ -119,7 +119,7 @@ ssize_t pwrite(int file, const void *bytes, size_t count, off_t offset)
 {
     if (!is_store(file))
         return REAL(pwrite)(file, bytes, count, offset);
-    if (!fails(WRITES)) {
+    if (!fails(syncs_each_write(file) ? HEADS : WRITES)) {
         ssize_t written = REAL(pwrite)(file, bytes, count, offset);
         return syncs_each_write(file) && is_told(file) ? fail() : written;
     }

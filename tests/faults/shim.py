@@ -26,8 +26,12 @@ class Calls(IntFlag):
     """Kinds of calls on the store's file."""
 
     WRITES = 1
+    """But those to the head pages, which are there already: a full disk takes them."""
+
     SYNCS = 2
     TRUNCATES = 4
+    HEADS = 8
+    """Writes that sync themselves, as LMDB writes its head pages."""
 
 
 class NoShim(Exception):

@@ -30,7 +30,8 @@ LIMITS: Final = replace(Limits(), store_map_bytes_initial=1024 * 1024)
 TRIES_MAX: Final = 5
 
 
-_ALL: Final = Calls.WRITES | Calls.SYNCS | Calls.TRUNCATES
+_WRITES: Final = Calls.WRITES | Calls.HEADS
+_ALL: Final = _WRITES | Calls.SYNCS | Calls.TRUNCATES
 
 
 class Fault(NamedTuple):
@@ -45,10 +46,10 @@ class Fault(NamedTuple):
 
 
 FAULTS: Final = {
-    "write, no space": Fault(Calls.WRITES, errno.ENOSPC),
-    "write, error": Fault(Calls.WRITES, errno.EIO),
-    "write, three errors": Fault(Calls.WRITES, errno.EIO, 3),
-    "write, in part": Fault(Calls.WRITES, errno.ENOSPC, part=2),
+    "write, no space": Fault(_WRITES, errno.ENOSPC),
+    "write, error": Fault(_WRITES, errno.EIO),
+    "write, three errors": Fault(_WRITES, errno.EIO, 3),
+    "write, in part": Fault(_WRITES, errno.ENOSPC, part=2),
     "sync, error": Fault(Calls.SYNCS, errno.EIO),
     "sync, no space": Fault(Calls.SYNCS, errno.ENOSPC),
     "anything from the creation on, error": Fault(_ALL, errno.EIO, from_creation=True),

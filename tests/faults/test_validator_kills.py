@@ -68,6 +68,7 @@ def test_every_point_is_reached_by_a_test() -> None:
     assert set(CrashPoint) == GENESIS.keys() | UNDER_LOAD.keys() | VERDICTS.keys()
 
 
+@pytest.mark.timeout(120 + len(CrashPoint) * SECONDS_A_KILL)
 def test_killed_at_each_point(networks: Networks) -> None:
     """From the first start on: at genesis, then under load, then where nothing but verdicts is written."""
     heads: dict[CrashPoint, int] = {}
