@@ -46,9 +46,9 @@ class Records(Target):
             (
                 records.encode_block_info(info),
                 records.encode_batch(1, 2, b"batch"),
-                records.encode_transaction(_NAME, 1, 2, b"receipt"),
-                records.encode_pending(_NAME, b"batch"),
-                _NAME + records.encode_invalid(_NAME, invalid),
+                records.encode_transaction(1, 2, b"receipt"),
+                records.sealed("pending", _NAME, b"batch"),
+                _NAME + records.encode_invalid(invalid),
                 records.encode_numbers([1, 2, 3]),
                 header,
             )
@@ -71,14 +71,12 @@ class Records(Target):
             _, block_num, first_transaction, raw = records.decode_batch(1, record)
             return records.encode_batch(block_num, first_transaction, raw)
         if kind == 2:
-            _, batch_number, position, written, receipt = records.decode_transaction(1, record)
-            again = records.encode_transaction(_NAME, batch_number, position, receipt)
-            return again if written == records.checksum(_NAME, receipt) else None
+            _, batch_number, position, receipt = records.decode_transaction(1, record)
+            return records.encode_transaction(batch_number, position, receipt)
         if kind == 3:
-            written, raw = records.decode_pending(record)
-            return records.encode_pending(_NAME, raw) if written == records.checksum(_NAME, raw) else None
+            content = records.opened("pending", _NAME, record)
+            return None if content is None else records.sealed("pending", _NAME, content)
         if kind == 4:
-            records.is_invalid_whole(_NAME, record)
             records.decode_invalid(record)
             return None
         if kind == 5:
