@@ -57,6 +57,9 @@ def contents(store: Path) -> str:
 
 def _parts(reader: StoreReader) -> Iterator[bytes]:
     for table in TABLES:
+        if table == "meta":
+            # Read when the store is opened; its format has no checksum.
+            continue
         for name, record in reader.entries(table):
             yield name + record
     for name, _ in reader.entries("invalid"):
