@@ -26,6 +26,9 @@ _READINGS = (
     Envelope.CLIENT_STATE_LIST_REQUEST,
     31_337,
 )
+_BATCHES_MAX = 90
+"""About so many are made for one world."""
+
 _CLIENTS = "c"
 """What the names of clients begin with."""
 
@@ -111,18 +114,21 @@ class Client:
     def _batches(self) -> list[SignedBatch]:
         rng = self._stage.rng
         chosen: list[Made] = []
-        for _ in range(rng.choice([1, 1, 1, 2, 3, 6])):
+        for _ in range(rng.choice([1, 1, 2, 4, 8, 15])):
             drawn = rng.random()
             if drawn < 0.12 and self._sent:
                 chosen.append(rng.choice(self._sent))
             elif drawn < 0.3 and self._kept:
                 chosen.append(self._kept.pop(rng.randrange(len(self._kept))))
+            elif len(self._maker.made) >= _BATCHES_MAX:
+                break
             else:
                 chosen.append(self._maker.batch())
-        if rng.random() < 0.1:
+        if chosen and rng.random() < 0.1:
             # What depends on it may come before it, or alone.
             self._kept += chosen
             chosen = [self._maker.batch()]
+        chosen = chosen or [self._maker.batch()]
         self._sent += chosen
         return [made.batch for made in chosen]
 
@@ -138,7 +144,7 @@ class Client:
 
     def _ask_statuses(self, *, wait: bool) -> None:
         rng = self._stage.rng
-        known = [made.batch.id for made in self._sent[-30:]]
+        known: list[str] = [made.batch.id for made in self._sent[-30:]]
         ids = rng.sample(known, min(len(known), rng.randint(1, 6)))
         if rng.random() < 0.1:
             ids.append(rng.choice(["no id", f"{rng.getrandbits(512):0128x}"]))

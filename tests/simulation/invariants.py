@@ -20,13 +20,13 @@ def check_node(node: Node, disk: Disk) -> None:
         # The genesis batches are in no table.
         _same("pending batches on the disk", pending_ids(disk), held)
     parked = {batch_id for waiting in queue._parked.values() for batch_id in waiting}
-    waiting = {
-        entry.batch.id for entry in entries if entry.reason not in (Reason.QUEUED, Reason.EXECUTING)
-    }
+    waiting = {entry.batch.id for entry in entries if entry.reason not in (Reason.QUEUED, Reason.EXECUTING)}
     _same("parked batches", parked, waiting)
     executing = node._production._executing
     in_block = {entry.batch.id for entry in executing.entries} if executing else set()
     in_block |= {entry.batch.id for entry, _ in executing.refused} if executing else set()
+    if executing is not None and not _tasks_held(node):
+        raise Violated("a block is in the making, and no processor has work of it")
     _same("batches in the making", {entry.batch.id for entry in entries if entry.reason is Reason.EXECUTING}, in_block)
     ready = {item[1] for item in queue._ready if queue._is_ready(item)}
     backing_off = set(queue._backing_off)
@@ -40,7 +40,7 @@ def check_quiet(node: Node) -> None:
     statuses = node._clients.statuses
     _same("waits of clients", (statuses.waiters, len(statuses._of_batch)), (0, 0))
     _same("tasks that run", len(node._production._running), 0)
-    _same("tasks at processors", sum(len(processor.held) for processor in node._processors._connected.values()), 0)
+    _same("tasks at processors", _tasks_held(node), 0)
     _same("tasks that are timed", len(node._metrics._given_s), 0)
     _same("lists that are verified", node._clients.submissions._checking_bytes, 0)
     _same("a block in the making", node._production._executing or node._production._built, None)
@@ -60,6 +60,10 @@ def may_wait(node: Node, model: Model, entry: Pending) -> bool:
         entry = holder
     family: FamilyVersion | None = entry.family
     return entry.reason is Reason.WAITING_FOR_ACTIVATION and family is not None and model.may_enter_later(family)
+
+
+def _tasks_held(node: Node) -> int:
+    return sum(len(processor.held) for processor in node._processors._connected.values())
 
 
 def _other_holder(node: Node, entry: Pending, dependency: TransactionId | None) -> Pending | None:

@@ -30,7 +30,7 @@ class Made(NamedTuple):
 
 
 class Maker:
-    """``families``: those that transactions are of. ``upgrade_at``: the block from which HOT_NEXT migrates, if at all."""
+    """``families``: of which transactions are. ``upgrade_at``: the block from which HOT_NEXT migrates, if at all."""
 
     def __init__(self, rng: Random, families: Sequence[FamilyVersion], upgrade_at: int | None, settings: float) -> None:
         """``settings``: how many of a hundred transactions change the permitted families."""
@@ -53,7 +53,7 @@ class Maker:
         for _ in range(rng.choice([1, 1, 1, 1, 2, 3, 5])):
             transactions.append(self._transaction(signer, tuple(item.id for item in transactions)))
         held = {item.id for item in transactions}
-        if self._transactions and rng.random() < 0.04:
+        if self._transactions and rng.random() < 0.08:
             # A transaction that is somewhere already, in another batch of the same batcher.
             again = rng.choice(self._transactions)
             if again.id not in held and _batcher(again) == signer.public_key:
@@ -141,9 +141,9 @@ class Maker:
             if drawn > 0.4:
                 permitted.append(Permission(family))
             elif drawn > 0.2:
-                permitted.append(Permission(family, rng.randint(1, 40)))
+                permitted.append(Permission(family, rng.randint(1, 15)))
             elif drawn > 0.05:
-                permitted.append(Permission(family, 0, rng.randint(5, 40)))
+                permitted.append(Permission(family, 0, rng.randint(3, 20)))
         if self._upgrade_at is not None:
             permitted.append(Permission(HOT_NEXT, self._upgrade_at, None, (MIGRATED,)))
         return self._signed(

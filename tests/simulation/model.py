@@ -134,9 +134,7 @@ class Model:
             self.transactions.add(transaction.id)
         self.state = trial
 
-    def _check_place(
-        self, where: str, num: int, transaction: VerifiedTransaction, permitted: Permitted
-    ) -> None:
+    def _check_place(self, where: str, num: int, transaction: VerifiedTransaction, permitted: Permitted) -> None:
         if transaction.id in self.transactions:
             raise Violated(f"{where}: transaction {transaction.id[:8]} is on the chain twice")
         for dependency in transaction.dependencies:
@@ -169,7 +167,9 @@ def migrated_by(transaction: VerifiedTransaction) -> tuple[str, ...]:
     return header.inputs if header.payload_encoding == migration.PAYLOAD_ENCODING else ()
 
 
-def _run(where: str, transaction: VerifiedTransaction, state: dict[str, bytes]) -> tuple[dict[str, bytes | None], bytes]:
+def _run(
+    where: str, transaction: VerifiedTransaction, state: dict[str, bytes]
+) -> tuple[dict[str, bytes | None], bytes]:
     changes: dict[str, bytes | None] = {}
 
     def serve(ask: Ask) -> bytes | Found | None:
@@ -196,7 +196,9 @@ def _run(where: str, transaction: VerifiedTransaction, state: dict[str, bytes]) 
             kept = {name: data for name, data in changes.items() if data is not None or name in state}
             return kept, done.value
         except Invalid as invalid:
-            raise Violated(f"{where}: transaction {transaction.id[:8]} is invalid in serial execution: {invalid}") from None
+            raise Violated(
+                f"{where}: transaction {transaction.id[:8]} is invalid in serial execution: {invalid}"
+            ) from None
 
 
 def _cover(entries: list[Entry], num: int) -> bool:

@@ -1,32 +1,26 @@
-"""Simulated processors: they come, serve, are slow, lie, fall silent, drain, die with work, and come again.
+"""Simulated processors: they come, register, serve, fall silent, drain, die with work, and come again.
 
-Their frames are the real ones, of both protocols. What they are like is drawn when they are made; what a transaction
-does is in ``programs``.
+What they do with their work is in ``applying``.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from google.protobuf.message import Message
 
 from ledger.settings import FamilyVersion
-from ledger.transaction import TransactionHeader, decode_header, decode_transaction
-from protos import packed_pb2, processor_pb2, state_context_pb2
-from protos.transaction_receipt_pb2 import StateChange
+from protos import processor_pb2
 from protos.validator_pb2 import Message as Envelope
+from tests.simulation.applying import Applying, Nature
 from tests.simulation.clock import pause
-from tests.simulation.programs import FLAKY, NAMESPACES, Found, Invalid, steps
+from tests.simulation.model import Violated
+from tests.simulation.programs import NAMESPACES
 from tests.simulation.stage import Stage
 from tests.simulation.wire import Connection
+from validator.node import Node
 
-OK, INVALID, ERROR = (
-    processor_pb2.TpProcessResponse.OK,
-    processor_pb2.TpProcessResponse.INVALID_TRANSACTION,
-    processor_pb2.TpProcessResponse.INTERNAL_ERROR,
-)
 _RESPONSES = frozenset(
     {
         Envelope.TP_REGISTER_RESPONSE,
@@ -38,47 +32,17 @@ _RESPONSES = frozenset(
         Envelope.STATE_LIST_RESPONSE,
     }
 )
-LIES = ("outside", "rubbish", "short", "wrong_id", "foreign", "twice")
-FAR = "f" * 70
-"""Nobody may write there."""
 
 
-class Nature(NamedTuple):
-    """What one processor is like.
-
-    ``life_ms``: how long it stays, None for ever. ``lie``: of LIES, one in ten of its answers is so; "" for none.
-    """
-
-    families: tuple[FamilyVersion, ...]
-    packed: bool
-    raw_header: bool = False
-    occupancy: int = 10
-    apply_ms: int = 0
-    life_ms: int | None = None
-    lie: str = ""
-
-
-class Failed(Exception):
-    """A processor fails on a transaction."""
-
-
-Changes = dict[str, bytes | None]
-Fetch = Callable[[str], Awaitable[bytes | None]]
-ListUnder = Callable[[str], Awaitable[Found]]
-
-
-class Processor:
+class Processor(Applying):
     """One processor, over all its connections."""
 
     def __init__(self, name: str, nature: Nature, stage: Stage) -> None:
-        self.name = name
-        self.nature = nature
-        self._stage = stage
+        super().__init__(name, nature, stage)
         self._connection: Connection | None = None
         self._asked: dict[str, asyncio.Future[bytes]] = {}
         self._numbers = count(1)
         self._jobs: set[asyncio.Task[None]] = set()
-        self._packed: deque[Envelope] = deque()
         self._closed = asyncio.Event()
         self._left = False
 
@@ -93,14 +57,17 @@ class Processor:
                 continue
             for family in self.nature.families:
                 self._register(family)
-            if self.nature.life_ms is None:
+            if self.nature.life_ms is None or self._stage.calm:
                 await self._closed.wait()
             else:
                 # Whatever comes first: the end of its life, or of its connection.
                 alarm = self._stage.loop.call_later(self.nature.life_ms / 1000, self._closed.set)
                 await self._closed.wait()
                 alarm.cancel()
-                if self._connection is not None and not self._left:
+                if self._stage.calm and self._connection is not None and not self._left:
+                    self._closed.clear()
+                    await self._closed.wait()
+                elif self._connection is not None and not self._left:
                     await self._go()
             self.drop(flushed=False)
             await pause(rng.randint(1, 2_000))
@@ -110,6 +77,14 @@ class Processor:
         self._left = True
         self.drop(flushed=False)
         self._closed.set()
+
+    def check_served(self, node: Node) -> None:
+        """The node gives it work, unless it has left. Raises Violated."""
+        if self._connection is None:
+            return
+        known = node._processors._connected.get(self._connection.identity)
+        if known is None or not all(map(known.takes, self.nature.families)):
+            raise Violated(f"{self.name} is there, and takes no work: {known and known.state}")
 
     def drop(self, *, flushed: bool) -> None:
         """Close the connection; what was being worked on is lost."""
@@ -197,206 +172,8 @@ class Processor:
         correlation_id = self._next_id()
         asked = self._asked[correlation_id] = self._stage.loop.create_future()
         self._send(message_type, correlation_id, request.SerializeToString())
-        return await asked
+        content: bytes = await asked
+        return content
 
     def _next_id(self) -> str:
         return f"{self.name}:{next(self._numbers)}"
-
-    # The 1.x conversation
-
-    async def _single(self, envelope: Envelope) -> None:
-        request = processor_pb2.TpProcessRequest.FromString(envelope.content)
-        context_id = request.context_id
-        self._stage.contexts[context_id] = self.name
-        header = decode_header(request.header_bytes or request.header.SerializeToString())
-        lie = self._lie(request.migration)
-        response = processor_pb2.TpProcessResponse(status=OK)
-        try:
-            await self._work(header)
-            changes: Changes = {}
-            digest = await apply(
-                header, request.payload, request.migration, changes,
-                lambda address: self._get(context_id, address), lambda prefix: self._list(context_id, prefix),
-            )  # fmt: skip
-            if lie == "outside":
-                changes[FAR] = b"stolen"
-            await self._write(context_id, changes, digest)
-        except Invalid as invalid:
-            response = processor_pb2.TpProcessResponse(status=INVALID, message=str(invalid))
-        except Failed as failure:
-            response = processor_pb2.TpProcessResponse(status=ERROR, message=str(failure))
-        self._answer(Envelope.TP_PROCESS_RESPONSE, envelope.correlation_id, response.SerializeToString(), lie)
-
-    async def _write(self, context_id: str, changes: Changes, digest: bytes) -> None:
-        gone = [name for name, data in changes.items() if data is None]
-        entries = [
-            state_context_pb2.TpStateEntry(address=name, data=data) for name, data in changes.items() if data is not None
-        ]
-        if entries:
-            written = state_context_pb2.TpStateSetRequest(context_id=context_id, entries=entries)
-            content = await self._ask(Envelope.TP_STATE_SET_REQUEST, written)
-            _check(state_context_pb2.TpStateSetResponse.FromString(content).status)
-        if gone:
-            removed = state_context_pb2.TpStateDeleteRequest(context_id=context_id, addresses=gone)
-            content = await self._ask(Envelope.TP_STATE_DELETE_REQUEST, removed)
-            _check(state_context_pb2.TpStateDeleteResponse.FromString(content).status)
-        await self._ask(
-            Envelope.TP_RECEIPT_ADD_DATA_REQUEST,
-            state_context_pb2.TpReceiptAddDataRequest(context_id=context_id, data=digest),
-        )
-
-    async def _get(self, context_id: str, address: str) -> bytes | None:
-        asked = state_context_pb2.TpStateGetRequest(context_id=context_id, addresses=[address])
-        content = await self._ask(Envelope.TP_STATE_GET_REQUEST, asked)
-        response = state_context_pb2.TpStateGetResponse.FromString(content)
-        _check(response.status)
-        return response.entries[0].data if response.entries else None
-
-    async def _list(self, context_id: str, prefix: str) -> Found:
-        found: Found = []
-        while True:
-            after = found[-1][0] if found else ""
-            asked = packed_pb2.StateListRequest(context_id=context_id, prefix=prefix, after=after)
-            page = packed_pb2.StateListResponse.FromString(await self._ask(Envelope.STATE_LIST_REQUEST, asked))
-            _check(page.status)
-            found += [(entry.address, entry.data) for entry in page.entries]
-            if not page.more:
-                return found
-
-    # Packed execution
-
-    async def _work_off(self) -> None:
-        while self._packed:
-            await self._process(self._packed[0])
-            self._packed.popleft()
-
-    async def _process(self, envelope: Envelope) -> None:
-        request = packed_pb2.PackedProcessRequest.FromString(envelope.content)
-        self._stage.contexts[request.context_id] = self.name
-        response = packed_pb2.PackedProcessResponse()
-        there = {entry.address: entry.data for entry in request.entries}
-        left: Changes = {}
-        number = 0
-        lie = self._lie(False)
-        for unit in request.units:
-            results = response.units.add().results
-            own: Changes = dict(left)
-            failed = False
-            for position, raw in enumerate(unit.transactions):
-                if failed:
-                    break
-                context_id = f"{request.context_id}:{number + position}"
-                changes: Changes = {}
-                result = await self._packed_one(raw, context_id, there, own, changes)
-                if lie == "outside" and result.status == OK:
-                    result.state_changes.add(address=FAR, value=b"stolen", type=StateChange.SET)
-                results.append(result)
-                failed = result.status != OK
-                own.update(changes)
-            number += len(unit.transactions)
-            if not failed:
-                left = own
-        if lie == "short":
-            del response.units[-1].results[-1]
-        self._answer(Envelope.PACKED_PROCESS_RESPONSE, envelope.correlation_id, response.SerializeToString(), lie)
-
-    async def _packed_one(
-        self, raw: bytes, context_id: str, there: dict[str, bytes], before: Changes, changes: Changes
-    ) -> packed_pb2.PackedProcessResponse.TransactionResult:
-        """``before``: what the units before, and this one, left over the state of ``there``."""
-        transaction = decode_transaction(raw)
-        header = transaction.header
-
-        async def get(address: str) -> bytes | None:
-            if address in before:
-                return before[address]
-            return there.get(address) if address in header.inputs else await self._get(context_id, address)
-
-        async def under(prefix: str) -> Found:
-            return _laid_over(prefix, await self._list(context_id, prefix), before)
-
-        Result = packed_pb2.PackedProcessResponse.TransactionResult  # noqa: N806
-        try:
-            await self._work(header)
-            digest = await apply(header, transaction.payload, False, changes, get, under)
-        except Invalid as invalid:
-            return Result(status=INVALID, message=str(invalid))
-        except Failed as failure:
-            return Result(status=ERROR, message=str(failure))
-        result = Result(status=OK, data=[digest])
-        for name, data in changes.items():
-            if data is None:
-                result.state_changes.add(address=name, type=StateChange.DELETE)
-            else:
-                result.state_changes.add(address=name, value=data, type=StateChange.SET)
-        return result
-
-    # What it is like
-
-    async def _work(self, header: TransactionHeader) -> None:
-        """Take the time that an apply takes, or fail."""
-        stage = self._stage
-        if self.nature.apply_ms:
-            await pause(stage.rng.randint(0, self.nature.apply_ms))
-        if not stage.calm and header.family_name == FLAKY.name and stage.rng.random() < 0.15:
-            raise Failed("it fails at times")
-
-    def _lie(self, migration: bool) -> str:
-        if self.nature.lie and not self._stage.calm and self._stage.rng.random() < 0.1:
-            self._stage.lied = True
-            return self.nature.lie
-        return ""
-
-    def _answer(self, message_type: int, correlation_id: str, content: bytes, lie: str) -> None:
-        if lie == "rubbish":
-            content = b"\xff\xff\xff"
-        elif lie == "wrong_id":
-            correlation_id = "f" * 32
-        elif lie == "foreign":
-            # For what others hold, that nothing was written: nobody may believe it.
-            verdict = processor_pb2.TpProcessResponse(status=OK).SerializeToString()
-            for context_id, name in list(self._stage.contexts.items())[-8:]:
-                if name != self.name:
-                    self._send(Envelope.TP_PROCESS_RESPONSE, context_id, verdict)
-                    self._send(Envelope.PACKED_PROCESS_RESPONSE, context_id, content)
-        self._send(message_type, correlation_id, content)
-        if lie == "twice":
-            self._send(message_type, correlation_id, b"" if message_type == Envelope.PACKED_PROCESS_RESPONSE else content)
-
-
-async def apply(
-    header: TransactionHeader, payload: bytes, migration: bool, changes: Changes, get: Fetch, under: ListUnder
-) -> bytes:
-    """Run a program; its writes go to ``changes``, which it sees itself. Gives its digest. Raises Invalid."""
-    running = steps(FamilyVersion(header.family_name, header.family_version), payload, header.inputs if migration else ())
-    answer: Any = None
-    while True:
-        try:
-            ask = running.send(answer)
-        except StopIteration as done:
-            digest: bytes = done.value
-            return digest
-        place = ask.place
-        if ask.kind == "get":
-            if not place.startswith(header.inputs):
-                raise Invalid(f"it reads {place}")
-            answer = changes[place] if place in changes else await get(place)
-        elif ask.kind == "list":
-            if not place.startswith(header.inputs):
-                raise Invalid(f"it lists {place}")
-            answer = _laid_over(place, await under(place), changes)
-        else:
-            # Whether it may is for the validator to say.
-            changes[place] = ask.data if ask.kind == "set" else None
-            answer = None
-
-
-def _laid_over(prefix: str, found: Found, changes: Changes) -> Found:
-    merged: Changes = {**dict(found), **{name: data for name, data in changes.items() if name.startswith(prefix)}}
-    return sorted((name, data) for name, data in merged.items() if data is not None)
-
-
-def _check(status: int) -> None:
-    """1 is OK in all of these answers; a refusal is that of an access that was not declared."""
-    if status != 1:
-        raise Invalid("the validator refused an access")

@@ -1,6 +1,8 @@
 """What the node promised to clients, held against the disk when it says so, after every crash, and in the end."""
 
-from ledger.ids import is_id
+from collections.abc import Callable, Iterable
+
+from ledger.ids import TransactionId, is_id
 from protos import raw_pb2
 from protos.client_batch_submit_pb2 import ClientBatchStatus, ClientBatchStatusResponse, ClientBatchSubmitResponse
 from protos.validator_pb2 import Message as Envelope
@@ -11,6 +13,7 @@ from tests.simulation.model import Model, Violated
 from tests.simulation.programs import FLAKY
 from tests.simulation.stage import Stage
 from validator.journal.model import InvalidBatch
+from validator.mempool.queue import Pending, Reason
 from validator.store import records
 
 _NAMES = {number: name for name, number in Envelope.MessageType.items()}
@@ -26,6 +29,8 @@ class Promises:
         self._stage = stage
         self.accepted: set[str] = set()
         self.committed: set[str] = set()
+        self.holder: Callable[[TransactionId], Pending | None] = lambda name: None
+        """Which pending batch of the node that runs holds a transaction."""
         self._verdicts: set[bytes] = set()
         """The places of those in their order that were looked at."""
 
@@ -54,7 +59,7 @@ class Promises:
                 raise Violated(f"batch {batch_id[:8]} was told COMMITTED and is not on the chain")
         self.check_accepted(self.accepted)
 
-    def check_accepted(self, batch_ids: "set[str] | list[str]") -> None:
+    def check_accepted(self, batch_ids: Iterable[str]) -> None:
         """Each of them is committed, invalid or pending, on the disk."""
         unsettled = {batch_id for batch_id in batch_ids if not self.is_settled(batch_id)}
         missing = unsettled - pending_ids(self._disk).keys() if unsettled else None
@@ -94,7 +99,12 @@ class Promises:
         missing = [name for name in made.dependencies if name not in committed]
         if verdict.reason == "dependency_invalid":
             return any(records.id_key(name) in self._disk.records("invalid_transactions") for name in missing)
-        return verdict.reason == "dependency_missing" and bool(missing)
+        return verdict.reason == "dependency_missing" and not all(self._still_comes(name) for name in missing)
+
+    def _still_comes(self, name: TransactionId) -> bool:
+        """Whether a pending batch holds a transaction that waits for no other itself."""
+        holder = self.holder(name)
+        return holder is not None and holder.reason is not Reason.WAITING_FOR_DEPENDENCY
 
     def _check_status(self, status: ClientBatchStatus) -> None:
         batch_id = status.batch_id
@@ -130,5 +140,5 @@ def _batch_id(raw: bytes) -> str:
     return raw_pb2.RawBatch.FromString(raw).header_signature
 
 
-def _short(batch_ids: "list[str] | set[str]") -> str:
+def _short(batch_ids: Iterable[str]) -> str:
     return " ".join(batch_id[:8] for batch_id in batch_ids)

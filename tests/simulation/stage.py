@@ -13,7 +13,11 @@ class Stage:
     """``fail`` ends the simulation with an error; ``show`` prints a line of the transcript, None where nobody reads."""
 
     def __init__(
-        self, loop: SimulatedLoop, rng: Random, fail: Callable[[BaseException], None], show: Callable[[str], None] | None
+        self,
+        loop: SimulatedLoop,
+        rng: Random,
+        fail: Callable[[BaseException], None],
+        show: Callable[[str], None] | None,
     ) -> None:
         self.loop = loop
         self.rng = rng

@@ -36,7 +36,7 @@ def answer_before_the_sync(patch: Patch) -> None:
     def early(self: Submissions) -> list[Pending]:
         taken, self._taken = self._taken, []
         for request, verified in taken:
-            ids = [batch.id for batch in verified]  # type: ignore[union-attr]
+            ids = [batch.id for batch in verified]
             self._answer(request, ClientBatchSubmitResponse(status="OK", batch_ids=ids))
         return write_taken(self)
 
@@ -64,7 +64,9 @@ def tell_committed_before_it_is(patch: Patch) -> None:
 
 def forget_to_remove_what_is_settled(patch: Patch) -> None:
     put_invalid = Store._put_invalid
-    patch.setattr(Store, "_put_invalid", lambda self, transaction, invalid, _: put_invalid(self, transaction, invalid, []))
+    patch.setattr(
+        Store, "_put_invalid", lambda self, transaction, invalid, _: put_invalid(self, transaction, invalid, [])
+    )
 
 
 def restore_nothing(patch: Patch) -> None:

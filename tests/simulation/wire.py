@@ -1,4 +1,4 @@
-"""Fake sockets: connections between peers and the node that runs, with delays. Frames of one connection keep their order.
+"""Fake sockets: connections between peers and the node that runs. Each frame is delayed, and a connection keeps order.
 
 The gateway above them is the real one, as far as it is not about opening sockets. What is in the frames is known to
 those who send and take them, and to whoever watches what leaves the node.

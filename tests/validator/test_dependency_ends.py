@@ -1,4 +1,4 @@
-"""How waits for transactions end that do not come: who depends is invalid, who holds the same one is not."""
+"""How waits for transactions end that do not come: who depends is invalid, who holds the transaction itself is not."""
 
 from collections.abc import Iterator
 from pathlib import Path
