@@ -61,6 +61,10 @@ def _many(first: int, count: int, processes: int) -> None:
     print(f"{count} seeds, none failed")
 
 
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
 def main(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 10_000,
     first: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
@@ -79,4 +83,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()
