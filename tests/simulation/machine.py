@@ -53,12 +53,12 @@ class Machine:
             stage.loop.call_later(0.1, self.start)
             return
         surroundings = Surroundings(
-            lambda config, on_sweep, on_disconnect: SimulatedGateway(stage.network, on_sweep, on_disconnect),
+            lambda config, door, on_sweep, on_disconnect: SimulatedGateway(stage.network, on_sweep, on_disconnect),
             lambda config, on_results: SimulatedVerifiers(stage.loop, stage.rng, on_results),
             stage.loop.time,
         )
         self._store = store
-        self.node = node = Node(self._config, store, _SIGNER, surroundings)
+        self.node = node = Node(self._config, store, _SIGNER, surroundings=surroundings)
         self._promises.holder = node._queue.holder
         self._starting = self._spawn(self._reach_genesis(node))
 
