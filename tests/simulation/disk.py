@@ -74,7 +74,9 @@ class Disk:
         self.writes = 0
 
     def open_store(self, folder: Path, limits: Limits) -> Store:
-        """The real store on this disk; ``folder`` holds its lock alone."""
+        """The real store on this disk; ``folder`` holds its lock, and an empty file by which it asks about syncs."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "data.mdb").touch()
         with patch.object(lmdb, "open", self._open):
             return Store(folder, limits)
 
