@@ -59,6 +59,9 @@ class Client:
     async def live(self) -> None:
         """Do what clients do until it is calm; then listen to what still comes."""
         stage = self._stage
+        if stage.rng.random() < 0.8:
+            # Whoever comes before there is a chain is sent away.
+            await stage.ready.wait()
         while not stage.calm:
             if self._connection is None and not self._connect():
                 await pause(stage.rng.randint(1, 200))

@@ -96,6 +96,7 @@ class Machine:
             self.restored = True
             await node.reach_genesis(lambda lacking: stage.trace(f"the node waits for {lacking}"))
             stage.trace("the node is ready")
+            stage.ready.set()
         except CannotStart as refusal:
             # A processor lied about the genesis: whoever operates the node starts it again.
             if not stage.lied:

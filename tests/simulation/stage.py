@@ -23,6 +23,8 @@ class Stage:
         self.rng = rng
         self.fail = fail
         self.network: Network
+        self.ready = asyncio.Event()
+        """Set when there is a genesis block."""
         self.calmed = asyncio.Event()
         """Set when faults end: everybody is honest, nobody leaves."""
         self.lied = False

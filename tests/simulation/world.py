@@ -120,7 +120,7 @@ class World:
         self._processors.append(Processor("s0", Nature((SETTINGS,), packed=rng.random() < 0.5), self.stage))
         busy_ms = rng.choice([2, 20, 100, 300])
         self._clients = [
-            Client(number, rng.randint(5, 45), busy_ms, self.maker, self.stage) for number in range(rng.randint(1, 5))
+            Client(number, rng.randint(6, 35), busy_ms, self.maker, self.stage) for number in range(rng.randint(1, 5))
         ]
         for life in [actor.live() for actor in self._processors] + [actor.live() for actor in self._clients]:
             self._spawn(life)
