@@ -52,7 +52,7 @@ def store(place: Place) -> Iterator[Store]:
 
 
 def tables_of(store: Store) -> Tables:
-    return {name: list(store.entries(name)) for name in TABLES}
+    return {name: list(store.raw_entries(name)) for name in TABLES}
 
 
 def write_much(store: Store, seed: int, steps: int) -> None:

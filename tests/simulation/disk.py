@@ -5,7 +5,7 @@ nothing is ever copied whole. What is committed is on the disk when it is synced
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ from unittest.mock import patch
 import lmdb
 
 from ledger.limits import Limits
-from validator.store import Store
+from validator.store import Store, records
 
 _PAGE_BYTES: Final = 4096
 _MAP_BYTES: Final = 1 << 40
@@ -58,6 +58,30 @@ class _Table:
             self.records[key] = value
 
 
+class _Contents(Mapping[bytes, bytes]):
+    """The contents of a table's records by their keys."""
+
+    def __init__(self, table: _Table) -> None:
+        self._table = table
+
+    def __getitem__(self, key: bytes) -> bytes:
+        content = records.opened(self._table.name, key, self._table.records[key])
+        assert content is not None, "nothing damages this disk"
+        return content
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._table.records
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._table.records)
+
+    def __reversed__(self) -> Iterator[bytes]:
+        return reversed(self._table.records)
+
+    def __len__(self) -> int:
+        return len(self._table.records)
+
+
 _Undo = list[tuple[_Table, bytes, bytes | None]]
 
 
@@ -84,9 +108,9 @@ class Disk:
         """What was not synced is gone."""
         _undo(self._unsynced)
 
-    def records(self, table: str) -> dict[bytes, bytes]:
-        """What a table holds, not to be changed."""
-        return self._table(table).records
+    def records(self, table: str) -> Mapping[bytes, bytes]:
+        """What a table holds, without the checksums."""
+        return _Contents(self._table(table))
 
     def _open(self, path: str, *, sync: bool = True, **options: object) -> "_Environment":
         return _Environment(self, sync)

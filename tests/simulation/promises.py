@@ -131,8 +131,8 @@ class Promises:
 def pending_ids(disk: Disk) -> dict[str, int]:
     """The arrival numbers of the pending batches on the disk, by batch id."""
     return {
-        _batch_id(records.opened("pending", name, record) or b""): int.from_bytes(name, "big")
-        for name, record in disk.records("pending").items()
+        _batch_id(raw): int.from_bytes(name, "big")
+        for name, raw in disk.records("pending").items()
     }
 
 

@@ -148,6 +148,7 @@ class NodeSocket:
         self._announced = False
         self._closed = False
         self.routes: dict[bytes, Connection] = {}
+        self.user = ""
         network.socket = self
 
     def received(self) -> Iterator[list[bytes]]:
@@ -212,6 +213,7 @@ class SimulatedGateway(Gateway):
 
     def __init__(self, network: Network, on_sweep: Callable[[], None], on_disconnect: Callable[[], None]) -> None:
         self._socket = NodeSocket(network, on_sweep, on_disconnect)  # type: ignore[assignment]
+        self._arrived = self._socket.received
         self.endpoint = "simulated"
 
     def close(self) -> None:
