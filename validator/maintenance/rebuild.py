@@ -17,13 +17,14 @@ from ledger.block import BlockHeader, SealedBlock, decode_block_header, is_seale
 from ledger.errors import InvalidKey, NotDecodable, RefusedBatch
 from ledger.ids import NULL_BLOCK_ID, BatchId, BlockId, TransactionId
 from ledger.limits import Limits
+from ledger.receipt import Receipt
 from protos import raw_pb2, transaction_pb2
 from validator.journal.model import BlockCommit, CommittedBatch, InvalidBatch
 from validator.maintenance.apart import Step, Tell
 from validator.state import merkle
 from validator.state.nodes import EMPTY
 from validator.store import Store, records
-from validator.store.records import NUMBER_BYTES, PRUNED_KEY
+from validator.store.records import NUMBER_BYTES, PRUNED_KEY, key
 from validator.store.salvage import At, Found, Salvage
 from validator.store.store import DEPTH_BLOCKS_MIN
 from validator.verification.batches import decode_receipt
@@ -84,10 +85,11 @@ class _Rebuilding:
         self._plan = plan
         self._mended: list[str] = []
         self._let_go: list[str] = []
+        self._end = 0
 
     def run(self, tell: Tell) -> Rebuilt:
         store = self._store
-        end = self._blocks_held()
+        end = self._end = self._blocks_held()
         last = end - 1 if self._plan.last is None else min(self._plan.last, end - 1)
         lost = None
         num = store.head.num + 1 if store.head else 0
@@ -119,7 +121,7 @@ class _Rebuilding:
         salvage = self._salvage
         most = max(salvage.last("blocks") + 1, salvage.count("blocks"))
         last_batch = salvage.last("batches")
-        found = salvage.numbered("batches", last_batch) if last_batch >= 0 else None
+        found = salvage.named("batches", key(last_batch)) if last_batch >= 0 else None
         return max(most, records.decode_batch(0, found.content).block_num + 1 if found and found.sound else 0)
 
     # A block
@@ -127,19 +129,18 @@ class _Rebuilding:
     def _block(self, num: int) -> BlockCommit:
         store = self._store
         head = store.head
-        block_id, header_bytes, header = self._header(num)
-        expected = head.id if head else NULL_BLOCK_ID
-        if (header.block_num, header.previous_block_id) != (num, expected):
-            raise _Lost(f"its header says block {header.block_num} behind {header.previous_block_id}, not {expected}")
+        block_id, header_bytes, header = self._header(num, head.id if head else NULL_BLOCK_ID)
         batch_number = head.batch_end if head else 0
         number = head.transaction_end if head else 0
         committed: list[CommittedBatch] = []
         changes: dict[str, bytes | None] = {}
         for batch_id in header.batch_ids:
-            raw, ids = self._batch(batch_number, batch_id)
+            raw, ids = self._batch(num, batch_number, number, batch_id)
             receipts = []
-            for transaction_id in ids:
-                content = self._receipt(number, transaction_id, changes)
+            for position, transaction_id in enumerate(ids):
+                place = records.encode_transaction(batch_number, position, b"")
+                content, receipt = self._receipt(number, place, transaction_id)
+                changes.update(receipt.changes)
                 receipts.append((transaction_id, content))
                 number += 1
             committed.append(CommittedBatch(batch_id, raw, tuple(receipts)))
@@ -150,63 +151,76 @@ class _Rebuilding:
         block = SealedBlock(block_id, header, header_bytes, tuple(batch.raw for batch in committed))
         return BlockCommit(block, committed, state.root, state.nodes, state.superseded, [], [])
 
-    def _header(self, num: int) -> tuple[BlockId, bytes, BlockHeader]:
-        found = self._found("blocks", num)
-        if found is None:
-            raise _Lost("nothing of its record can be read")
-        try:
-            info = records.decode_block_info(num, found.content)
-            header = decode_block_header(info.header_bytes)
-            block_id = info.id if is_sealed(info.id, info.header_bytes) else None
-            if block_id is None:
-                # The next block names it too.
-                following = self._salvage.numbered("blocks", num + 1)
-                if following is not None:
-                    named = decode_block_header(records.decode_block_info(num, following.content).header_bytes)
-                    if is_sealed(named.previous_block_id, info.header_bytes):
-                        block_id = named.previous_block_id
-        except (NotDecodable, InvalidKey, ValueError, struct.error) as error:
-            raise _Lost(f"its record is garbled: {error}") from None
-        if block_id is None:
-            raise _Lost("its header or its signature is damaged")
-        self._note(found, "blocks", num)
-        return block_id, info.header_bytes, header
+    def _header(self, num: int, previous: BlockId) -> tuple[BlockId, bytes, BlockHeader]:
+        """Of the block that extends ``previous``: whatever else was being written there once has other neighbours."""
+        block_id = self._id_of(num)
+        beginning = records.id_key(block_id) if block_id is not None else b""
+        what = "nothing of its record can be read"
+        for found in self._salvage.numbered("blocks", num, beginning):
+            try:
+                info = records.decode_block_info(num, found.content)
+                header = decode_block_header(info.header_bytes)
+                # Where its own id is damaged, others name it.
+                ids = [one for one in (info.id, block_id) if one is not None and is_sealed(one, info.header_bytes)]
+            except (NotDecodable, InvalidKey, ValueError, struct.error) as error:
+                what = f"its record is garbled: {error}"
+                continue
+            if not ids or (block_id is not None and ids[0] != block_id):
+                what = "its header or its signature is damaged"
+            elif (header.block_num, header.previous_block_id) != (num, previous):
+                what = f"its header says block {header.block_num} behind {header.previous_block_id}, not {previous}"
+            else:
+                self._note(found, "blocks", num)
+                return ids[0], info.header_bytes, header
+        raise _Lost(what)
 
-    def _batch(self, number: int, batch_id: BatchId) -> tuple[bytes, list[TransactionId]]:
-        found = self._found("batches", number)
-        if found is None:
-            raise _Lost(f"nothing of batch {batch_id} can be read")
-        try:
-            raw = records.decode_batch(number, found.content).raw
-            if not found.sound:
-                # What its signatures cover proves it as well.
-                verify_batch(raw)
-            batch = raw_pb2.RawBatch.FromString(raw)
-            ids = [
-                TransactionId(transaction_pb2.Transaction.FromString(transaction).header_signature)
-                for transaction in batch.transactions
-            ]
-        except (DecodeError, RefusedBatch, ValueError, struct.error) as error:
-            raise _Lost(f"batch {batch_id} is damaged: {error}") from None
-        if batch.header_signature != batch_id:
-            raise _Lost(f"in the place of batch {batch_id} stands {batch.header_signature[:140]}")
-        self._note(found, "batches", number)
-        return raw, ids
+    def _id_of(self, num: int) -> BlockId | None:
+        """The id of a block as the next one names it, or, of the last, the index."""
+        for found in self._salvage.numbered("blocks", num + 1):
+            try:
+                header_bytes = records.decode_block_info(num + 1, found.content).header_bytes
+                return decode_block_header(header_bytes).previous_block_id
+            except (NotDecodable, ValueError, struct.error):
+                continue
+        if num + 1 == self._end:
+            wanted = key(num)
+            for entry in self._salvage.all("block_ids"):
+                if entry.content == wanted:
+                    return BlockId(entry.name.hex())
+        return None
 
-    def _receipt(self, number: int, transaction_id: TransactionId, changes: dict[str, bytes | None]) -> bytes:
-        found = self._found("transactions", number)
-        receipt = None
-        if found is not None and found.sound:
-            content = records.decode_transaction(number, found.content).receipt
-            receipt = decode_receipt(content)
-        if found is None or receipt is None or receipt.transaction_id != transaction_id:
-            raise _Lost(f"the receipt of transaction {transaction_id} is damaged: nobody can tell what it wrote")
-        changes.update(receipt.changes)
-        self._note(found, "transactions", number)
-        return content
+    def _batch(self, num: int, number: int, first: int, batch_id: BatchId) -> tuple[bytes, list[TransactionId]]:
+        what = f"nothing of batch {batch_id} can be read"
+        for found in self._salvage.numbered("batches", number, records.encode_batch(num, first, b"")):
+            try:
+                raw = records.decode_batch(number, found.content).raw
+                if not found.sound:
+                    # What its signatures cover proves it as well.
+                    verify_batch(raw)
+                batch = raw_pb2.RawBatch.FromString(raw)
+                ids = [
+                    TransactionId(transaction_pb2.Transaction.FromString(transaction).header_signature)
+                    for transaction in batch.transactions
+                ]
+            except (DecodeError, RefusedBatch, ValueError, struct.error) as error:
+                what = f"batch {batch_id} is damaged: {error}"
+                continue
+            if batch.header_signature == batch_id:
+                self._note(found, "batches", number)
+                return raw, ids
+            what = f"in the place of batch {batch_id} stands {batch.header_signature[:140]}"
+        raise _Lost(what)
 
-    def _found(self, table: str, number: int) -> Found | None:
-        return self._salvage.numbered(table, number)
+    def _receipt(self, number: int, place: bytes, transaction_id: TransactionId) -> tuple[bytes, Receipt]:
+        """``place``: its batch and its position there, as records begin with them."""
+        for found in self._salvage.numbered("transactions", number, place):
+            if found.sound and len(found.content) >= len(place):
+                content = records.decode_transaction(number, found.content).receipt
+                receipt = decode_receipt(content)
+                if receipt is not None and receipt.transaction_id == transaction_id:
+                    self._note(found, "transactions", number)
+                    return content, receipt
+        raise _Lost(f"the receipt of transaction {transaction_id} is damaged: nobody can tell what it wrote")
 
     def _note(self, found: Found, table: str, number: int) -> None:
         what = found.mended if found.sound else "its checksum"

@@ -1,4 +1,4 @@
-"""A damaged store, as far as it can be read: by key, by walking each table from both ends, and by mending single bits.
+"""A damaged store, as far as it can be read: by key, by walking tables from both ends, by mending, by carving.
 
 LMDB may end the process on a damaged page. So this runs in a process of its own: what is about to be read is noted in
 ``At``, where another process finds it afterwards, and is not read again when it is named among ``avoid``.
@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import lmdb
 
+from validator.store.carving import Carver
 from validator.store.mending import Mended, mended
 from validator.store.records import NUMBER_BYTES, SEAL_BYTES, TABLES, key
 from validator.store.snapshot import StorageFailed
@@ -86,6 +87,7 @@ class Salvage:
                 self._env = _opened(scratch)
         except (lmdb.Error, OSError) as error:
             raise StorageFailed(f"nothing of the file in {path} can be read: {error}; restore a backup") from None
+        self._carver = Carver(path / "data.mdb")
         self._tables: dict[str, Any] = {}
         for table in TABLES:
             try:
@@ -95,6 +97,7 @@ class Salvage:
 
     def close(self) -> None:
         self._end()
+        self._carver.close()
         self._env.close()
 
     def last(self, table: str) -> int:
@@ -113,9 +116,18 @@ class Salvage:
             self._end()
             return 0
 
-    def numbered(self, table: str, number: int) -> Found | None:
-        """The entry ``number`` of a table, wherever it lies; None where nothing is left of it."""
-        return self.named(table, key(number), number)
+    def numbered(self, table: str, number: int, beginning: bytes = b"") -> Iterator[Found]:
+        """What may be the entry ``number`` of a table, the likeliest first. ``beginning``: what it must begin with.
+
+        Only where it lies elsewhere than it should is there more than one.
+        """
+        found = self.named(table, key(number), number)
+        if found is not None and found.sound:
+            yield found
+        for content in self._carver.records(table, key(number), beginning):
+            yield Found(content, True, "the way to it")
+        if found is not None and not found.sound:
+            yield found
 
     def named(self, table: str, name: bytes, number: int = 0) -> Found | None:
         """The entry of a table under a key."""
