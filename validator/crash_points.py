@@ -39,6 +39,7 @@ class CrashPoint(Enum):
     VERDICTS_BEFORE_WRITE = 18
     VERDICTS_BEFORE_SYNC = 19
     VERDICTS_AFTER_SYNC = 20
+    PRUNE_BEFORE_SYNC = 21
 
     @property
     def label(self) -> str:

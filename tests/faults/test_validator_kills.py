@@ -51,6 +51,9 @@ VERDICTS = {
 }
 """Likewise; with batches that are INVALID all of them, so that verdicts are written without a block."""
 
+PRUNING = {CrashPoint.PRUNE_BEFORE_SYNC: 3}
+"""Likewise; on a node that keeps the states of a few blocks only."""
+
 _SMALL_MAP = {"DOVETAIL_LIMITS_STORE_MAP_BYTES_INITIAL": str(1024 * 1024)}
 """So that each start comes to where the map grows."""
 
@@ -65,7 +68,7 @@ def _hold(networks: Networks, node: Node) -> int:
 
 
 def test_every_point_is_reached_by_a_test() -> None:
-    assert set(CrashPoint) == GENESIS.keys() | UNDER_LOAD.keys() | VERDICTS.keys()
+    assert set(CrashPoint) == GENESIS.keys() | UNDER_LOAD.keys() | VERDICTS.keys() | PRUNING.keys()
 
 
 @pytest.mark.timeout(120 + len(CrashPoint) * SECONDS_A_KILL)
@@ -111,6 +114,24 @@ def test_killed_at_each_point(networks: Networks) -> None:
             assert sound_from(node.network.data, head) == head
     node.restart_validator()
     _hold(networks, node)
+
+
+def test_killed_while_old_states_are_pruned(networks: Networks) -> None:
+    node = Node(networks, {"DOVETAIL_VALIDATOR_STATE_DEPTH_BLOCKS": "3"})
+    client = node.client(Load(14, "pruned"))
+    assert client.wait_for_answers(10, DEADLINE_S)
+    node.kill_validator()
+    for point, time in PRUNING.items():
+        with noted(point.label):
+            node.start_armed(f"{point.label}:{time}")
+            node.wait_for_crash(point.label)
+            sound_from(node.network.data, 0)
+    node.restart_validator()
+    assert client.wait_for_answers(20, DEADLINE_S)
+    node.finish()
+    agrees_with_clients(node.network, networks.api(node.network), [client])
+    sound_from(node.network.data, 0)
+    node.end()
 
 
 @pytest.mark.timeout(120 + KILLS * SECONDS_A_KILL)

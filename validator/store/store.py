@@ -250,6 +250,7 @@ class Store(StoreReader):
         transaction.delete(key(0), db=lists_table)
         record = sealed("meta", PRUNED_KEY, records.encode_pruned(pruned))
         transaction.put(PRUNED_KEY, record, db=self._tables["meta"])
+        reach(CrashPoint.PRUNE_BEFORE_SYNC)
         return pruned
 
     def _put_block(self, transaction: Any, info: BlockInfo, commit: BlockCommit) -> None:
