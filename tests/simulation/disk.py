@@ -255,6 +255,9 @@ class _Cursor:
     def value(self) -> bytes:
         return self._table.records[self._at] if self._at is not None else b""
 
+    def item(self) -> tuple[bytes, bytes]:
+        return self.key(), self.value()
+
     def delete(self) -> bool:
         return self._at is not None and self._transaction.delete(self._at, self._table)
 
