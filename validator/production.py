@@ -172,16 +172,9 @@ class Production:
             self.migrating.inject(self._body(base), base)
         now_ms = self._now_ms()
         missing: list[tuple[Pending, Rejected]] = []
-        for entry in self._queue.tick(now_ms):
-            dependency = entry.dependency
-            assert dependency is not None, "only waits for dependencies end"
+        for entry, dependency, asking in self._overdue(now_ms):
             holder = self._queue.holder(dependency)
-            asking = next((item.id for item in entry.batch.transactions if dependency in item.dependencies), None)
-            if asking is None:
-                # It depends on nothing: it let another batch with the same transaction go first, which came to no end.
-                entry.due_ms = None
-                self._queue.put_back(entry)
-            elif holder is not None and holder.reason is not Reason.WAITING_FOR_DEPENDENCY:
+            if holder is not None and holder.reason is not Reason.WAITING_FOR_DEPENDENCY:
                 entry.due_ms = now_ms + self._limits.dependency_wait_ms
             elif holder is not None and holder.due_ms is not None and holder.due_ms > now_ms:
                 # Not longer than its holder waits itself: two that wait for each other both end.
@@ -192,6 +185,21 @@ class Production:
                 missing.append((entry, Rejected("dependency_missing", message, asking)))
         if missing:
             self._reject([builder.invalid_batch(*pair) for pair in missing], [entry for entry, _ in missing])
+
+    def _overdue(self, now_ms: int) -> list[tuple[Pending, TransactionId, TransactionId]]:
+        """The batches whose dependency did not come in time, with it, and with their transaction that names it."""
+        overdue: list[tuple[Pending, TransactionId, TransactionId]] = []
+        for entry in self._queue.tick(now_ms):
+            dependency = entry.dependency
+            assert dependency is not None, "only waits for dependencies end"
+            asking = next((item.id for item in entry.batch.transactions if dependency in item.dependencies), None)
+            if asking is not None:
+                overdue.append((entry, dependency, asking))
+            else:
+                # It depends on nothing: it let another batch with the same transaction go first, which came to no end.
+                entry.due_ms = None
+                self._queue.put_back(entry)
+        return overdue
 
     def _now_ms(self) -> int:
         return int(self._clock_s() * 1000)

@@ -76,3 +76,22 @@ def test_who_depends_on_what_it_holds_itself_later_is_invalid(store: Store) -> N
     verdict = store.invalid(batch.id)
     assert verdict is not None
     assert (verdict.reason, verdict.transaction_id) == ("dependency_missing", batch.transactions[0].id)
+
+
+def test_who_depends_on_what_is_tried_again_goes_on_waiting(store: Store) -> None:
+    """It arrived before the batch that holds the transaction and is tried again at the same tick."""
+    queue, clock = PendingQueue(LIMITS), Clock()
+    production = production_over(store, queue, clock)
+    held = make_transaction("held")
+    asks = make_batch("asks", make_transaction("asks", dependencies=[held.id]))
+    for arrival, batch in enumerate([asks, make_batch("holds", held)]):
+        queue.add(arrival, batch)
+        entry = queue.pop_ready()
+        assert entry is not None
+        queue.park_for_dependency(entry, held.id, WAIT_MS)
+    clock.now_ms = WAIT_MS
+    production.tick()
+    assert store.invalid(asks.id) is None
+    left = queue.get(asks.id)
+    assert left is not None
+    assert left.due_ms == 2 * WAIT_MS
