@@ -110,8 +110,8 @@ class Maker:
                     place = rng.randint(0, ADDRESSES - 1)
                 reads.add(address(place)[: 8 if kind == "l" else 70])
             operations.append(f"{kind}{place}")
-        if rng.random() < 0.15:
-            operations.append(rng.choice("ffeeew"))
+        if rng.random() < 0.18:
+            operations.append(rng.choice("feeww"))
         if rng.random() < 0.3:
             # Values depend on what was there before.
             target = next(iter(sorted(writes)), None)
