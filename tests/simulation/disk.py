@@ -108,7 +108,7 @@ class Disk:
         """What was not synced is gone."""
         _undo(self._unsynced)
 
-    def records(self, table: str) -> Mapping[bytes, bytes]:
+    def records(self, table: str) -> "_Contents":
         """What a table holds, without the checksums."""
         return _Contents(self._table(table))
 

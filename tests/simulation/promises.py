@@ -130,10 +130,7 @@ class Promises:
 
 def pending_ids(disk: Disk) -> dict[str, int]:
     """The arrival numbers of the pending batches on the disk, by batch id."""
-    return {
-        _batch_id(raw): int.from_bytes(name, "big")
-        for name, raw in disk.records("pending").items()
-    }
+    return {_batch_id(raw): int.from_bytes(name, "big") for name, raw in disk.records("pending").items()}
 
 
 def _batch_id(raw: bytes) -> str:
