@@ -13,7 +13,7 @@ import pytest
 
 from tests.validator.support import address, commit, make_batch, open_store
 from validator.state import merkle
-from validator.store import BlockInfo, StorageFailed, StoreReader
+from validator.store import BlockInfo, StorageFailed, StorageLost, StoreReader
 from validator.store.reader import READERS_MAX
 from validator.store.records import TABLES
 
@@ -218,7 +218,7 @@ def test_a_snapshot_that_cannot_be_had_is_no_refused_write(tmp_path: Path, monke
         raise lmdb.ReadersFullError("planted")
 
     monkeypatch.setattr(store, "_begin", fails)
-    with pytest.raises(lmdb.ReadersFullError):
+    with pytest.raises(StorageLost, match="planted"):
         commit(store, [make_batch(0)])
     monkeypatch.undo()
     store.close()
