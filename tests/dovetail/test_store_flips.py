@@ -11,7 +11,7 @@ import pytest
 
 from tests.dovetail.flipped import Outcome, flips, forked, make, read_all, try_flip
 
-FLIPS = int(os.environ.get("DOVETAIL_TEST_FLIPS", "60"))
+FLIPS = int(os.environ.get("DOVETAIL_TEST_FLIPS", "30"))
 SEED = int(os.environ.get("DOVETAIL_TEST_FLIPS_SEED", "7"))
 
 

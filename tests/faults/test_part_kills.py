@@ -11,7 +11,7 @@ from tests.faults.judged import agrees_with_clients, run_again, sound_from
 from tests.faults.load import Load
 from tests.faults.node import Node
 
-KILLS = int(os.environ.get("DOVETAIL_TEST_PART_KILLS", "6"))
+KILLS = int(os.environ.get("DOVETAIL_TEST_PART_KILLS", "3"))
 """How often one of the parts is killed; more of them by the environment."""
 
 SECONDS_A_KILL = 10.0
