@@ -15,6 +15,8 @@ ConnectionPublicKey = NewType("ConnectionPublicKey", str)
 """40 characters of Z85. Who has it may be known to everybody."""
 
 KEY_FILE_BYTES_MAX: Final = 1024
+SECRET_SUFFIX: Final = ".priv"
+PUBLIC_SUFFIX: Final = ".pub"
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _KEY_CHARACTERS: Final = 40
 _GROUP_CHARACTERS: Final = 5
@@ -50,8 +52,10 @@ def decode_secret(content: bytes, *, mode: int, owner: int, reader: int) -> Conn
     return ConnectionSecret(text)
 
 
-def decode_public(content: bytes) -> ConnectionPublicKey:
-    """The public key in a file. Raises InvalidKey."""
+def decode_public(content: bytes, name: str) -> ConnectionPublicKey:
+    """The public key in a file of this ``name``. Raises InvalidKey; also where that is a secret's name."""
+    if name.endswith(SECRET_SUFFIX):
+        raise InvalidKey(f"its name is that of a secret key: name the {PUBLIC_SUFFIX} file beside it")
     return ConnectionPublicKey(_key_text(content, "public"))
 
 

@@ -42,6 +42,7 @@ class Dealer:
         """Begin to connect, under an identity that nobody had before."""
         self._socket = opened = self._context.socket(zmq.DEALER)
         opened.setsockopt(zmq.IDENTITY, uuid.uuid4().hex.encode())
+        opened.setsockopt(zmq.IPV6, int("[" in self._url))
         opened.setsockopt(zmq.MAXMSGSIZE, Limits().message_bytes_max)
         opened.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS_MAX)
         # A validator that is gone without a word (its host died) is noticed by its silence.

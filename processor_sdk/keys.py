@@ -22,6 +22,7 @@ class Keys(NamedTuple):
     secret: ConnectionSecret
     public: ConnectionPublicKey
     validator: ConnectionPublicKey
+    validator_file: str
 
     def put_on(self, socket: "zmq.Socket[bytes]") -> None:
         """Before it connects."""
@@ -43,10 +44,10 @@ def read_keys(connection_key: str | os.PathLike[str], validator_key: str | os.Pa
     except InvalidKey as error:
         raise ValueError(f"connection_key {path}: {error}") from None
     try:
-        validator = decode_public(_content("validator_key", validator_path)[0])
+        validator = decode_public(_content("validator_key", validator_path)[0], validator_path.name)
     except InvalidKey as error:
         raise ValueError(f"validator_key {validator_path}: {error}") from None
-    return Keys(secret, public, validator)
+    return Keys(secret, public, validator, str(validator_path))
 
 
 def why_not_let_in(keys: Keys | None, event: int) -> str:
@@ -55,7 +56,7 @@ def why_not_let_in(keys: Keys | None, event: int) -> str:
         return "the handshake failed; perhaps it asks for keys, of which this processor has none"
     if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
         return f"the validator refused this key: {keys.public} must be in its allowed_keys, under processors"
-    return f"the handshake failed; perhaps it has no keys, or its public key is not {keys.validator}"
+    return f"the handshake failed; perhaps it has no keys, or its public key is not that in {keys.validator_file}"
 
 
 def _content(name: str, path: Path) -> tuple[bytes, os.stat_result]:

@@ -84,6 +84,7 @@ class Validator:
         self._socket.setsockopt(zmq.LINGER, 0)
         # Nothing is queued for a connection that is not there, and a lost connection takes its queue along.
         self._socket.setsockopt(zmq.IMMEDIATE, 1)
+        self._socket.setsockopt(zmq.IPV6, int("[" in self._config.validator))
         self._socket.setsockopt(zmq.SNDHWM, self._config.requests_in_flight_max)
         self._socket.setsockopt(zmq.RCVHWM, self._config.requests_in_flight_max)
         self._socket.setsockopt(zmq.MAXMSGSIZE, self._config.limits.message_bytes_max)

@@ -152,7 +152,7 @@ def _key_files(folder: Path) -> Iterator[Path]:
 def _read_public(path: Path) -> ConnectionPublicKey:
     try:
         with path.open("rb") as file:
-            return decode_public(file.read(KEY_FILE_BYTES_MAX + 1))
+            return decode_public(file.read(KEY_FILE_BYTES_MAX + 1), path.name)
     except OSError as error:
         raise CannotOpen(f"cannot read the allowed key {path}: {error.strerror}") from None
     except InvalidKey as error:

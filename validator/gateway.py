@@ -77,6 +77,7 @@ class Gateway:
         router.set(zmq.MAXMSGSIZE, limits.message_bytes_max)
         router.set(zmq.HEARTBEAT_IVL, limits.processor_ping_ms)
         router.set(zmq.HEARTBEAT_TIMEOUT, limits.processor_silence_ms)
+        router.set(zmq.IPV6, int("[" in bind))
         router.set(zmq.HANDSHAKE_IVL, limits.handshake_ms_max)
         self._authenticator: Authenticator | None = None
         if door.key is not None:

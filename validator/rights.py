@@ -3,16 +3,17 @@
 At an open door there are no keys and everybody may say everything. Which keys there are is ``doors``' business.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Final
 
-import structlog
 from google.protobuf.message import Message
 
 from ledger.connection_keys import ConnectionPublicKey
 from protos.client_batch_submit_pb2 import ClientBatchStatusResponse, ClientBatchSubmitResponse
 from protos.processor_pb2 import TpRegisterResponse, TpUnregisterResponse
 from protos.validator_pb2 import Message as Envelope
+from validator.connections import Seldom
 from validator.doors import Caller, Door, Right
 from validator.gateway import Delivery, Request
 from validator.metrics import type_name
@@ -26,8 +27,6 @@ NOT_ALLOWED: Final = "not_allowed"
 """The reason of a refused submission, in one word."""
 
 _NOBODY: Final = Caller("", frozenset())
-
-log = structlog.get_logger("validator.rights")
 
 Send = Callable[[bytes, int, str, bytes], Delivery]
 
@@ -45,6 +44,10 @@ class Rights:
     def __init__(self, door: Door, send: Send) -> None:
         self._callers = None if door.key is None else door.callers
         self._send = send
+        self._seldom: defaultdict[tuple[str, str], Seldom] = defaultdict(
+            lambda: Seldom("refused: the key is not allowed for it")
+        )
+        """By key and type of message, of which there are so many: one that asks without end must not fill the log."""
 
     def permits(self, request: Request) -> bool:
         """Whether whoever sent this may. If not, it was told so, and the log names its key."""
@@ -61,7 +64,8 @@ class Rights:
     def _refuse(self, request: Request, caller: Caller, right: Right | None) -> None:
         name = type_name(request.message_type)
         wanted = right.value if right else "allowed"
-        log.warning("refused: the key is not allowed for it", type=name, name=caller.name, key=request.key, list=wanted)
+        seldom = self._seldom[request.key, name]
+        seldom.warn(type=name, name=caller.name, key=request.key, list=wanted)
         whose = f"the key {caller.name} ({request.key})" if caller.name else f"the key {request.key}"
         answer = _answer(request.message_type, f"{whose} is not among the allowed {wanted} of this validator: {name}")
         if answer is not None:

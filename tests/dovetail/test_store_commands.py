@@ -193,7 +193,7 @@ def test_compacting_gives_pruned_space_back_and_changes_nothing_else(data: Path,
     assert {table: raw_entries(store, table) for table in records.TABLES} == before
     assert head_of(store) == head
     assert verify(store).kept == []
-    assert {path.name for path in store.iterdir()} == {"data.mdb", "lock.mdb", "owner.lock"}
+    assert {path.name for path in store.iterdir()} == {"data.mdb", "lock.mdb", "owner.lock", "readers.lock"}
     long_chain(store, 0, 1, 1)
 
 

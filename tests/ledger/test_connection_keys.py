@@ -19,7 +19,7 @@ def test_what_the_library_makes_is_read_whole() -> None:
     assert zmq.curve_public(SECRET) == PUBLIC
     for _ in range(50):
         public, secret = zmq.curve_keypair()
-        assert decode_public(public + b"\n") == public.decode()
+        assert decode_public(public + b"\n", "a.pub") == public.decode()
         assert decode_secret(secret + b"\n", mode=0o100600, owner=ME, reader=ME).reveal() == secret
 
 
@@ -33,13 +33,16 @@ def test_what_the_library_makes_is_read_whole() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_key_is_refused_without_showing_it(content: bytes) -> None:
-    for decode in (decode_public, lambda text: decode_secret(text, mode=0o600, owner=ME, reader=ME)):
+    for decode in (
+        lambda text: decode_public(text, "a.pub"),
+        lambda text: decode_secret(text, mode=0o600, owner=ME, reader=ME),
+    ):
         with pytest.raises(InvalidKey, match=r"it holds no (public|secret) connection key of 40 Z85 characters$"):
             decode(content)
 
 
 def test_the_highest_group_is_a_key_and_the_next_is_none() -> None:
-    assert decode_public(b"0" * 35 + b"%nSc0") == "0" * 35 + "%nSc0"
+    assert decode_public(b"0" * 35 + b"%nSc0", "a.pub") == "0" * 35 + "%nSc0"
 
 
 @pytest.mark.parametrize("signing", [b"ab" * 32, b"02" + b"ab" * 32])
@@ -82,3 +85,10 @@ def test_a_secret_shows_itself_to_nobody() -> None:
     secret = ConnectionSecret(SECRET.decode())
     assert SECRET.decode() not in f"{secret} {secret!r} {[secret]} {vars(type(secret))}"
     assert pickle.loads(pickle.dumps(secret)).reveal() == SECRET
+
+
+def test_a_secret_passes_for_no_public_key() -> None:
+    """By their bytes nobody can tell them apart, and a public key is logged."""
+    public, _ = zmq.curve_keypair()
+    with pytest.raises(InvalidKey, match=r"its name is that of a secret key: name the \.pub file"):
+        decode_public(public, "validator.priv")

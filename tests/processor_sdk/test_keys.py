@@ -121,7 +121,7 @@ def test_the_wrong_key_of_a_validator_is_said(ring: Ring, said: "queue.Queue[str
         running(validator.url, ring.processor, ring.stranger),
     ):
         told = wait_said(said, "^lost the validator")
-        assert f"its public key is not {ring.stranger.public_key}" in told
+        assert "its public key is not that in " in told
 
 
 def test_a_processor_without_a_key_is_told_that_it_needs_one(ring: Ring, said: "queue.Queue[str]") -> None:

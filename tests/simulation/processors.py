@@ -79,8 +79,8 @@ class Processor(Applying):
         self._closed.set()
 
     def check_served(self, node: Node) -> None:
-        """The node gives it work, unless it has left. Raises Violated."""
-        if self._connection is None:
+        """The node gives it work, unless it has left or is silent. Raises Violated."""
+        if self._connection is None or not self._connection.reads:
             return
         known = node._processors._connected.get(self._connection.identity)
         if known is None or not all(map(known.takes, self.nature.families)):

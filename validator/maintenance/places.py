@@ -14,7 +14,7 @@ from typing import Final
 
 from validator.maintenance.apart import Step, Tell
 from validator.store import StorageFailed
-from validator.store.ownership import own
+from validator.store.ownership import READERS_LOCK, keep_readers_out, own
 
 DATA: Final = "data.mdb"
 LOCK: Final = "lock.mdb"
@@ -34,16 +34,22 @@ def being_made(folder: Path, removed: list[Path]) -> Iterator[Path]:
     """
     try:
         if folder.exists():
-            with own(folder):
+            try:
+                lock = own(folder)
+            except StorageFailed:
+                raise StorageFailed(f"another run is making {folder} now: wait until it has ended") from None
+            with lock:
                 shutil.rmtree(folder)
             removed.append(folder)
         folder.mkdir(mode=0o700)
         with own(folder):
-            yield folder
+            try:
+                yield folder
+            finally:
+                # Only what this run made: before, it may be another's.
+                shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
         raise StorageFailed(f"cannot write {folder}: {error.strerror}") from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def leftovers(store: Path) -> list[Path]:
@@ -62,7 +68,7 @@ def swap_in(made: Path, store: Path, *, keep: bool) -> Path | None:
     The caller owns the store. Raises StorageFailed where others have it open.
     """
     kept = None
-    with _nobody_reads(store):
+    with keep_readers_out(store), _nobody_reads(store):
         sync_file(made / DATA)
         if keep:
             kept = next(path for n in range(1, 10**6) if not (path := store / DAMAGED.replace("*", str(n))).exists())
@@ -101,7 +107,7 @@ def copy_file(source: Path, target: Path, tell: Tell) -> None:
 def rename_folder(folder: Path, target: Path) -> None:
     """Give a finished folder its name, on disk on return. Raises StorageFailed where something has that name."""
     for path in folder.iterdir():
-        if path.name == LOCK:
+        if path.name in (LOCK, READERS_LOCK):
             path.unlink()
     sync_folder(folder)
     try:

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import lmdb
 
@@ -16,6 +16,7 @@ from ledger.ids import BatchId, BlockId, TransactionId
 from validator.journal.model import InvalidBatch
 from validator.state.nodes import EMPTY, Ref
 from validator.store import records
+from validator.store.ownership import read_shared
 from validator.store.records import (
     FORMAT,
     PRUNED_KEY,
@@ -58,6 +59,8 @@ class StoreReader(Snapshot):
         Raises StorageFailed where they are of another format; then ``env`` is still its opener's to close.
         """
         super().__init__(env, tables)
+        self._shared: IO[bytes] | None = None
+        """Held by who does not own the store: its file stays in its place."""
         self._nodes: OrderedDict[int, bytes] = OrderedDict()
         try:
             self._check_format(path)
@@ -77,6 +80,9 @@ class StoreReader(Snapshot):
         if not (path / "data.mdb").exists():
             raise StorageFailed(f"there is no store at {path}: a validator makes it when it starts with that folder")
         with ExitStack() as undo:
+            shared = read_shared(path)
+            if shared is not None:
+                undo.callback(shared.close)
             try:
                 # Without a size of its own the map has the size that the writer gave it.
                 env = lmdb.open(
@@ -100,12 +106,13 @@ class StoreReader(Snapshot):
             except (lmdb.Error, OSError) as error:
                 raise StorageFailed(
                     f"cannot read the store at {path}: {error}; a reader must be allowed to read data.mdb there and to"
-                    f" write lock.mdb"
+                    " write lock.mdb. Where it is, the file is damaged: `dovetail store repair`, or restore a backup"
                 ) from None
             reader = StoreReader(path, env, tables)
             # Counted once its own is among them: of those that come together, none goes on unseen.
             if len(env.readers().splitlines()) - 1 > READERS_MAX - _LEFT_FREE:
                 raise _too_many(path)
+            reader._shared = shared
             undo.pop_all()
         return reader
 
@@ -127,6 +134,8 @@ class StoreReader(Snapshot):
         """Let go of the snapshot and the store."""
         self._let_go()
         self._env.close()
+        if self._shared is not None:
+            self._shared.close()
 
     def node(self, number: int) -> bytes:
         """The trie node with this number, which must be there. Nodes never change, so the newest used are kept."""

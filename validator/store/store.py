@@ -77,7 +77,10 @@ class Store(StoreReader):
                 self._witness = (path / "data.mdb").open("rb")
                 undo.callback(self._witness.close)
             except (lmdb.Error, OSError) as error:
-                raise StorageFailed(f"cannot open the store at {path}: {error}") from None
+                raise StorageFailed(
+                    f"cannot open the store at {path}: {error}; where its file is damaged, `dovetail store repair` or a"
+                    " backup brings it back"
+                ) from None
             self._lock = lock
             self.refused_writes = 0
             """How many writes the disk refused so far."""

@@ -1,0 +1,71 @@
+"""The store's file is put in another's place: who opens it meanwhile sees one of them, whole, and keeps it there."""
+
+import fcntl
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.validator.support import LIMITS, address, commit, make_batch, open_store
+from validator.maintenance.places import DATA, swap_in
+from validator.store import StorageFailed, Store, StoreReader, ownership
+
+
+def _store(folder: Path, blocks: int) -> Path:
+    """A store of so many blocks, and the folder with a compacted copy of it."""
+    store = open_store(folder)
+    for number in range(blocks):
+        commit(store, [make_batch(number)], {address(number): b"value"})
+    made = folder / "made"
+    made.mkdir()
+    store._env.copy(str(made), compact=True)
+    store.close()
+    return made
+
+
+@pytest.mark.parametrize("blocks", [6, 7])
+def test_a_reader_that_begins_during_a_swap_waits_for_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int
+) -> None:
+    """With its old number of writes, even or odd, the lock of LMDB would lead the next writer to an empty head."""
+    made, path = _store(tmp_path, blocks), tmp_path / "store"
+    asks = threading.Event()
+    flock = fcntl.flock
+
+    def watched(file: Any, how: int) -> None:
+        if how == fcntl.LOCK_SH:
+            asks.set()
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", watched)
+    readers: list[StoreReader] = []
+    reading = threading.Thread(target=lambda: readers.append(StoreReader.open(path)))
+    lock = ownership.keep_readers_out(path)
+    reading.start()
+    assert asks.wait(20)
+    shutil.copyfile(made / DATA, made / "new")
+    (made / "new").replace(path / DATA)
+    lock.close()
+    reading.join()
+    (reader,) = readers
+    assert reader.head is not None
+    assert reader.head.num == blocks - 1
+    # Beside it the next writer finds the same head.
+    reader.close()
+    store = open_store(tmp_path)
+    assert store.head is not None
+    assert store.head.num == blocks - 1
+    commit(store, [make_batch("next")])
+    store.close()
+
+
+def test_nothing_is_swapped_under_a_reader(tmp_path: Path) -> None:
+    made, path = _store(tmp_path, 3), tmp_path / "store"
+    reader = StoreReader.open(path)
+    with pytest.raises(StorageFailed, match="another process reads the store"):
+        swap_in(made, path, keep=False)
+    reader.close()
+    swap_in(made, path, keep=False)
+    Store(path, LIMITS).close()
