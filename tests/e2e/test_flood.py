@@ -20,7 +20,7 @@ from tests.e2e.network import Network
 from tests.e2e.process import DEADLINE_S, Process
 from tests.e2e.slow_family import HANDLER, counter, signed_lists
 
-SECONDS = float(os.environ.get("DOVETAIL_TEST_FLOOD_S", "8"))
+SECONDS = float(os.environ.get("DOVETAIL_TEST_FLOOD_S", "6"))
 PENDING_MAX = 500
 LIST_BATCHES = 50
 CONNECTIONS = 8

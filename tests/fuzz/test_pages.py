@@ -18,7 +18,7 @@ import pytest
 from tests.dovetail.verified import make_store
 from tests.e2e.process import ROOT
 
-DAMAGES = int(os.environ.get("DOVETAIL_TEST_PAGES", "50"))
+DAMAGES = int(os.environ.get("DOVETAIL_TEST_PAGES", "30"))
 SEED = 7
 PAGE_BYTES = 4096
 SECONDS_A_DAMAGE = 2
