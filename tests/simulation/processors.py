@@ -34,6 +34,10 @@ _RESPONSES = frozenset(
 )
 
 
+_COMES_MS_MAX = 1_000
+"""So long a registration may be on its way."""
+
+
 class Processor(Applying):
     """One processor, over all its connections."""
 
@@ -45,12 +49,16 @@ class Processor(Applying):
         self._jobs: set[asyncio.Task[None]] = set()
         self._closed = asyncio.Event()
         self._left = False
+        self._goes = False
+        self._came_ms = 0
 
     async def live(self) -> None:
         """Serve until it leaves for good."""
         rng = self._stage.rng
         while not self._left:
             self._closed.clear()
+            self._goes = False
+            self._came_ms = self._stage.loop.now_ms
             self._connection = self._stage.network.connect(self.name, self._take, self._on_close)
             if self._connection is None:
                 await pause(rng.randint(1, 300))
@@ -79,8 +87,9 @@ class Processor(Applying):
         self._closed.set()
 
     def check_served(self, node: Node) -> None:
-        """The node gives it work, unless it has left or is silent. Raises Violated."""
-        if self._connection is None or not self._connection.reads:
+        """The node gives it work, unless it has left, is about to, or has only just come. Raises Violated."""
+        came_now = self._stage.loop.now_ms - self._came_ms < _COMES_MS_MAX
+        if self._connection is None or self._goes or came_now:
             return
         known = node._processors._connected.get(self._connection.identity)
         if known is None or not all(map(known.takes, self.nature.families)):
@@ -98,6 +107,7 @@ class Processor(Applying):
         assert connection is not None, "it is connected"
         way = rng.choice(["die", "close", "drain", "silent", "unregister"])
         self._stage.trace(f"{self.name} goes: {way}")
+        self._goes = True
         if way in ("drain", "unregister"):
             connection.send(Envelope.TP_UNREGISTER_REQUEST, self._next_id(), b"")
             if way == "drain":
