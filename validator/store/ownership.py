@@ -20,13 +20,7 @@ def own(path: Path) -> IO[bytes]:
 
     Raises StorageFailed where another holds it.
     """
-    file = os.fdopen(os.open(path / OWNER_LOCK, os.O_WRONLY | os.O_CREAT, 0o600), "ab")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise StorageFailed(f"the store at {path} is in use by another validator: stop that first") from None
-    return file
+    return _hold(path / OWNER_LOCK, f"the store at {path} is in use by another validator: stop that first")
 
 
 def read_shared(path: Path) -> IO[bytes] | None:
@@ -47,12 +41,17 @@ def keep_readers_out(path: Path) -> IO[bytes]:
 
     Raises StorageFailed where somebody reads it.
     """
-    file = os.fdopen(os.open(path / READERS_LOCK, os.O_RDONLY | os.O_CREAT, 0o600), "rb")
+    return _hold(
+        path / READERS_LOCK, f"another process reads the store at {path}: wait until it has ended, and try again"
+    )
+
+
+def _hold(lock: Path, held: str) -> IO[bytes]:
+    """Lock a file alone, which is made where it is absent. Raises StorageFailed with ``held`` where another has it."""
+    file = os.fdopen(os.open(lock, os.O_RDONLY | os.O_CREAT, 0o600), "rb")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise StorageFailed(
-            f"another process reads the store at {path}: wait until it has ended, and try again"
-        ) from None
+        raise StorageFailed(held) from None
     return file
