@@ -156,6 +156,7 @@ class Node:
         )
         self._restored = False
         self._probe_timer: asyncio.TimerHandle | None = None
+        self._goes_on: asyncio.Handle | None = None
         self._closed_meanwhile = False
         self._genesis_moved = asyncio.Event()
         self._timer = self._loop.call_later(_TICK_S, self._tick)
@@ -165,6 +166,8 @@ class Node:
         self._timer.cancel()
         if self._probe_timer is not None:
             self._probe_timer.cancel()
+        if self._goes_on is not None:
+            self._goes_on.cancel()
         self._clients.statuses.close()
         self._pool.close()
         self._gateway.close()
@@ -228,6 +231,10 @@ class Node:
         self._read()
         self._advance()
 
+    def _go_on(self) -> None:
+        self._goes_on = None
+        self._on_sweep()
+
     def _read(self) -> None:
         for request in self._gateway.requests():
             self._metrics.message_arrived(request.message_type)
@@ -274,13 +281,15 @@ class Node:
             # Processors apply what is accepted while the disk takes it; the loop hears of no answer before.
             self._production.begin()
             self._production.take_back(submissions.write_taken())
-        settled, blocks = self._production.advance()
+        settled, blocks, more = self._production.advance()
         if settled:
             reach(CrashPoint.SETTLED_BEFORE_REPLY)
             self._clients.statuses.settled(settled)
             reach(CrashPoint.SETTLED_AFTER_REPLY)
         if settled or self._production.genesis_refusal is not None:
             self._genesis_moved.set()
+        if more and self._goes_on is None:
+            self._goes_on = self._loop.call_soon(self._go_on)
         for block in blocks:
             # Behind the answers: a line costs as much as they do.
             log.info(

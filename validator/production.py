@@ -16,16 +16,17 @@ from ledger.settings import FamilyVersion
 from ledger.signing import Signer
 from validator.consensus.solo import Do, Happened, SoloEngine
 from validator.crash_points import CrashPoint, reach
-from validator.execution.model import Applied, Rejected, Withdrawn
+from validator.execution.model import Applied
 from validator.journal import builder, genesis
-from validator.journal.builder import Candidate, Parent
+from validator.journal.builder import Candidate, Parent, Verdicts
 from validator.journal.model import BlockCommit, InvalidBatch
 from validator.journal.rules import Body, begins_or_ends
-from validator.mempool.queue import Pending, PendingQueue, Reason
+from validator.mempool.queue import Pending, PendingQueue
 from validator.metrics import Metrics
 from validator.migrating import Migrating
 from validator.processors.dispatch import dispatch
 from validator.processors.registry import Answered, Arrived, Left, Lost, ProcessorEvent, Processors
+from validator.retries import Retries
 from validator.state.nodes import EMPTY
 from validator.state.view import Changed, Stored, View
 from validator.store import BlockInfo, StorageFailed, Store
@@ -41,10 +42,14 @@ class Work(NamedTuple):
 
 
 class Advanced(NamedTuple):
-    """What is on disk since the last time: the batches that were settled, and the blocks."""
+    """What is on disk since the last time: the batches that were settled, and the blocks.
+
+    ``more``: a block waits to be written until the processors' answers were looked at, which execute the next.
+    """
 
     settled: list[BatchId]
     blocks: list[BlockInfo]
+    more: bool
 
 
 class Production:
@@ -74,6 +79,8 @@ class Production:
         self._engine = SoloEngine()
         self._executing: Candidate | None = None
         self._built: Candidate | None = None
+        self._sealed: Verdicts | None = None
+        """Of the built block, until it is written."""
         self._running: dict[int, Candidate] = {}
         self._settled: list[BatchId] = []
         self._committed: list[BlockInfo] = []
@@ -82,6 +89,7 @@ class Production:
         """Block 0 is not tried again before."""
         self.genesis_refusal: str | None = None
         """Why no block 0 can be made of the genesis batches."""
+        self._retries = Retries(queue, processors, limits)
         self.migrating = Migrating(store, queue, processors)
 
     def lacking(self) -> list[FamilyVersion]:
@@ -134,22 +142,30 @@ class Production:
                 self._queue.wake(transaction.id)
 
     def advance(self) -> "Advanced":
-        """Go as far as possible now."""
-        while True:
+        """Go as far as possible now.
+
+        Between the seal and the write of a large block processors would run out of tasks: they get new ones there.
+        """
+        more = False
+        while not more:
             if self._executing is not None:
                 self._dispatch(self._executing)
+            if self._sealed is not None:
+                self._do(Happened.SEALED)
+            elif self._executing is not None:
                 if not self._ends_now(self._executing):
                     break
                 self._built, self._executing = self._executing, None
                 reach(CrashPoint.EXECUTED)
                 self._do(Happened.BUILT)
+                more = self._sealed is not None and self._executing is not None
             elif self._queue.has_ready:
                 self._do(Happened.WORK_READY)
                 if self._executing is None:
                     break
             else:
                 break
-        advanced = Advanced(self._settled, self._committed)
+        advanced = Advanced(self._settled, self._committed, more)
         self._settled, self._committed = [], []
         return advanced
 
@@ -170,36 +186,8 @@ class Production:
             # Nobody needs to hand anything in for a migration that is due.
             base = self._base()
             self.migrating.inject(self._body(base), base)
-        now_ms = self._now_ms()
-        missing: list[tuple[Pending, Rejected]] = []
-        for entry, dependency, asking in self._overdue(now_ms):
-            holder = self._queue.holder(dependency)
-            if holder is not None and holder.reason is not Reason.WAITING_FOR_DEPENDENCY:
-                entry.due_ms = now_ms + self._limits.dependency_wait_ms
-            elif holder is not None and holder.due_ms is not None and holder.due_ms > now_ms:
-                # Not longer than its holder waits itself: two that wait for each other both end.
-                entry.due_ms = holder.due_ms
-            else:
-                waited_s = self._limits.dependency_wait_ms / 1000
-                message = f"it depends on transaction {dependency}, which did not come within {waited_s:g} s"
-                missing.append((entry, Rejected("dependency_missing", message, asking)))
-        if missing:
+        if missing := self._retries.overdue(self._now_ms()):
             self._reject([builder.invalid_batch(*pair) for pair in missing], [entry for entry, _ in missing])
-
-    def _overdue(self, now_ms: int) -> list[tuple[Pending, TransactionId, TransactionId]]:
-        """The batches whose dependency did not come in time, with it, and with their transaction that names it."""
-        overdue: list[tuple[Pending, TransactionId, TransactionId]] = []
-        for entry in self._queue.tick(now_ms):
-            dependency = entry.dependency
-            assert dependency is not None, "only waits for dependencies end"
-            asking = next((item.id for item in entry.batch.transactions if dependency in item.dependencies), None)
-            if asking is not None:
-                overdue.append((entry, dependency, asking))
-            else:
-                # It depends on nothing: it let another batch with the same transaction go first, which came to no end.
-                entry.due_ms = None
-                self._queue.put_back(entry)
-        return overdue
 
     def _now_ms(self) -> int:
         return int(self._clock_s() * 1000)
@@ -208,8 +196,10 @@ class Production:
         for effect in self._engine.step(happened):
             if effect is Do.BUILD:
                 self._build()
+            elif effect is Do.SEAL:
+                self._seal()
             elif effect is Do.COMMIT:
-                self._conclude()
+                self._commit()
             else:
                 self._discard()
 
@@ -300,51 +290,62 @@ class Production:
 
     # Ending
 
-    def _conclude(self) -> None:
-        """Write the built block, or, where no batch applied, the verdicts alone."""
-        candidate = self._built
-        assert candidate is not None, "the engine commits what was built"
+    def _seal(self) -> None:
+        """Hash and sign the built block, where a batch of it applied."""
+        assert self._built is not None, "the engine seals what was built"
         head = self._store.head
         next_node = self._store.next_node_number
         parent = (
             Parent(head.num, head.id, head.root, next_node) if head else Parent(-1, NULL_BLOCK_ID, EMPTY, next_node)
         )
-        verdicts = builder.conclude(candidate, parent, self._store.node, self._signer)
-        exhausted = self._exhausted(verdicts.withdrawn)
+        self._sealed = builder.conclude(self._built, parent, self._store.node, self._signer)
+        if self._sealed.commit is not None:
+            reach(CrashPoint.SEALED)
+
+    def _commit(self) -> None:
+        """Write the sealed block, or, where no batch applied, the verdicts alone."""
+        candidate, verdicts = self._built, self._sealed
+        assert candidate is not None, "the engine commits what was built"
+        assert verdicts is not None, "and sealed"
+        self._sealed = None
+        exhausted = self._retries.exhausted(verdicts.withdrawn)
         invalid = verdicts.invalid + [builder.invalid_batch(entry, verdict) for entry, verdict in exhausted]
         settled = verdicts.settled + [entry for entry, _ in exhausted]
-        if head is None and (invalid or verdicts.withdrawn):
+        if self._store.head is None and (invalid or verdicts.withdrawn):
             if exhausted:
                 self.genesis_refusal = genesis.judged(builder.invalid_batch(*exhausted[0]))
             elif not verdicts.withdrawn:
                 self.genesis_refusal = genesis.judged(invalid[0])
             # Otherwise a processor was lost or failed, and what came behind may be invalid for want of what it left.
             self._genesis_due_ms = self._now_ms() + max(
-                (self._back_off_ms(*pair) for pair in verdicts.withdrawn), default=0
+                (self._retries.back_off_ms(*pair) for pair in verdicts.withdrawn), default=0
             )
             self._fail(candidate)
             return
         if verdicts.commit is None:
             self._built = None
             if self._reject(invalid, settled):
-                self._put_where_they_wait(verdicts.withdrawn)
+                self._retries.put_off(verdicts.withdrawn, self._now_ms())
             else:
                 self._fail(candidate)
             return
         commit = verdicts.commit._replace(invalid=invalid, settled=builder.arrivals(settled))
-        reach(CrashPoint.SEALED)
         writing_s = self._clock_s()
         try:
             info = self._store.commit_block(commit)
         except StorageFailed as failure:
-            log.error("block not written, its batches stay pending", block_num=parent.num + 1, reason=str(failure))
+            log.error(
+                "block not written, its batches stay pending",
+                block_num=commit.block.header.block_num,
+                reason=str(failure),
+            )
             self._fail(candidate)
             return
         self._built = None
         self._committed.append(info)
         self._count(commit, settled, candidate.started_ms, self._clock_s() - writing_s)
         self._forget(settled, invalid)
-        self._put_where_they_wait(verdicts.withdrawn)
+        self._retries.put_off(verdicts.withdrawn, self._now_ms())
         if PERMITTED_AT in candidate.execution.changes:
             self.migrating.try_all_again()
             self._queue.wake_all()
@@ -357,50 +358,6 @@ class Production:
         applied = (entry.batch for entry in settled if entry.batch.id not in invalid)
         self._metrics.block_committed(applied, (self._now_ms() - started_ms) / 1000, commit_s)
         self._metrics.judged_invalid(entry.batch for entry in settled if entry.batch.id in invalid)
-
-    def _exhausted(self, withdrawn: list[tuple[Pending, Withdrawn]]) -> list[tuple[Pending, Rejected]]:
-        """Batches that their processors failed on too often; they leave ``withdrawn``."""
-        exhausted = []
-        for pair in list(withdrawn):
-            entry, verdict = pair
-            if verdict.reason != "internal_error":
-                continue
-            entry.tries += 1
-            if entry.tries >= self._limits.internal_error_tries_max:
-                message = f"its processor failed {entry.tries} times, the last time with: {verdict.message}"
-                exhausted.append((entry, Rejected("internal_error", message, family=verdict.family)))
-                withdrawn.remove(pair)
-        return exhausted
-
-    def _put_where_they_wait(self, withdrawn: list[tuple[Pending, Withdrawn]]) -> None:
-        """What batches waited for may have come, or settled, meanwhile: then they are looked at again at once."""
-        now_ms = self._now_ms()
-        for entry, verdict in withdrawn:
-            if back_off_ms := self._back_off_ms(entry, verdict):
-                self._queue.back_off(entry, now_ms + back_off_ms)
-            elif (verdict.family is not None and self._processors.has(verdict.family)) or (
-                verdict.dependency is not None and self._queue.holder(verdict.dependency) is None
-            ):
-                self._queue.put_back(entry)
-            else:
-                builder.park(self._queue, entry, verdict, now_ms + self._limits.dependency_wait_ms)
-
-    def _back_off_ms(self, entry: Pending, verdict: Withdrawn) -> int:
-        """How long a batch must not be tried again whose processor failed or was lost with it; 0 for other reasons."""
-        limits = self._limits
-        if verdict.reason == "internal_error":
-            log.warning("processor failed, batch is tried again", batch_id=entry.batch.id, reason=verdict.message)
-            entry.failure = (
-                f"its processor failed {entry.tries} of at most {limits.internal_error_tries_max} times, the last time"
-                f" with: {verdict.message}"
-            )
-            return limits.internal_error_back_off_ms << entry.tries
-        if verdict.reason == "processor_lost":
-            log.warning("processor lost with a batch alone, it is tried again", batch_id=entry.batch.id)
-            entry.failure = f"its processor was lost {entry.losses} times while it applied this batch alone"
-            back_off_ms = limits.internal_error_back_off_ms << min(entry.losses, 16)
-            return min(back_off_ms, limits.processor_lost_back_off_ms_max)
-        return 0
 
     def _reject(self, invalid: list[InvalidBatch], settled: list[Pending]) -> bool:
         """Write verdicts without a block; False when the disk refused."""

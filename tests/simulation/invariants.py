@@ -1,10 +1,11 @@
 """What must hold inside a node between two events, whatever happens outside: counts, waits, and what stands where."""
 
-from ledger.ids import TransactionId
+from ledger.ids import BatchId, TransactionId
 from ledger.settings import FamilyVersion
 from tests.simulation.disk import Disk
 from tests.simulation.model import Model, Violated
 from tests.simulation.promises import pending_ids
+from validator.journal.builder import Candidate
 from validator.mempool.queue import INJECTED, Pending, Reason
 from validator.node import Node
 
@@ -23,8 +24,11 @@ def check_node(node: Node, disk: Disk) -> None:
     waiting = {entry.batch.id for entry in entries if entry.reason not in (Reason.QUEUED, Reason.EXECUTING)}
     _same("parked batches", parked, waiting)
     executing = node._production._executing
-    in_block = {entry.batch.id for entry in executing.entries} if executing else set()
-    in_block |= {entry.batch.id for entry, _ in executing.refused} if executing else set()
+    in_block = _batches_of(executing)
+    if built := node._production._built:
+        # What got no result has left it again.
+        results = zip(built.entries, built.execution.results(), strict=True)
+        in_block |= _batches_of(built) - {entry.batch.id for entry, result in results if result is None}
     if executing is not None and not _tasks_held(node):
         raise Violated("a block is in the making, and no processor has work of it")
     _same("batches in the making", {entry.batch.id for entry in entries if entry.reason is Reason.EXECUTING}, in_block)
@@ -33,6 +37,12 @@ def check_node(node: Node, disk: Disk) -> None:
     queued = {entry.batch.id for entry in entries if entry.reason is Reason.QUEUED}
     _same("batches that may be tried or back off", queued, ready | backing_off)
     _check_waits(node)
+
+
+def _batches_of(candidate: Candidate | None) -> set[BatchId]:
+    if candidate is None:
+        return set()
+    return {entry.batch.id for entry in [*candidate.entries, *(entry for entry, _ in candidate.refused)]}
 
 
 def check_quiet(node: Node) -> None:

@@ -83,9 +83,9 @@ async def open_peers(node: Node, count: int) -> AsyncIterator[list[Peer]]:
             peer.close()
 
 
-async def register(peer: Peer, family: str = "nobody's") -> None:
-    """Make the peer a 1.x processor of a family."""
-    content = TpRegisterRequest(family=family, version="1.0").SerializeToString()
+async def register(peer: Peer, family: str = "nobody's", max_occupancy: int = 0) -> None:
+    """Make the peer a 1.x processor of a family, which takes so many transactions at once; 0 does not say."""
+    content = TpRegisterRequest(family=family, version="1.0", max_occupancy=max_occupancy).SerializeToString()
     peer.send(Envelope.TP_REGISTER_REQUEST, "register", content)
     while (await peer.receive()).message_type != Envelope.TP_REGISTER_RESPONSE:
         pass

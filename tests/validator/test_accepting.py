@@ -1,6 +1,9 @@
 """Batches are written while processors already apply them: what the disk refuses was never accepted."""
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from ledger.building import SignedBatch
 from protos.client_batch_submit_pb2 import (
@@ -13,10 +16,14 @@ from protos.validator_pb2 import Message as Envelope
 from tests.validator.activations import status_of, told
 from tests.validator.nodes import open_node, open_peers, process, register, signed_batch
 from tests.validator.peers import Peer, run
+from validator.journal import builder
+from validator.journal.builder import Verdicts
+from validator.journal.model import BlockCommit
 from validator.node import Node
-from validator.store import StorageFailed
+from validator.store import BlockInfo, StorageFailed
 
 OK = TpProcessResponse.OK
+OK_ANSWER = TpProcessResponse(status=OK).SerializeToString()
 _TRAVELS_MS_MAX = 10_000
 
 
@@ -107,8 +114,49 @@ def test_what_executes_is_not_disturbed_by_others_that_the_disk_refused(tmp_path
             asked = await processor.receive()
             _refuse_writes(node)
             await _expect_refused(client, refused)
-            answer = TpProcessResponse(status=OK).SerializeToString()
-            processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, answer)
+            processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, OK_ANSWER)
             assert (await status_of(client, accepted, wait=True)).status == ClientBatchStatus.COMMITTED
+
+    run(test)
+
+
+def test_a_processor_gets_its_next_task_before_the_sealed_block_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes one at a time, and answered while the block was sealed."""
+
+    async def test() -> None:
+        first, second, third = (signed_batch(nonce) for nonce in ("first", "second", "third"))
+        async with open_node(tmp_path, first) as node, open_peers(node, 2) as (client, processor):
+            conclude, dealer, gateway = builder.conclude, processor.socket._socket, node._gateway._socket._socket
+
+            def answer_meanwhile(*arguments: Any) -> Verdicts:
+                # The node stands still: what is sent here waits until it looks.
+                if node._store.head.num == 0:  # type: ignore[union-attr]
+                    assert dealer.poll(_TRAVELS_MS_MAX), "the second batch is given out before the first is sealed"
+                    asked = Envelope.FromString(dealer.recv())
+                    processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, OK_ANSWER)
+                    assert gateway.poll(_TRAVELS_MS_MAX)
+                return conclude(*arguments)
+
+            monkeypatch.setattr(builder, "conclude", answer_meanwhile)
+            write = node._store.commit_block
+            given: list[bool] = []
+
+            def commit_block(commit: BlockCommit) -> BlockInfo:
+                given.append(bool(dealer.poll(_TRAVELS_MS_MAX)) if not given else True)
+                processor.socket._look_again()
+                return write(commit)
+
+            node._store.commit_block = commit_block  # type: ignore[method-assign]
+            await register(processor, max_occupancy=1)
+            asked = await processor.receive()
+            for batch in (second, third):
+                assert (await _submit(client, batch)).status == ClientBatchSubmitResponse.OK
+            processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, OK_ANSWER)
+            assert (await status_of(client, first, wait=True)).status == ClientBatchStatus.COMMITTED
+            assert given == [True]
+            await process(processor, [OK])
+            assert (await status_of(client, third, wait=True)).status == ClientBatchStatus.COMMITTED
 
     run(test)

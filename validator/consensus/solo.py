@@ -11,6 +11,7 @@ class Happened(Enum):
 
     WORK_READY = "a batch may be tried"
     BUILT = "the block in the making is finished"
+    SEALED = "the built block is hashed and signed"
     NOTHING_BUILT = "the block in the making came to nothing"
     COMMITTED = "the built block is on disk"
     COMMIT_FAILED = "the disk refused the built block"
@@ -22,7 +23,8 @@ class Do(Enum):
     """What the engine asks of the node."""
 
     BUILD = "start the next block, on top of the one just built"
-    COMMIT = "write the built block"
+    SEAL = "hash and sign the built block"
+    COMMIT = "write the sealed block"
     DISCARD = "drop the block in the making and let its batches be tried again"
 
 
@@ -40,7 +42,9 @@ class SoloEngine:
         if happened is Happened.BUILT:
             # Processors work on the next block while this one is hashed, sealed and synced.
             self._building = False
-            return [*self._build(), Do.COMMIT]
+            return [*self._build(), Do.SEAL]
+        if happened is Happened.SEALED:
+            return [Do.COMMIT]
         if happened is Happened.NOTHING_BUILT:
             self._building = False
             return []
