@@ -1,5 +1,6 @@
 """Connection keys for tests, in the files that processes read. No assertions, no sockets."""
 
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,10 +27,11 @@ def make_ring(folder: Path) -> Ring:
         for name in ("validator", "processor", "client", "both", "stranger")
     }
     allowed = folder / "allowed"
+    allowed.mkdir(mode=0o755)
     for right, names in (("processors", ("processor", "both")), ("clients", ("client", "both"))):
-        (allowed / right).mkdir(parents=True)
+        (allowed / right).mkdir(mode=0o755)
         for name in names:
-            (allowed / right / f"{name}.pub").write_bytes(made[name].public.read_bytes())
+            shutil.copy(made[name].public, allowed / right)
     return Ring(allowed=allowed, **made)
 
 

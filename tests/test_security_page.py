@@ -34,7 +34,7 @@ def test_each_kind_of_access_has_its_tests() -> None:
     unshown = {who for who, count in shown.items() if not count}
     # What an open port gives is the other rows', and what the cipher gives is the library's.
     assert unshown == {"validator's port, which is open", "connection key"}
-    assert len(shown) == 12
+    assert len(shown) == 13
 
 
 def test_the_page_links_to_what_there_is() -> None:

@@ -6,7 +6,6 @@ the keys that may connect. Reads key files; sockets are the gateway's, what each
 
 import ipaddress
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -16,12 +15,14 @@ import zmq
 
 from ledger.connection_keys import (
     KEY_FILE_BYTES_MAX,
+    PUBLIC_SUFFIX,
     ConnectionPublicKey,
     ConnectionSecret,
     decode_public,
     decode_secret,
 )
 from ledger.errors import InvalidKey
+from ledger.secret_files import changeable_by_others
 from validator.config import ValidatorConfig
 
 ALLOWED_KEYS_MAX: Final = 10_000
@@ -124,8 +125,12 @@ def _read_key(path: Path) -> DoorKey:
 
 def _read_list(folder: Path) -> dict[ConnectionPublicKey, Caller]:
     callers: dict[ConnectionPublicKey, Caller] = {}
+    # Whoever may change this folder could put others in the place of those in it.
+    _entries(folder)
     for right in Right:
-        for path in _key_files(folder / right.value):
+        for path in _entries(folder / right.value):
+            if path.suffix != PUBLIC_SUFFIX:
+                continue
             key = _read_public(path)
             known = callers.get(key, Caller(path.stem, frozenset()))
             callers[key] = known._replace(rights=known.rights | {right})
@@ -139,12 +144,13 @@ def _read_list(folder: Path) -> dict[ConnectionPublicKey, Caller]:
     return callers
 
 
-def _key_files(folder: Path) -> Iterator[Path]:
-    """The lists of one right; a folder that is not there lists nobody."""
+def _entries(folder: Path) -> list[Path]:
+    """What lies in a folder of the list; nothing where it is not there."""
     try:
-        yield from sorted(path for path in folder.iterdir() if path.suffix == ".pub")
+        _refuse_changeable(f"allowed_keys folder {folder}", folder.stat())
+        return sorted(folder.iterdir())
     except FileNotFoundError:
-        return
+        return []
     except OSError as error:
         raise CannotOpen(f"cannot read allowed_keys {folder}: {error.strerror}") from None
 
@@ -152,8 +158,15 @@ def _key_files(folder: Path) -> Iterator[Path]:
 def _read_public(path: Path) -> ConnectionPublicKey:
     try:
         with path.open("rb") as file:
+            _refuse_changeable(f"allowed key {path}", os.fstat(file.fileno()))
             return decode_public(file.read(KEY_FILE_BYTES_MAX + 1), path.name)
     except OSError as error:
         raise CannotOpen(f"cannot read the allowed key {path}: {error.strerror}") from None
     except InvalidKey as error:
         raise CannotOpen(f"allowed key {path}: {error}") from None
+
+
+def _refuse_changeable(named: str, found: os.stat_result) -> None:
+    """Who can write the list decides who judges transactions: raises CannotOpen where others can."""
+    if fault := changeable_by_others(found.st_mode, found.st_uid, os.geteuid()):
+        raise CannotOpen(f"{named}: {fault}")

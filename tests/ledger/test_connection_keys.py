@@ -8,7 +8,7 @@ import zmq
 
 from ledger.connection_keys import ConnectionSecret, decode_public, decode_secret
 from ledger.errors import InvalidKey
-from ledger.secret_files import readable_by_others
+from ledger.secret_files import changeable_by_others, readable_by_others
 
 # The pair that the library's manual shows.
 PUBLIC, SECRET = b"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID", b"D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs"
@@ -79,6 +79,26 @@ def test_a_secret_is_its_owners_alone(mode: int, owner: int, reader: int, advice
         assert f"(mode {mode:04o}): {advice} it" in refused
         with pytest.raises(InvalidKey, match="others than its owner may read or change it"):
             decode_secret(SECRET, mode=mode, owner=owner, reader=reader)
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "reader", "advice"),
+    [
+        (0o644, ME, ME, None),
+        (0o755, ROOT, ME, None),
+        (0o444, ROOT, ROOT, None),
+        (0o664, ME, ME, "(mode 0664): chmod go-w it"),
+        (0o1777, ROOT, ME, "(mode 1777): chmod go-w it"),
+        (0o646, ROOT, ROOT, "(mode 0646): chmod go-w it"),
+        (0o644, OTHER, ME, "belongs to user 1001, who may change it: chown it to user 1000, who reads it, or to root"),
+        (0o600, OTHER, ROOT, "chown it to user 0"),
+    ],
+)
+def test_what_says_whom_to_trust_is_its_readers_or_roots(
+    mode: int, owner: int, reader: int, advice: str | None
+) -> None:
+    refused = changeable_by_others(stat.S_IFREG | mode, owner, reader)
+    assert refused is None if advice is None else refused is not None and advice in refused
 
 
 def test_a_secret_shows_itself_to_nobody() -> None:

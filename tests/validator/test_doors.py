@@ -1,6 +1,7 @@
 """The validator's port on real sockets: who comes in by which key, and what each may say there."""
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
@@ -27,7 +28,7 @@ from tests.validator.nodes import process, register, signed_batch
 from tests.validator.peers import LIMITS, Door, Peer, run
 from tests.validator.support import LIMITS as NODE_LIMITS
 from tests.validator.support import SIGNER, commit, make_batch, open_store
-from validator import connections
+from validator import connections, doors
 from validator.config import ValidatorConfig
 from validator.doors import OPEN, CannotOpen, Right, is_local, read_door
 from validator.gateway import CannotBind, Gateway
@@ -276,6 +277,37 @@ def test_a_door_that_is_half_configured_is_refused_with_what_to_do(ring: Ring, t
     damaged.unlink()
     ring.validator.private.chmod(0o644)
     assert "(mode 0644): chmod 600 it" in _refusal(config)
+
+
+@pytest.mark.parametrize("place", ["", "clients", "clients/client.pub"])
+@pytest.mark.parametrize("mode", [0o020, 0o002])
+def test_a_list_that_others_could_change_is_refused(ring: Ring, tmp_path: Path, place: str, mode: int) -> None:
+    config = kept(ring, tmp_path)
+    changed = ring.allowed / place
+    before = changed.stat().st_mode & 0o777
+    changed.chmod(before | mode)
+    refusal = _refusal(config)
+    assert f"{changed}: others than its owner may change it" in refusal
+    assert f"(mode {before | mode:04o}): chmod go-w it" in refusal
+    changed.chmod(before)
+    assert len(read_door(config).callers) == 3
+
+
+@pytest.mark.parametrize("place", ["", "processors", "processors/both.pub"])
+def test_a_list_that_belongs_to_another_user_is_refused(
+    ring: Ring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    theirs, mine = ring.allowed / place, os.geteuid()
+
+    def named_theirs(found: os.stat_result) -> os.stat_result:
+        owner = 4_321 if found.st_ino == theirs.stat().st_ino else mine
+        return os.stat_result((*found[:4], owner, *found[5:]))
+
+    check = doors._refuse_changeable
+    monkeypatch.setattr(doors, "_refuse_changeable", lambda named, found: check(named, named_theirs(found)))
+    assert f"{theirs}: it belongs to user 4321, who may change it: chown it to user {mine}" in _refusal(
+        kept(ring, tmp_path)
+    )
 
 
 def test_the_list_is_read_with_names_and_rights(ring: Ring, tmp_path: Path) -> None:
