@@ -6,6 +6,7 @@ the keys that may connect. Reads key files; sockets are the gateway's, what each
 
 import ipaddress
 import os
+import stat
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -157,6 +158,9 @@ def _entries(folder: Path) -> list[Path]:
 
 def _read_public(path: Path) -> ConnectionPublicKey:
     try:
+        # A pipe would be waited for where it is opened. Links are followed, since who deploys files may make them.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise InvalidKey("it is no regular file: put the public key itself there, or remove it")
         with path.open("rb") as file:
             _refuse_changeable(f"allowed key {path}", os.fstat(file.fileno()))
             return decode_public(file.read(KEY_FILE_BYTES_MAX + 1), path.name)

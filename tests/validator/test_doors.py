@@ -17,6 +17,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from dovetail.keys import KeyFiles
 from ledger.building import encode_batch_list
+from ledger.connection_keys import ConnectionPublicKey
 from ledger.limits import Limits
 from protos.client_batch_submit_pb2 import ClientBatchStatusResponse, ClientBatchSubmitResponse
 from protos.node_pb2 import NodeStatusResponse
@@ -308,6 +309,25 @@ def test_a_list_that_belongs_to_another_user_is_refused(
     assert f"{theirs}: it belongs to user 4321, who may change it: chown it to user {mine}" in _refusal(
         kept(ring, tmp_path)
     )
+
+
+def test_what_is_no_regular_file_is_refused_by_name_and_not_waited_for(ring: Ring, tmp_path: Path) -> None:
+    config, odd = kept(ring, tmp_path), ring.allowed / "clients" / "odd.pub"
+    refused = f"allowed key {odd}: it is no regular file"
+    os.mkfifo(odd)
+    assert refused in _refusal(config)
+    odd.unlink()
+    odd.symlink_to("/dev/zero")
+    assert refused in _refusal(config)
+    odd.unlink()
+    odd.mkdir()
+    assert refused in _refusal(config)
+    odd.rmdir()
+    odd.symlink_to(tmp_path / "nowhere")
+    assert f"cannot read the allowed key {odd}: No such file or directory" in _refusal(config)
+    odd.unlink()
+    odd.symlink_to(ring.stranger.public)
+    assert read_door(config).callers[ConnectionPublicKey(ring.stranger.public_key)].name == "odd"
 
 
 def test_the_list_is_read_with_names_and_rights(ring: Ring, tmp_path: Path) -> None:
