@@ -12,6 +12,12 @@ class StatusWaitCancel(_message.Message):
     correlation_id: str
     def __init__(self, correlation_id: _Optional[str] = ...) -> None: ...
 
+class NotAllowed(_message.Message):
+    __slots__ = ("message",)
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    message: str
+    def __init__(self, message: _Optional[str] = ...) -> None: ...
+
 class NodeStatusRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -88,6 +88,7 @@ class Message(_message.Message):
         PROCESSORS_RESPONSE: _ClassVar[Message.MessageType]
         FAMILIES_REQUEST: _ClassVar[Message.MessageType]
         FAMILIES_RESPONSE: _ClassVar[Message.MessageType]
+        NOT_ALLOWED: _ClassVar[Message.MessageType]
     DEFAULT: Message.MessageType
     TP_REGISTER_REQUEST: Message.MessageType
     TP_REGISTER_RESPONSE: Message.MessageType
@@ -160,6 +161,7 @@ class Message(_message.Message):
     PROCESSORS_RESPONSE: Message.MessageType
     FAMILIES_REQUEST: Message.MessageType
     FAMILIES_RESPONSE: Message.MessageType
+    NOT_ALLOWED: Message.MessageType
     MESSAGE_TYPE_FIELD_NUMBER: _ClassVar[int]
     CORRELATION_ID_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]

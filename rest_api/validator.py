@@ -137,9 +137,10 @@ class Validator:
         """The answer to one question, decoded as ``answer``.
 
         The correlation id begins with ``request_id``, so that the validator's log lines carry it. Raises ApiError: 15
-        too many wait already, 17 no answer within ``timeout_s``, 18 no connection or connection lost, 20 the answer is
-        of another type or not decodable. Cancelling forgets the question; one that the validator was asked to hold
-        (``is_wait``) it is told to forget as well, also when the time is over.
+        too many wait already, or this API's key has not the right to ask; 17 no answer within ``timeout_s``; 18 no
+        connection, or connection lost; 20 the answer is of another type or not decodable. Cancelling forgets the
+        question; one that the validator was asked to hold (``is_wait``) it is told to forget as well, also when the
+        time is over.
         """
         received = await self._exchange(asked, content, answered, request_id, timeout_s, is_wait)
         try:
@@ -252,8 +253,19 @@ class Validator:
         if message.message_type == answered:
             future.set_result(message.content)
         else:
-            text = f"the validator answered with a message of type {message.message_type} instead of {answered}"
-            future.set_exception(ApiError(Problem.INVALID_RESPONSE, text))
+            future.set_exception(self._refusal(message, answered))
+
+    def _refusal(self, message: validator_pb2.Message, answered: int) -> ApiError:
+        """What an answer of another type than ``answered`` means; a key without the right is logged once."""
+        if message.message_type == MessageType.NOT_ALLOWED:
+            with contextlib.suppress(DecodeError):
+                reason = node_pb2.NotAllowed.FromString(message.content).message
+                if not self._said:
+                    self._said = reason
+                    log.error("not served by the validator", validator=self._config.validator, reason=reason)
+                return ApiError(Problem.NOT_READY, f"the validator does not serve this REST API: {reason}")
+        text = f"the validator answered with a message of type {message.message_type} instead of {answered}"
+        return ApiError(Problem.INVALID_RESPONSE, text)
 
     def _drain_monitor(self) -> None:
         while True:
@@ -275,7 +287,6 @@ class Validator:
                 # Answers that did arrive count.
                 self._drain()
                 self._lose(f"the connection to the validator at {self._config.validator} was lost")
-
             else:
                 self._not_let_in(event)
 

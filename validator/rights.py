@@ -10,7 +10,7 @@ from typing import Final
 from google.protobuf.message import Message
 
 from ledger.connection_keys import ConnectionPublicKey
-from protos.client_batch_submit_pb2 import ClientBatchStatusResponse, ClientBatchSubmitResponse
+from protos.node_pb2 import NotAllowed
 from protos.processor_pb2 import TpRegisterResponse, TpUnregisterResponse
 from protos.validator_pb2 import Message as Envelope
 from validator.connections import Seldom
@@ -18,13 +18,9 @@ from validator.doors import Caller, Door, Right
 from validator.gateway import Delivery, Request
 from validator.metrics import type_name
 from validator.processors import registry
-from validator.queries import Queries
 
 _EVERYBODYS: Final = frozenset({Envelope.PING_REQUEST, Envelope.PING_RESPONSE})
 """Whoever is let in may ask whether the other lives."""
-
-NOT_ALLOWED: Final = "not_allowed"
-"""The reason of a refused submission, in one word."""
 
 _NOBODY: Final = Caller("", frozenset())
 
@@ -45,7 +41,7 @@ class Rights:
         self._callers = None if door.key is None else door.callers
         self._send = send
         self._seldom: defaultdict[tuple[str, str], Seldom] = defaultdict(
-            lambda: Seldom("refused: the key is not allowed for it")
+            lambda: Seldom("message refused: the list that its sender's key is in does not allow it")
         )
         """By key and type of message, of which there are so many: one that asks without end must not fill the log."""
 
@@ -63,29 +59,30 @@ class Rights:
 
     def _refuse(self, request: Request, caller: Caller, right: Right | None) -> None:
         name = type_name(request.message_type)
-        wanted = right.value if right else "allowed"
+        wanted = right.value if right else "any"
+        listed = ", ".join(sorted(held.value for held in caller.rights)) or "nothing"
         seldom = self._seldom[request.key, name]
-        seldom.warn(type=name, name=caller.name, key=request.key, list=wanted)
-        whose = f"the key {caller.name} ({request.key})" if caller.name else f"the key {request.key}"
-        answer = _answer(request.message_type, f"{whose} is not among the allowed {wanted} of this validator: {name}")
+        advice = (
+            f"give its process a key that is listed under {wanted}, or put its .pub file into the folder {wanted} of"
+            " allowed_keys too and restart the validator"
+        )
+        seldom.warn(type=name, name=caller.name, key=request.key, list=listed, needs=wanted, advice=advice)
+        answer = _answer(
+            request.message_type,
+            right,
+            f"{name} is refused: the key {caller.name} ({request.key}) is not among the allowed {wanted} of this"
+            f" validator, it is listed under {listed}: {advice}",
+        )
         if answer is not None:
             response_type, response = answer
             self._send(request.identity, response_type, request.correlation_id, response.SerializeToString())
 
 
-def _answer(message_type: int, message: str) -> tuple[int, Message] | None:
+def _answer(message_type: int, right: Right | None, message: str) -> tuple[int, Message] | None:
     """Response type and response of a refusal; None where the protocol has no answer that could say it."""
     if message_type == Envelope.TP_REGISTER_REQUEST:
         return Envelope.TP_REGISTER_RESPONSE, TpRegisterResponse(status=TpRegisterResponse.ERROR, message=message)
     if message_type == Envelope.TP_UNREGISTER_REQUEST:
         return Envelope.TP_UNREGISTER_RESPONSE, TpUnregisterResponse(status=TpUnregisterResponse.ERROR)
-    if message_type == Envelope.CLIENT_BATCH_SUBMIT_REQUEST:
-        return Envelope.CLIENT_BATCH_SUBMIT_RESPONSE, ClientBatchSubmitResponse(
-            status="INTERNAL_ERROR", reason=NOT_ALLOWED, message=message
-        )
-    if message_type == Envelope.CLIENT_BATCH_STATUS_REQUEST:
-        return Envelope.CLIENT_BATCH_STATUS_RESPONSE, ClientBatchStatusResponse(status="INTERNAL_ERROR")
-    if message_type in Queries.TABLE:
-        _, response_type, response_class, _ = Queries.TABLE[message_type]
-        return response_type, response_class(status="INTERNAL_ERROR")
-    return None
+    # A client waits for what it asked, and takes silence for a validator that hangs.
+    return (Envelope.NOT_ALLOWED, NotAllowed(message=message)) if right is Right.CLIENT else None

@@ -101,7 +101,7 @@ def test_the_page_names_files_and_sections_that_there_are() -> None:
         titles = re.findall(r"(?m)^#+ (.*)$", page.read_text(encoding="utf-8")) if anchor else []
         assert not anchor or anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
     known = {field.name for field in (*fields(ValidatorConfig), *fields(ProcessorConfig), *fields(Limits))}
-    named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", PAGE)) - {"not_allowed"}
+    named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", PAGE))
     assert named <= known
 
 
@@ -113,8 +113,9 @@ def test_the_wrong_keys_judge_and_hand_in_nothing_and_say_why(kept: Kept, networ
     without = kept.processor(SETTINGS, None)
     key = ring.client.public_key
     as_client.wait_for_line("registration of sawtooth_settings 1.0 refused: .*is not among the allowed processors")
+    refused = "message refused: the list that its sender's key is in does not allow it"
     validator.wait_logged(
-        "refused: the key is not allowed for it", type="TP_REGISTER_REQUEST", name="client", key=key, list="processors"
+        refused, type="TP_REGISTER_REQUEST", name="client", key=key, list="clients", needs="processors"
     )
     # Twice: it goes on.
     stranger.wait_for_lines("the validator refused this key: .* must be in its allowed_keys, under processors", 2)
@@ -125,13 +126,17 @@ def test_the_wrong_keys_judge_and_hand_in_nothing_and_say_why(kept: Kept, networ
     for process in (rightful, validator):
         process.wait_logged("ready")
     assert validator.count_logged("processor registered") == 1
-    # A REST API with the key of a processor hands nothing in.
+    # A REST API with the key of a processor hands nothing in, and says why it is of no use.
     rest_api = kept.rest_api(ring.processor)
     rest_api.wait_logged("connected to the validator")
     answer = networks.api(kept.network).post(author.batch(author.intkey("set", "kept", 1)))
-    assert answer.status_code == 500
+    assert answer.status_code == 503
     assert "is not among the allowed clients of this validator" in answer.json()["error"]["message"]
-    validator.wait_logged("refused: the key is not allowed for it", name="processor", list="clients")
+    rest_api.wait_logged("not served by the validator")
+    validator.wait_logged(refused, name="processor", list="processors", needs="clients")
+    status = kept.network.run("status", "--url", kept.network.rest_url)
+    assert status.code == 1
+    assert "it is listed under processors: give its process a key that is listed under clients" in status.err
 
 
 @pytest.mark.parametrize("command", ["validator", "up"])

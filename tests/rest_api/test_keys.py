@@ -11,12 +11,13 @@ import structlog
 import zmq
 from zmq.auth.asyncio import AsyncioAuthenticator
 
+from protos.node_pb2 import NotAllowed
 from rest_api import validator as connection
 from rest_api.config import RestConfig
 from rest_api.keys import read_keys
 from rest_api.validator import Validator
 from tests.keys import Ring, make_ring, put_on_server
-from tests.rest_api.support import logged, run
+from tests.rest_api.support import Type, error_of, logged, run, running_api
 
 
 @pytest.fixture
@@ -124,6 +125,29 @@ def test_what_does_not_fit_is_said(ring: Ring, asks: bool, own: bool, reason: st
                 finally:
                     validator.close()
             assert reason in next(entry["reason"] for entry in logs if "reason" in entry)
+
+    run(test())
+
+
+def test_a_key_without_the_right_is_told_by_each_answer_and_logged_once() -> None:
+    async def test() -> None:
+        reason = "NODE_STATUS_REQUEST is refused: the key is listed under processors"
+        refusal = NotAllowed(message=reason)
+        asked = (Type.NODE_STATUS_REQUEST, Type.CLIENT_BATCH_SUBMIT_REQUEST, Type.LIST_REQUEST)
+        with structlog.testing.capture_logs() as logs:
+            async with running_api() as api:
+                for message_type in asked:
+                    api.validator.answer(message_type, Type.NOT_ALLOWED, refusal)
+                octets = {"content-type": "application/octet-stream"}
+                answers = [
+                    await api.http.get("/readyz"),
+                    await api.http.get("/blocks"),
+                    await api.http.post("/batches", content=b"batches", headers=octets),
+                ]
+        for answer in answers:
+            assert error_of(answer) == (503, 15, f"the validator does not serve this REST API: {reason}")
+        (told,) = [entry for entry in logs if entry["event"] == "not served by the validator"]
+        assert (told["log_level"], told["reason"]) == ("error", reason)
 
     run(test())
 
