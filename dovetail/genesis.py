@@ -33,17 +33,24 @@ def prepare(data_dir: Path, node_key: Path, user_key: Path, *, make_user_key: bo
     Raises Refused; also, unless ``make_user_key``, when ``user_key`` does not exist, and when a folder with a store has
     lost its node's key: the blocks are signed by that one, and another must not slip in unnoticed.
     """
-    if (data_dir / STORE_NAME).exists() and not node_key.exists():
-        raise Refused(
-            f"{shown(data_dir)} has a ledger, but the node's key {shown(node_key)} is missing: put it back, "
-            f"or make another on purpose: {program()} keygen {shown(node_key)}"
-        )
+    refuse_lost_key(data_dir, node_key)
     make_private_dir(data_dir)
     made = tuple(path for path in ((node_key, user_key) if make_user_key else (node_key,)) if ensure_key(path))
     signer = load_signer(user_key)
     if has_ledger(data_dir):
         return Prepared(made, None, None)
     return Prepared(made, make_genesis(data_dir, signer), signer.public_key)
+
+
+def refuse_lost_key(data_dir: Path, node_key: Path) -> None:
+    """Raise Refused where a folder has a store and no key of its node: another must not be made unawares."""
+    if (data_dir / STORE_NAME).exists() and not node_key.exists():
+        raise Refused(
+            f"{shown(data_dir)} has a ledger, but the node's key {shown(node_key)} is missing: put it back from where"
+            " you keep it, since no backup of the store holds it, or make another on purpose. Blocks that are there"
+            " stay valid, and those to come are signed by the new key, as by another node:"
+            f" {program()} keygen {shown(node_key)}"
+        )
 
 
 def has_ledger(data_dir: Path) -> bool:

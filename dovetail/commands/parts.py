@@ -63,6 +63,7 @@ def validator(
     flags; the later wins.
     """
     from dovetail.config import Flag
+    from dovetail.genesis import refuse_lost_key
     from dovetail.keys import load_signer
 
     settings = load_config(
@@ -76,6 +77,7 @@ def validator(
             "validator.insecure": Flag("--insecure", insecure),
         },
     ).validator
+    refuse_lost_key(settings.data_dir, settings.key_file)
     load_signer(settings.key_file)
     log, notifier = start_part("validator", log_format, log_level)
     from validator.collector import collect_seldom

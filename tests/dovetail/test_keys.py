@@ -113,7 +113,7 @@ def test_a_ledger_with_a_store_gets_no_genesis(tmp_path: Path) -> None:
 def test_a_ledger_that_lost_its_nodes_key_gets_no_other(tmp_path: Path) -> None:
     (tmp_path / "data" / "store").mkdir(parents=True)
     node_key = tmp_path / "v.priv"
-    with pytest.raises(Refused, match=r"key .*v\.priv is missing: put it back, or .* keygen .*v\.priv$"):
+    with pytest.raises(Refused, match=r"key .*v\.priv is missing: put it back from .*, or .* keygen .*v\.priv$"):
         prepare(tmp_path / "data", node_key, tmp_path / "me.priv", make_user_key=True)
     assert not node_key.exists()
     assert not (tmp_path / "me.priv").exists()

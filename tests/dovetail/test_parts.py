@@ -11,6 +11,15 @@ from validator import collector
 from .conftest import Run
 
 
+def test_a_validator_of_a_ledger_that_lost_its_key_is_not_told_to_make_one(run: Run, tmp_path: Path) -> None:
+    never = run("validator", "--data-dir", str(tmp_path))
+    assert f"there is no key at {tmp_path}/keys/validator.priv; make one:" in never.err
+    (tmp_path / "store").mkdir()
+    lost = run("validator", "--data-dir", str(tmp_path))
+    assert (never.code, lost.code, lost.err.count("\n")) == (1, 1, 1)
+    assert f"the node's key {tmp_path}/keys/validator.priv is missing: put it back from where you keep it" in lost.err
+
+
 @pytest.mark.parametrize(("part", "seldom"), [("validator", 1), ("rest-api", 0)])
 def test_only_the_validator_collects_seldom(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, seldom: int
