@@ -63,7 +63,7 @@ class Clients:
         self.submissions = Submissions(store, queue, pool, config.limits, self._answer_submission)
         self.statuses = Statuses(queue, store, config.limits, self._answer_status)
         self.families = Families(store, queue, processors, migration_of)
-        self.conditions = Conditions(store, queue, work, self.submissions, config.limits, clock_ms)
+        self.conditions = Conditions(store, queue, work, processors, self.submissions, config.limits, clock_ms)
         self.node_status = NodeStatus(
             config, metrics, store, queue, processors, self.statuses, self.families, self.conditions
         )

@@ -13,6 +13,7 @@ import structlog
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from validator.mempool.queue import PendingQueue
+from validator.processors.registry import Processors
 from validator.production import Work
 from validator.store import Store
 from validator.submission import Submissions
@@ -22,6 +23,7 @@ _REFUSED_SHOWN_MS: Final = 10_000
 
 _FAMILIES_NAMED_MAX: Final = 3
 _NAME_CHARACTERS_MAX: Final = 60
+_CONNECTION_CHARACTERS_MAX: Final = 16
 
 log = structlog.get_logger("validator.conditions")
 
@@ -65,6 +67,7 @@ class Conditions:
         store: Store,
         queue: PendingQueue,
         work: Callable[[], Work],
+        processors: Processors,
         submissions: Submissions,
         limits: Limits,
         clock_ms: Callable[[], float],
@@ -72,6 +75,7 @@ class Conditions:
         self._store = store
         self._queue = queue
         self._work = work
+        self._processors = processors
         self._submissions = submissions
         self._limits = limits
         self._clock_ms = clock_ms
@@ -157,7 +161,18 @@ class Conditions:
             return None
         return (
             f"no batch was settled for {idle_ms // 1000} s, though {len(self._queue)} are pending and some could be."
-            " See which processor holds them (dovetail processors) and what its log says; start one that hangs again"
+            f" {self._holder()}"
+        )
+
+    def _holder(self) -> str:
+        """Who keeps others waiting, and what to do."""
+        held = self._processors.longest_held()
+        if held is None:
+            return "No processor holds any: the status of one (dovetail batch status) says how it was tried in vain"
+        return (
+            f"The processor with the connection {held.connection_id[:_CONNECTION_CHARACTERS_MAX]} has held"
+            f" {held.transactions} transactions of {_shown(held.family)} for {held.held_ms // 1000:.0f} s (dovetail"
+            " processors): see what its log says, and start it again if it hangs"
         )
 
     def _processor_missing(self, now_ms: int) -> str | None:

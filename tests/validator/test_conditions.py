@@ -11,6 +11,8 @@ from structlog.testing import capture_logs
 
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
+from tests.validator.processors_support import FAMILY, OTHER, make_task
+from tests.validator.processors_support import Bench as Processed
 from tests.validator.support import LIMITS, commit, make_batch, make_transaction, open_store
 from tests.validator.test_clients import Bench
 from validator.conditions import Kind
@@ -87,6 +89,9 @@ def test_work_without_progress_is_one(store: Store) -> None:
     assert bench.tick(1_999) == []
     assert bench.tick(1) == [Kind.NO_BLOCK]
     assert "no batch was settled for 2 s" in bench.message()
+    assert bench.message().endswith(
+        "No processor holds any: the status of one (dovetail batch status) says how it was tried in vain"
+    )
     assert bench.tick(60_000) == [Kind.NO_BLOCK]
     bench.made = Work(settled=7, executes=False)
     assert bench.tick(1) == []
@@ -95,6 +100,24 @@ def test_work_without_progress_is_one(store: Store) -> None:
     bench.add("ready")
     assert bench.tick(1) == []
     assert bench.tick(2_000) == [Kind.NO_BLOCK]
+
+
+def test_who_holds_the_work_longest_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Conditioned(store)
+    processors = Processed()
+    monkeypatch.setattr(bench.processors, "longest_held", processors.processors.longest_held)
+    for identity, family in ((b"idle", FAMILY), (b"\0slow", OTHER), (b"later", FAMILY)):
+        processors.register(identity, family)
+    for number, family in ((1, OTHER), (2, FAMILY)):
+        processors.start(make_task(number)._replace(route=family))
+        processors.now_ms += 10_900
+    bench.made = Work(0, True)
+    assert bench.tick() == []
+    assert bench.tick(2_000) == [Kind.NO_BLOCK]
+    assert bench.message().endswith(
+        "The processor with the connection 00736c6f77 has held 1 transactions of 'other 2.0' for 21 s (dovetail"
+        " processors): see what its log says, and start it again if it hangs"
+    )
 
 
 def test_a_batch_that_only_backs_off_counts_as_work(store: Store) -> None:
@@ -166,7 +189,7 @@ def test_each_is_logged_when_it_begins_and_ends_and_told_meanwhile(store: Store)
         bench.tick(1_000)
     began, ended = lines
     assert (began["log_level"], began["event"], began["condition"]) == ("warning", "condition began", "no_block")
-    assert "dovetail processors" in began["message"]
+    assert "No processor holds any" in began["message"]
     assert (ended["log_level"], ended["condition"], ended["seconds"]) == ("info", "no_block", 2.0)
     (told,) = status.conditions
     assert (told.condition, told.seconds) == ("no_block", 1.0)

@@ -37,6 +37,15 @@ class Held(NamedTuple):
     given_ms: float
 
 
+class Holding(NamedTuple):
+    """Who holds a task, what of, and since how many milliseconds."""
+
+    connection_id: str
+    family: FamilyVersion
+    transactions: int
+    held_ms: float
+
+
 class Processor:
     """One connection. Times are milliseconds of the registry's clock."""
 
@@ -97,6 +106,14 @@ class Processor:
     def transactions_max(self) -> int:
         """How many transactions one task may give it."""
         return max(1, self.occupancy // _PACKED_IN_FLIGHT) if self.packed_version else 1
+
+    def longest_held(self, now_ms: float) -> Holding | None:
+        """The task that it has held longest; None where it holds none."""
+        first = next(iter(self.held.values()), None)
+        if first is None:
+            return None
+        task = first.assignment.task
+        return Holding(self.identity.hex(), task.route, _transactions(task), now_ms - first.given_ms)
 
     def status(self, now_ms: float) -> ProcessorStatus:
         """All of this for those who watch."""

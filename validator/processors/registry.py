@@ -28,7 +28,7 @@ from validator.processors.assignment import (
     new_context_id,
     refused,
 )
-from validator.processors.processor import OCCUPANCY_DEFAULT, Held, Processor, Registered
+from validator.processors.processor import OCCUPANCY_DEFAULT, Held, Holding, Processor, Registered
 
 PACKED_VERSION: Final = 1
 BUILD_ID_CHARACTERS_MAX: Final = 256
@@ -136,6 +136,12 @@ class Processors:
         """How each of them does, in the order in which they connected."""
         now_ms = self._clock_ms()
         return (processor.status(now_ms) for processor in self._connected.values())
+
+    def longest_held(self) -> Holding | None:
+        """The task that is held longest of all; None where no processor holds any."""
+        now_ms = self._clock_ms()
+        each = (processor.longest_held(now_ms) for processor in self._connected.values())
+        return max((held for held in each if held), key=lambda held: held.held_ms, default=None)
 
     def states(self) -> Counter[str]:
         """How many there are in each state, by the words of ``processor.STATES``."""
