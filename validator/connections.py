@@ -27,20 +27,28 @@ log = structlog.get_logger("validator.connections")
 
 
 class Seldom:
-    """A warning at most once a second; the next one says how many were left out."""
+    """A warning at most once a second.
+
+    The next one says how many were left out before it (``unsaid``), and how many seconds ago the last of them was: that
+    may be long, since nothing is logged before it comes.
+    """
 
     def __init__(self, event: str, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._event = event
         self._clock_s = clock_s
         self._next_s = float("-inf")
         self._unsaid = 0
+        self._unsaid_s = 0.0
+        """When the last one was left out."""
 
     def warn(self, **values: object) -> None:
         now_s = self._clock_s()
         if now_s < self._next_s:
             self._unsaid += 1
+            self._unsaid_s = now_s
             return
-        log.warning(self._event, **values, unsaid=self._unsaid)
+        left_out = {"unsaid": self._unsaid, "unsaid_s_ago": round(now_s - self._unsaid_s, 1)} if self._unsaid else {}
+        log.warning(self._event, **values, **left_out)
         self._next_s, self._unsaid = now_s + _LOG_PAUSE_S, 0
 
 

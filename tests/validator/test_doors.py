@@ -483,6 +483,7 @@ def test_a_log_line_a_second_tells_of_those_left_out() -> None:
     clock_s = 100.0
     seldom = connections.Seldom("refused", lambda: clock_s)
     with structlog.testing.capture_logs() as logs:
-        for clock_s, number in ((100.0, 1), (100.5, 2), (100.9, 3), (101.0, 4), (101.5, 5), (102.0, 6)):  # noqa: B007
+        for clock_s, number in ((100.0, 1), (100.5, 2), (100.9, 3), (101.0, 4), (101.5, 5), (132.0, 6)):  # noqa: B007
             seldom.warn(number=number)
-    assert [(entry["number"], entry["unsaid"]) for entry in logs] == [(1, 0), (4, 2), (6, 1)]
+    told = [(entry["number"], entry.get("unsaid"), entry.get("unsaid_s_ago")) for entry in logs]
+    assert told == [(1, None, None), (4, 2, 0.1), (6, 1, 30.5)]
