@@ -41,11 +41,16 @@ class ConnectionSecret:
         return "ConnectionSecret(…)"
 
 
-def decode_secret(content: bytes, *, mode: int, owner: int, reader: int) -> ConnectionSecret:
-    """The secret key in a file. ``mode`` is the file's, ``owner`` and ``reader`` are user ids: whose it is, who reads.
+def decode_secret(content: bytes, name: str, *, mode: int, owner: int, reader: int) -> ConnectionSecret:
+    """The secret key in a file of this ``name``.
 
-    Raises InvalidKey, never with the content in the text; also where others could read it too (``readable_by_others``).
+    ``mode`` is the file's, ``owner`` and ``reader`` are user ids: whose it is, who reads.
+
+    Raises InvalidKey, never with the content in the text; also where the name is a public key's, and where others could
+    read it too (``readable_by_others``).
     """
+    if name.endswith(PUBLIC_SUFFIX):
+        raise InvalidKey(f"its name is that of a public key: name the {SECRET_SUFFIX} file that was made with it")
     text = _key_text(content, "secret")
     if fault := readable_by_others(mode, owner, reader):
         raise InvalidKey(fault)

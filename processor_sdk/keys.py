@@ -39,7 +39,7 @@ def read_keys(connection_key: str | os.PathLike[str], validator_key: str | os.Pa
     path, validator_path = Path(connection_key), Path(validator_key)
     content, found = _content("connection_key", path)
     try:
-        secret = decode_secret(content, mode=found.st_mode, owner=found.st_uid, reader=os.geteuid())
+        secret = decode_secret(content, path.name, mode=found.st_mode, owner=found.st_uid, reader=os.geteuid())
         public = ConnectionPublicKey(zmq.curve_public(secret.reveal()).decode("ascii"))
     except InvalidKey as error:
         raise ValueError(f"connection_key {path}: {error}") from None

@@ -116,7 +116,7 @@ def _read_key(path: Path) -> DoorKey:
         with path.open("rb") as file:
             found = os.fstat(file.fileno())
             content = file.read(KEY_FILE_BYTES_MAX + 1)
-        secret = decode_secret(content, mode=found.st_mode, owner=found.st_uid, reader=os.geteuid())
+        secret = decode_secret(content, path.name, mode=found.st_mode, owner=found.st_uid, reader=os.geteuid())
         return DoorKey(secret, ConnectionPublicKey(zmq.curve_public(secret.reveal()).decode("ascii")))
     except OSError as error:
         raise CannotOpen(f"cannot read connection_key {path}: {error.strerror}") from None

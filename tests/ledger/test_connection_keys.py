@@ -20,7 +20,7 @@ def test_what_the_library_makes_is_read_whole() -> None:
     for _ in range(50):
         public, secret = zmq.curve_keypair()
         assert decode_public(public + b"\n", "a.pub") == public.decode()
-        assert decode_secret(secret + b"\n", mode=0o100600, owner=ME, reader=ME).reveal() == secret
+        assert decode_secret(secret + b"\n", "a.priv", mode=0o100600, owner=ME, reader=ME).reveal() == secret
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_what_the_library_makes_is_read_whole() -> None:
 def test_what_is_no_key_is_refused_without_showing_it(content: bytes) -> None:
     for decode in (
         lambda text: decode_public(text, "a.pub"),
-        lambda text: decode_secret(text, mode=0o600, owner=ME, reader=ME),
+        lambda text: decode_secret(text, "a.priv", mode=0o600, owner=ME, reader=ME),
     ):
         with pytest.raises(InvalidKey, match=r"it holds no (public|secret) connection key of 40 Z85 characters$"):
             decode(content)
@@ -48,7 +48,7 @@ def test_the_highest_group_is_a_key_and_the_next_is_none() -> None:
 @pytest.mark.parametrize("signing", [b"ab" * 32, b"02" + b"ab" * 32])
 def test_a_key_that_signs_is_told_from_one_of_connections(signing: bytes) -> None:
     with pytest.raises(InvalidKey, match=r"it holds a key that signs$"):
-        decode_secret(signing, mode=0o600, owner=ME, reader=ME)
+        decode_secret(signing, "a.priv", mode=0o600, owner=ME, reader=ME)
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_a_secret_is_its_owners_alone(mode: int, owner: int, reader: int, advice
     refused = readable_by_others(stat.S_IFREG | mode, owner, reader)
     if advice is None:
         assert refused is None
-        assert decode_secret(SECRET, mode=mode, owner=owner, reader=reader).reveal() == SECRET
+        assert decode_secret(SECRET, "a.priv", mode=mode, owner=owner, reader=reader).reveal() == SECRET
     else:
         assert refused is not None
         assert f"(mode {mode:04o}): {advice} it" in refused
         with pytest.raises(InvalidKey, match="others than its owner may read or change it"):
-            decode_secret(SECRET, mode=mode, owner=owner, reader=reader)
+            decode_secret(SECRET, "a.priv", mode=mode, owner=owner, reader=reader)
 
 
 @pytest.mark.parametrize(
@@ -112,3 +112,12 @@ def test_a_secret_passes_for_no_public_key() -> None:
     public, _ = zmq.curve_keypair()
     with pytest.raises(InvalidKey, match=r"its name is that of a secret key: name the \.pub file"):
         decode_public(public, "validator.priv")
+
+
+def test_a_public_key_passes_for_no_secret() -> None:
+    with pytest.raises(
+        InvalidKey, match=r"its name is that of a public key: name the \.priv file that was made with it$"
+    ):
+        decode_secret(PUBLIC, "validator.pub", mode=0o644, owner=ME, reader=ME)
+    # A secret's file may have any other name: a service manager's, for one.
+    assert decode_secret(SECRET, "connection", mode=0o600, owner=ME, reader=ME).reveal() == SECRET
