@@ -78,6 +78,7 @@ def up(
     processors = _processors(family or [], bundled=not no_families)
     check_doors(settings)
     refuse_if_taken(settings.validator.data_dir, settings.validator.bind, settings.rest_api.bind)
+    _warn_if_open(settings)
     _prepare(settings, key)
     if no_families:
         note(
@@ -155,6 +156,18 @@ def add_to(app: typer.Typer) -> None:
             "dovetail keygen --connection intkey-1",
         )
     )(keygen)
+
+
+def _warn_if_open(settings: "Config") -> None:
+    """The validator's log says it too, which nobody sees here."""
+    from validator.doors import is_local
+
+    config = settings.validator
+    if config.insecure and not is_local(config.bind):
+        note(
+            f"the validator's port {config.bind} is open to the network: whoever reaches it can judge transactions."
+            " docs/keys.md says how to let in only whom you know"
+        )
 
 
 def _prepare(settings: "Config", key: str | None, *, quiet: bool = False) -> "Prepared":

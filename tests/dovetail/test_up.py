@@ -94,6 +94,22 @@ def test_a_port_in_use_is_one_clear_line(home: Path, free: list[int]) -> None:
     assert not home.exists()
 
 
+def test_a_port_that_is_open_to_the_network_is_told_on_stderr(
+    run: Run, monkeypatch: pytest.MonkeyPatch, free: list[int]
+) -> None:
+    async def supervise(*_: object, **__: object) -> signal.Signals:
+        return signal.SIGTERM
+
+    monkeypatch.setattr(supervisor, "supervise", supervise)
+    rest = ("--rest", f"127.0.0.1:{free[1]}")
+    anywhere = f"tcp://0.0.0.0:{free[0]}"
+    warning = f"the validator's port {anywhere} is open to the network: whoever reaches it can judge transactions."
+    told = run("up", "--validator", anywhere, *rest, "--insecure")
+    assert (told.code, told.out) == (0, "")
+    assert told.err.startswith(warning)
+    assert "open to the network" not in run("up", "--validator", f"tcp://127.0.0.1:{free[0]}", *rest, "--insecure").err
+
+
 @pytest.mark.parametrize("taken", ["validator", "rest", "store"])
 def test_what_another_node_has_is_refused_before_anything_starts(
     run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, free: list[int], taken: str
