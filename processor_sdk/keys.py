@@ -6,14 +6,9 @@ from typing import NamedTuple
 
 import zmq
 
-from ledger.connection_keys import (
-    KEY_FILE_BYTES_MAX,
-    ConnectionPublicKey,
-    ConnectionSecret,
-    decode_public,
-    decode_secret,
-)
+from ledger.connection_keys import ConnectionPublicKey, ConnectionSecret
 from ledger.errors import InvalidKey
+from ledger.key_files import read_public, read_secret
 
 
 class Keys(NamedTuple):
@@ -36,18 +31,13 @@ def read_keys(connection_key: str | os.PathLike[str], validator_key: str | os.Pa
 
     Raises ValueError with the file, and never with a secret.
     """
-    path, validator_path = Path(connection_key), Path(validator_key)
-    content, found = _content("connection_key", path)
     try:
-        secret = decode_secret(content, path.name, mode=found.st_mode, owner=found.st_uid, reader=os.geteuid())
-        public = ConnectionPublicKey(zmq.curve_public(secret.reveal()).decode("ascii"))
+        secret = read_secret("connection_key", Path(connection_key))
+        validator = read_public("validator_key", Path(validator_key))
     except InvalidKey as error:
-        raise ValueError(f"connection_key {path}: {error}") from None
-    try:
-        validator = decode_public(_content("validator_key", validator_path)[0], validator_path.name)
-    except InvalidKey as error:
-        raise ValueError(f"validator_key {validator_path}: {error}") from None
-    return Keys(secret, public, validator, str(validator_path))
+        raise ValueError(str(error)) from None
+    public = ConnectionPublicKey(zmq.curve_public(secret.reveal()).decode("ascii"))
+    return Keys(secret, public, validator, str(Path(validator_key)))
 
 
 def why_not_let_in(keys: Keys | None, event: int) -> str:
@@ -57,11 +47,3 @@ def why_not_let_in(keys: Keys | None, event: int) -> str:
     if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
         return f"the validator refused this key: {keys.public} must be in its allowed_keys, under processors"
     return f"the handshake failed; perhaps it has no keys, or its public key is not that in {keys.validator_file}"
-
-
-def _content(name: str, path: Path) -> tuple[bytes, os.stat_result]:
-    try:
-        with path.open("rb") as file:
-            return file.read(KEY_FILE_BYTES_MAX + 1), os.fstat(file.fileno())
-    except OSError as error:
-        raise ValueError(f"cannot read {name} {path}: {error.strerror}") from None

@@ -20,9 +20,9 @@ from ledger.connection_keys import (
     ConnectionPublicKey,
     ConnectionSecret,
     decode_public,
-    decode_secret,
 )
 from ledger.errors import InvalidKey
+from ledger.key_files import read_secret
 from ledger.secret_files import changeable_by_others
 from validator.config import ValidatorConfig
 
@@ -113,15 +113,10 @@ def is_local(bind: str) -> bool:
 
 def _read_key(path: Path) -> DoorKey:
     try:
-        with path.open("rb") as file:
-            found = os.fstat(file.fileno())
-            content = file.read(KEY_FILE_BYTES_MAX + 1)
-        secret = decode_secret(content, path.name, mode=found.st_mode, owner=found.st_uid, reader=os.geteuid())
-        return DoorKey(secret, ConnectionPublicKey(zmq.curve_public(secret.reveal()).decode("ascii")))
-    except OSError as error:
-        raise CannotOpen(f"cannot read connection_key {path}: {error.strerror}") from None
+        secret = read_secret("connection_key", path)
     except InvalidKey as error:
-        raise CannotOpen(f"connection_key {path}: {error}") from None
+        raise CannotOpen(str(error)) from None
+    return DoorKey(secret, ConnectionPublicKey(zmq.curve_public(secret.reveal()).decode("ascii")))
 
 
 def _read_list(folder: Path) -> dict[ConnectionPublicKey, Caller]:
