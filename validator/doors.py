@@ -143,7 +143,7 @@ def _read_list(folder: Path) -> dict[ConnectionPublicKey, Caller]:
 def _entries(folder: Path) -> list[Path]:
     """What lies in a folder of the list; nothing where it is not there."""
     try:
-        _refuse_changeable(f"allowed_keys folder {folder}", folder.stat())
+        _refuse_changeable(f"allowed_keys folder {folder}", folder)
         return sorted(folder.iterdir())
     except FileNotFoundError:
         return []
@@ -157,7 +157,7 @@ def _read_public(path: Path) -> ConnectionPublicKey:
         if not stat.S_ISREG(path.stat().st_mode):
             raise InvalidKey("it is no regular file: put the public key itself there, or remove it")
         with path.open("rb") as file:
-            _refuse_changeable(f"allowed key {path}", os.fstat(file.fileno()))
+            _refuse_changeable(f"allowed key {path}", file.fileno())
             return decode_public(file.read(KEY_FILE_BYTES_MAX + 1), path.name)
     except OSError as error:
         raise CannotOpen(f"cannot read the allowed key {path}: {error.strerror}") from None
@@ -165,7 +165,11 @@ def _read_public(path: Path) -> ConnectionPublicKey:
         raise CannotOpen(f"allowed key {path}: {error}") from None
 
 
-def _refuse_changeable(named: str, found: os.stat_result) -> None:
+def _refuse_changeable(named: str, at: Path | int) -> None:
     """Who can write the list decides who judges transactions: raises CannotOpen where others can."""
+    if os.statvfs(at).f_flag & os.ST_RDONLY:
+        # As Kubernetes mounts its secrets, with modes that let everybody write.
+        return
+    found = os.stat(at)
     if fault := changeable_by_others(found.st_mode, found.st_uid, os.geteuid()):
         raise CannotOpen(f"{named}: {fault}")

@@ -18,6 +18,7 @@ from dovetail.keys import KeyFiles
 from ledger.building import encode_batch_list
 from ledger.connection_keys import ConnectionPublicKey
 from ledger.limits import Limits
+from ledger.secret_files import changeable_by_others
 from protos.client_batch_submit_pb2 import ClientBatchSubmitResponse
 from protos.node_pb2 import NodeStatusResponse, NotAllowed
 from protos.processor_pb2 import TpProcessResponse, TpRegisterRequest, TpRegisterResponse, TpUnregisterResponse
@@ -298,17 +299,34 @@ def test_a_list_that_others_could_change_is_refused(ring: Ring, tmp_path: Path, 
 def test_a_list_that_belongs_to_another_user_is_refused(
     ring: Ring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    theirs, mine = ring.allowed / place, os.geteuid()
+    theirs, mine, check = ring.allowed / place, os.geteuid(), changeable_by_others
+    inode = theirs.stat().st_ino
 
-    def named_theirs(found: os.stat_result) -> os.stat_result:
-        owner = 4_321 if found.st_ino == theirs.stat().st_ino else mine
-        return os.stat_result((*found[:4], owner, *found[5:]))
+    def check_as_if(mode: int, owner: int, reader: int) -> str | None:
+        return check(mode, 4_321 if looked_at == inode else owner, reader)
 
-    check = doors._refuse_changeable
-    monkeypatch.setattr(doors, "_refuse_changeable", lambda named, found: check(named, named_theirs(found)))
+    look, looked_at = doors._refuse_changeable, 0
+
+    def refuse_changeable(named: str, at: Path | int) -> None:
+        nonlocal looked_at
+        looked_at = os.stat(at).st_ino
+        look(named, at)
+
+    monkeypatch.setattr(doors, "changeable_by_others", check_as_if)
+    monkeypatch.setattr(doors, "_refuse_changeable", refuse_changeable)
     assert f"{theirs}: it belongs to user 4321, who may change it: chown it to user {mine}" in _refusal(
         kept(ring, tmp_path)
     )
+
+
+def test_a_list_on_a_read_only_file_system_cannot_be_changed_whatever_its_modes_say(
+    ring: Ring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring.allowed.chmod(0o1777)
+    found = os.statvfs(ring.allowed)
+    read_only = os.statvfs_result((*found[:8], found.f_flag | os.ST_RDONLY, found.f_namemax))
+    monkeypatch.setattr(os, "statvfs", lambda _: read_only)
+    assert len(read_door(kept(ring, tmp_path)).callers) == 3
 
 
 def test_what_is_no_regular_file_is_refused_by_name_and_not_waited_for(ring: Ring, tmp_path: Path) -> None:
