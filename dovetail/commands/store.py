@@ -166,8 +166,6 @@ def prune(
 
     settings = _settings(config, data_dir)
     path = _store(settings)
-    if not path.exists():
-        raise Refused(f"there is no store at {shown(path)}")
     with _working() as tell:
         done = apart(tell, remove_states, path, settings.validator.limits, depth)
     if as_json:

@@ -23,7 +23,7 @@ from ledger.settings import TRANSACTION_FAMILIES, FamilyVersion, encode_setting
 from tests.dovetail import rehearsed
 from tests.dovetail.conftest import Run
 from tests.dovetail.rehearsal_chain import SIGNER, Chain, Step, long_chain
-from validator.store.reader import READERS_MAX
+from validator.store.opening import READERS_MAX
 
 HERE = "tests.dovetail.rehearsed"
 SAME = "families.intkey.handler:IntkeyHandler"

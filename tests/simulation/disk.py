@@ -98,9 +98,10 @@ class Disk:
         self.writes = 0
 
     def open_store(self, folder: Path, limits: Limits) -> Store:
-        """The real store on this disk; ``folder`` holds its lock, and an empty file by which it asks about syncs."""
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "data.mdb").touch()
+        """The real store on this disk; ``folder`` holds its lock, and a file by which it asks about syncs."""
+        if not self._table("meta").records:
+            # It may be of another disk.
+            (folder / "data.mdb").unlink(missing_ok=True)
         with patch.object(lmdb, "open", self._open):
             return Store(folder, limits)
 
@@ -112,7 +113,10 @@ class Disk:
         """What a table holds, without the checksums."""
         return _Contents(self._table(table))
 
-    def _open(self, path: str, *, sync: bool = True, **options: object) -> "_Environment":
+    def _open(self, path: str, *, subdir: bool = True, sync: bool = True, **options: object) -> "_Environment":
+        if not subdir:
+            # A store is made: what is written to it lies in memory.
+            Path(path).write_bytes(b"nothing that LMDB would open")
         return _Environment(self, sync)
 
     def _table(self, name: str) -> _Table:

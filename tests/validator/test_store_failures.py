@@ -100,18 +100,6 @@ def test_where_lmdb_gives_up_a_failed_write_is_no_refusal(tmp_path: Path, monkey
     open_store(tmp_path).close()
 
 
-def test_a_store_that_could_not_be_made_whole_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuses(store: Store, path: Path) -> None:
-        raise StorageFailed("no room for the format")
-
-    monkeypatch.setattr(Store, "_check_format", refuses)
-    with pytest.raises(StorageFailed, match="no room"):
-        open_store(tmp_path)
-    assert not (tmp_path / "store" / "data.mdb").exists()
-    monkeypatch.undo()
-    open_store(tmp_path).close()
-
-
 FULL_DISK = """
 import resource, sys
 from pathlib import Path

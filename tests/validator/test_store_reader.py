@@ -14,7 +14,7 @@ import pytest
 from tests.validator.support import address, commit, make_batch, open_store
 from validator.state import merkle
 from validator.store import BlockInfo, StorageFailed, StorageLost, StoreReader
-from validator.store.reader import READERS_MAX
+from validator.store.opening import READERS_MAX
 from validator.store.records import TABLES
 
 LARGE = 200_000

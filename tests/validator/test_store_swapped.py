@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.validator.support import LIMITS, address, commit, make_batch, open_store
-from validator.maintenance.places import DATA, swap_in
+from validator.maintenance.places import swap_in
 from validator.store import StorageFailed, Store, StoreReader, ownership
+from validator.store.length import DATA
 
 
 def _store(folder: Path, blocks: int) -> Path:

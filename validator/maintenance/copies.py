@@ -13,7 +13,6 @@ import msgspec
 from validator.maintenance.apart import Step, Tell, apart
 from validator.maintenance.places import (
     COMPACTING,
-    DATA,
     being_made,
     copy_file,
     rename_folder,
@@ -21,6 +20,7 @@ from validator.maintenance.places import (
     sync_file,
 )
 from validator.store import StorageFailed, StoreReader
+from validator.store.length import DATA, require_whole
 from validator.store.ownership import OWNER_LOCK, own
 from validator.store.records import FORMAT, TABLES
 from validator.store.snapshot import page_faults
@@ -80,6 +80,7 @@ def restore(source: Path, store: Path, tell: Tell, removed: list[Path], *, verif
         raise StorageFailed(f"there is a store at {store} already: move it away first")
     recorded = _recorded(source)
     with being_made(store.with_name(f"{store.name}.restoring"), removed) as folder:
+        require_whole(source)
         copy_file(source / DATA, folder / DATA, tell)
         held: Held = apart(tell, _look, folder, verify)
         if recorded is not None and recorded.block_id != held.block_id:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from validator.maintenance.apart import Step, Tell
-from validator.maintenance.places import DATA, leftovers, put_aside
+from validator.maintenance.places import leftovers, put_aside
 from validator.store import StoreReader, records
+from validator.store.length import DATA
 from validator.store.records import FORMAT_KEY, TABLES
 from validator.verification.findings import Findings
 from validator.verification.pages import check_pages

@@ -14,9 +14,9 @@ from typing import Final
 
 from validator.maintenance.apart import Step, Tell
 from validator.store import StorageFailed
+from validator.store.length import DATA
 from validator.store.ownership import READERS_LOCK, keep_readers_out, own
 
-DATA: Final = "data.mdb"
 LOCK: Final = "lock.mdb"
 COMPACTING: Final = "compacting"
 REPAIRING: Final = "repairing"

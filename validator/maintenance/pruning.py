@@ -6,6 +6,7 @@ from typing import NamedTuple
 from ledger.limits import Limits
 from validator.maintenance.apart import Step, Tell
 from validator.store import StorageFailed, Store
+from validator.store.length import DATA
 
 
 class PrunedTo(NamedTuple):
@@ -18,6 +19,9 @@ class PrunedTo(NamedTuple):
 
 def prune(tell: Tell, path: Path, limits: Limits, depth_blocks: int) -> PrunedTo:
     """Keep the newest ``depth_blocks`` states of the store in a folder. Raises StorageFailed."""
+    if not (path / DATA).exists():
+        # It would be made.
+        raise StorageFailed(f"there is no store at {path}")
     store = Store(path, limits)
     try:
         if store.head is None:

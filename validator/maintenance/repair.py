@@ -6,9 +6,10 @@ from typing import Final, NamedTuple
 
 from ledger.limits import Limits
 from validator.maintenance.apart import Ended, Step, Tell, apart
-from validator.maintenance.places import DATA, REPAIRING, being_made, swap_in
+from validator.maintenance.places import REPAIRING, being_made, swap_in
 from validator.maintenance.rebuild import Plan, Rebuilt, rebuild
 from validator.store import StorageFailed
+from validator.store.length import DATA
 from validator.store.ownership import own
 from validator.store.salvage import At, at_of, begin
 from validator.verification.whole import verify_whole

@@ -16,11 +16,12 @@ from ledger.ids import BatchId, BlockId, TransactionId
 from validator.journal.model import InvalidBatch
 from validator.state.nodes import EMPTY, Ref
 from validator.store import records
+from validator.store.length import DATA
+from validator.store.opening import READERS_MAX, open_file
 from validator.store.ownership import read_shared
 from validator.store.records import (
     FORMAT,
     PRUNED_KEY,
-    TABLES,
     BlockInfo,
     Pruned,
     StoredBatch,
@@ -29,12 +30,6 @@ from validator.store.records import (
     key,
 )
 from validator.store.snapshot import Snapshot, StorageFailed, lacks
-
-READERS_MAX: Final = 512
-"""Most read snapshots of one store at a time, over all processes: the validator's one, and those of its readers."""
-
-SPARE_SNAPSHOTS: Final = 1
-"""What is let go keeps its slot among READERS_MAX for what is begun next: nobody can take it in between."""
 
 _LEFT_FREE: Final = 8
 """Of READERS_MAX, for the validator: it loses its slot for a moment where the map grows."""
@@ -77,7 +72,7 @@ class StoreReader(Snapshot):
         Changes nothing but the table of readers in the lock file. A process may have a store open once only. Raises
         StorageFailed where there is no store, none that may be read, or one of another format.
         """
-        if not (path / "data.mdb").exists():
+        if not (path / DATA).exists():
             raise StorageFailed(f"there is no store at {path}: a validator makes it when it starts with that folder")
         with ExitStack() as undo:
             shared = read_shared(path)
@@ -85,22 +80,8 @@ class StoreReader(Snapshot):
                 undo.callback(shared.close)
             try:
                 # Without a size of its own the map has the size that the writer gave it.
-                env = lmdb.open(
-                    str(path),
-                    map_size=0,
-                    max_dbs=len(TABLES),
-                    max_readers=READERS_MAX,
-                    max_spare_txns=SPARE_SNAPSHOTS,
-                    readonly=True,
-                    create=False,
-                    mode=0o600,
-                )
+                env, tables = open_file(path, map_size=0, readonly=True)
                 undo.callback(env.close)
-                # Who was killed left its slot behind.
-                env.reader_check()
-                tables = {name: env.open_db(name.encode(), create=False) for name in TABLES}
-            except lmdb.NotFoundError:
-                raise StorageFailed(f"what lies at {path} is no store, or one of another release") from None
             except lmdb.ReadersFullError:
                 raise _too_many(path) from None
             except (lmdb.Error, OSError) as error:
@@ -249,7 +230,7 @@ class StoreReader(Snapshot):
             words = "none" if found is None else found.decode("ascii", "backslashreplace")
             raise StorageFailed(
                 f"the store at {path} has the format {words}, this release reads {FORMAT.decode()} only: use the"
-                " release that made it, or another data_dir"
+                f" release that made it, or another data_dir; where there never was a ledger there, remove its {DATA}"
             )
 
     def _read_pruned(self) -> Pruned:

@@ -1,6 +1,6 @@
 """One read snapshot of the store's tables: records by key and in order, each compared with its checksum.
 
-With ``validator.store.reader``, which opens a store, and ``validator.store.store``, which writes it, the only module
+With ``validator.store.opening``, which opens a store, and ``validator.store.store``, which writes it, the only module
 that knows LMDB. What is in the records is the business of ``validator.store.records``, what they mean together of
 ``validator.store.reader``.
 """

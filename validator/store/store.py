@@ -20,9 +20,11 @@ from ledger.limits import Limits
 from validator.crash_points import CrashPoint, reach
 from validator.journal.model import BlockCommit, InvalidBatch
 from validator.store import records
+from validator.store.length import DATA
+from validator.store.opening import make, open_file
 from validator.store.ownership import own
-from validator.store.reader import READERS_MAX, SPARE_SNAPSHOTS, StoreReader
-from validator.store.records import FORMAT, FORMAT_KEY, PRUNED_KEY, TABLES, BlockInfo, Pruned, id_key, key, sealed
+from validator.store.reader import StoreReader
+from validator.store.records import FORMAT, FORMAT_KEY, PRUNED_KEY, BlockInfo, Pruned, id_key, key, sealed
 from validator.store.sizes import commit_bytes, invalid_bytes, prune_bytes
 from validator.store.snapshot import StorageFailed, StorageLost
 
@@ -45,7 +47,9 @@ _Replaced = tuple[int, list[int]]
 
 
 class Store(StoreReader):
-    """Chain and state on disk. ``path``: a folder, made when absent. Raises StorageFailed when it cannot be opened.
+    """Chain and state on disk. ``path``: a folder; it and the file in it are made when absent.
+
+    Raises StorageFailed when it cannot be opened.
 
     ``state_depth_blocks``: how many of the newest states each commit leaves whole, 0: all. ``sync``: False leaves it to
     ``sync()`` when what was written is on disk: for what is thrown away if that is not reached.
@@ -59,22 +63,11 @@ class Store(StoreReader):
             try:
                 path.mkdir(parents=True, exist_ok=True, mode=0o700)
                 undo.callback((lock := own(path)).close)
-                if not (path / "data.mdb").exists():
-                    # One that was begun and not finished could never be opened.
-                    undo.callback((path / "data.mdb").unlink, missing_ok=True)
-                env = lmdb.open(
-                    str(path),
-                    map_size=limits.store_map_bytes_initial,
-                    max_dbs=len(TABLES),
-                    max_readers=READERS_MAX,
-                    max_spare_txns=SPARE_SNAPSHOTS,
-                    mode=0o600,
-                    sync=sync,
-                )
+                if not (path / DATA).exists():
+                    make(path, limits.store_map_bytes_initial)
+                env, tables = open_file(path, map_size=limits.store_map_bytes_initial, sync=sync)
                 undo.callback(env.close)
-                env.reader_check()
-                tables = {name: env.open_db(name.encode()) for name in TABLES}
-                self._witness = (path / "data.mdb").open("rb")
+                self._witness = (path / DATA).open("rb")
                 undo.callback(self._witness.close)
             except (lmdb.Error, OSError) as error:
                 raise StorageFailed(
@@ -373,10 +366,3 @@ class Store(StoreReader):
             reach(CrashPoint.MAP_BEFORE_GROWTH)
             self._env.set_mapsize(max(wanted, 2 * info["map_size"]))
             reach(CrashPoint.MAP_AFTER_GROWTH)
-
-    def _check_format(self, path: Path) -> None:
-        """A new store gets its format here."""
-        if self._format() is None:
-            with self._write(4096) as transaction:
-                transaction.put(FORMAT_KEY, FORMAT, db=self._tables["meta"])
-        super()._check_format(path)

@@ -1,0 +1,87 @@
+"""How the file of a store is made, and how it is opened: whole, or not at all."""
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import lmdb
+
+from validator.store.length import DATA, require_whole
+from validator.store.records import FORMAT, FORMAT_KEY, TABLES
+from validator.store.snapshot import StorageFailed
+
+READERS_MAX: Final = 512
+"""Most read snapshots of one store at a time, over all processes: the validator's one, and those of its readers."""
+
+_SPARE_SNAPSHOTS: Final = 1
+"""What is let go keeps its slot among READERS_MAX for what is begun next: nobody can take it in between."""
+
+_MAKING: Final = f"{DATA}.new"
+
+
+def make(folder: Path, map_bytes: int) -> None:
+    """Make a store without a block in ``folder``, which the caller owns. Its file has its name when it is on disk.
+
+    Raises lmdb.Error and OSError, and then there is none.
+    """
+    made, path = folder / _MAKING, folder / DATA
+    # Who was killed may have left one.
+    made.unlink(missing_ok=True)
+    try:
+        env = lmdb.open(str(made), subdir=False, lock=False, map_size=map_bytes, max_dbs=len(TABLES), mode=0o600)
+        try:
+            tables = {name: env.open_db(name.encode()) for name in TABLES}
+            with env.begin(write=True) as transaction:
+                transaction.put(FORMAT_KEY, FORMAT, db=tables["meta"])
+        finally:
+            env.close()
+        _sync(made, os.O_RDWR)
+        made.rename(path)
+        try:
+            for parent in (folder, folder.parent):
+                _sync(parent, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            path.unlink()
+            raise
+    except (lmdb.Error, OSError):
+        made.unlink(missing_ok=True)
+        raise
+
+
+def open_file(folder: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
+    """The environment of the store in ``folder``, which must be there, and its tables by name.
+
+    Raises StorageFailed where the file is no whole store, lmdb.Error and OSError.
+    """
+    require_whole(folder)
+    with ExitStack() as undo:
+        env = lmdb.open(
+            str(folder),
+            max_dbs=len(TABLES),
+            max_readers=READERS_MAX,
+            max_spare_txns=_SPARE_SNAPSHOTS,
+            create=False,
+            mode=0o600,
+            **options,
+        )
+        undo.callback(env.close)
+        # Who was killed left its slot behind.
+        env.reader_check()
+        try:
+            tables = {name: env.open_db(name.encode(), create=False) for name in TABLES}
+        except lmdb.NotFoundError:
+            raise StorageFailed(
+                f"what lies at {folder} is no store, or one of another release, or damaged: restore a backup; where"
+                f" there never was a ledger in that folder, remove its {DATA}"
+            ) from None
+        undo.pop_all()
+    return env, tables
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
