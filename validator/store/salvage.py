@@ -4,7 +4,9 @@ LMDB may end the process on a damaged page. So this runs in a process of its own
 ``At``, where another process finds it afterwards, and is not read again when it is named among ``avoid``.
 """
 
+import os
 import shutil
+import struct
 from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import lmdb
 
 from validator.store.carving import Carver
+from validator.store.length import DATA, FIRST_PAGES, LAST_PAGE_AT, lacking_bytes
 from validator.store.mending import Mended, mended
 from validator.store.records import NUMBER_BYTES, SEAL_BYTES, TABLES, key
 from validator.store.snapshot import StorageFailed
@@ -46,6 +49,9 @@ _FIRST_PAGES: Final = ((10, b"\x08\x00"), (16, b"\xde\xc0\xef\xbe\x01\x00\x00\x0
 the mark and version of the format, the size of pages."""
 _PAGE_BYTES: Final = 4096
 
+_LACKING_BYTES_MAX: Final = 1 << 40
+"""At the end of a file that was cut short; zeros in their place take no room on the disk."""
+
 Marker = Any
 """An array of three integers that two processes share."""
 
@@ -73,21 +79,23 @@ class Salvage:
     """Raises StorageFailed where nothing of the file can be read."""
 
     def __init__(self, path: Path, marker: Marker, avoid: frozenset[At], scratch: Path) -> None:
-        """``scratch``: a folder for a copy of the file, where LMDB takes its first pages for those of no such file."""
+        """``scratch``: a folder for a copy of the file, where the file itself is not one that LMDB can open."""
         self._marker = marker
         self._avoid = avoid
         self._misplaced: dict[str, dict[bytes, bytes]] = {}
         self._walked: set[str] = set()
         self._reader: Any = None
         try:
+            if not (path / DATA).stat().st_size:
+                raise StorageFailed(f"{path / DATA} is empty, nothing can be repaired: restore a backup")
             try:
-                self._env = _opened(path)
+                self._env = _opened(_lengthened(path, scratch) if lacking_bytes(path) else path)
             except lmdb.Error:
                 _mend_first_pages(path, scratch)
                 self._env = _opened(scratch)
         except (lmdb.Error, OSError) as error:
             raise StorageFailed(f"nothing of the file in {path} can be read: {error}; restore a backup") from None
-        self._carver = Carver(path / "data.mdb")
+        self._carver = Carver(path / DATA)
         self._tables: dict[str, Any] = {}
         for table in TABLES:
             try:
@@ -214,12 +222,33 @@ def _opened(path: Path) -> Any:
     return lmdb.open(str(path), map_size=0, max_dbs=len(TABLES), readonly=True, create=False, lock=False)
 
 
+def _lengthened(path: Path, scratch: Path) -> Path:
+    """Copy a file that was cut short, and put zeros in the place of what is gone: LMDB would end the process there.
+
+    Returns the folder. Raises OSError.
+    """
+    lacking = lacking_bytes(path)
+    with _copied(path, scratch).open("r+b") as file:
+        file_bytes = file.seek(0, os.SEEK_END)
+        if lacking <= _LACKING_BYTES_MAX:
+            file.truncate(file_bytes + lacking)
+        else:
+            # No file is cut so short: what it says is what is damaged.
+            for page in range(FIRST_PAGES):
+                file.seek(page * _PAGE_BYTES + LAST_PAGE_AT)
+                file.write(struct.pack("=Q", file_bytes // _PAGE_BYTES - 1))
+    return scratch
+
+
 def _mend_first_pages(path: Path, scratch: Path) -> None:
     """Copy the file and write into both first pages what stands in those of all files. Raises OSError."""
-    scratch.mkdir(mode=0o700, exist_ok=True)
-    copied = Path(shutil.copyfile(path / "data.mdb", scratch / "data.mdb"))
-    with copied.open("r+b") as file:
-        for page in range(2):
+    with _copied(path, scratch).open("r+b") as file:
+        for page in range(FIRST_PAGES):
             for at, content in _FIRST_PAGES:
                 file.seek(page * _PAGE_BYTES + at)
                 file.write(content)
+
+
+def _copied(path: Path, scratch: Path) -> Path:
+    scratch.mkdir(mode=0o700, exist_ok=True)
+    return Path(shutil.copyfile(path / DATA, scratch / DATA))

@@ -1,0 +1,124 @@
+"""``dovetail store`` and ``chain verify`` where the file is empty or cut short: said, not mapped, and repaired."""
+
+import os
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from dovetail.genesis import STORE_NAME
+from tests.dovetail.conftest import Run
+from tests.dovetail.flipped import forked_apart
+from tests.dovetail.rehearsal_chain import long_chain
+from tests.dovetail.test_store_commands import head_of, words
+from tests.dovetail.verified import Here, entries, flip, verify
+from validator.store import records
+from validator.store.length import LAST_PAGE_AT
+
+PAGE_BYTES = 4096
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with a store."""
+    folder = tmp_path_factory.mktemp("made")
+    long_chain(folder / STORE_NAME, 50, 10, 20)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def near(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes are forked, and those that check are this one."""
+    for place in ("apart.apart", "copies.apart", "repair.apart"):
+        monkeypatch.setattr(f"validator.maintenance.{place}", forked_apart)
+    monkeypatch.setattr("validator.verification.whole.Checkers", lambda processes: nullcontext(Here()))
+
+
+@pytest.fixture
+def data(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "data"))
+
+
+def commands(data: Path) -> list[tuple[str, ...]]:
+    """All that read the store."""
+    return [
+        words(data, "check"),
+        words(data, "backup", str(data / "backup")),
+        words(data, "compact"),
+        words(data, "prune", "--depth", "2"),
+        ("chain", "verify", "--data-dir", str(data)),
+    ]
+
+
+def test_an_empty_file_is_refused_by_every_command(data: Path, tmp_path: Path, run: Run) -> None:
+    file = data / STORE_NAME / "data.mdb"
+    os.truncate(file, 0)
+    for command in commands(data):
+        done = run(*command)
+        assert (done.code, done.out) == (1, ""), command
+        assert f"{file} is empty, a store's file never is: restore a backup" in done.err, command
+    done = run(*words(data, "repair"))
+    assert (done.code, f"{file} is empty, nothing can be repaired: restore a backup" in done.err) == (1, True)
+    backup = tmp_path / "backup"
+    backup.mkdir()
+    (backup / "data.mdb").touch()
+    done = run(*words(tmp_path / "other", "restore", str(backup)))
+    assert (done.code, f"{backup / 'data.mdb'} is empty" in done.err) == (1, True)
+    assert file.stat().st_size == 0
+
+
+def test_a_folder_without_the_file_is_no_store(data: Path, run: Run) -> None:
+    (data / STORE_NAME / "data.mdb").unlink()
+    for command in (*commands(data), words(data, "repair")):
+        done = run(*command)
+        assert (done.code, "there is no store at" in done.err) == (1, True), command
+    assert not (data / STORE_NAME / "data.mdb").exists()
+
+
+@pytest.mark.parametrize("pages", [1, 3])
+def test_a_file_that_was_cut_short_ends_no_command_and_is_repaired(data: Path, run: Run, pages: int) -> None:
+    store = data / STORE_NAME
+    file = store / "data.mdb"
+    sound = {table: entries(store, table) for table in records.TABLES if table != "meta"}
+    head, size = head_of(store), file.stat().st_size
+    os.truncate(file, size - pages * PAGE_BYTES)
+    for command in commands(data):
+        done = run(*command)
+        assert (done.code, done.out) == (1, ""), command
+        assert f"was cut short, or its first pages are damaged: it has {size - pages * PAGE_BYTES} bytes, they say" in (
+            done.err
+        ), command
+    done = run(*words(data, "repair"))
+    assert done.code == 0, done.err
+    assert head_of(store) == head
+    assert verify(store).kept == []
+    assert {table: entries(store, table) for table in sound} == sound
+
+
+def test_of_a_file_of_which_much_is_gone_the_first_blocks_can_be_kept(data: Path, run: Run) -> None:
+    store = data / STORE_NAME
+    os.truncate(store / "data.mdb", (store / "data.mdb").stat().st_size // 2)
+    done = run(*words(data, "repair"))
+    assert done.code == 1
+    assert "keep blocks 0 to " in done.err
+    last = int(done.err.partition("--truncate-to ")[2].partition(":")[0])
+    done = run(*words(data, "repair", "--truncate-to", str(last)))
+    assert done.code == 0, done.err
+    assert verify(store).kept == []
+    assert len(entries(store, "blocks")) == last + 1
+
+
+def test_a_first_page_that_says_too_much_is_refused_and_repaired(data: Path, run: Run) -> None:
+    """One bit of how many pages there are: an address that no machine has."""
+    store = data / STORE_NAME
+    head = head_of(store)
+    content = (store / "data.mdb").read_bytes()
+    for page in range(2):
+        content = flip(content, page * PAGE_BYTES + LAST_PAGE_AT + 6, 4)
+    (store / "data.mdb").write_bytes(content)
+    done = run("chain", "verify", "--data-dir", str(data))
+    assert (done.code, "was cut short, or its first pages are damaged" in done.err) == (1, True)
+    done = run(*words(data, "repair"))
+    assert done.code == 0, done.err
+    assert head_of(store) == head
