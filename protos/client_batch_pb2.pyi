@@ -59,7 +59,7 @@ class ClientBatchGetRequest(_message.Message):
     def __init__(self, batch_id: _Optional[str] = ...) -> None: ...
 
 class ClientBatchGetResponse(_message.Message):
-    __slots__ = ("status", "batch", "head_id")
+    __slots__ = ("status", "batch", "head_id", "message")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATUS_UNSET: _ClassVar[ClientBatchGetResponse.Status]
@@ -75,7 +75,9 @@ class ClientBatchGetResponse(_message.Message):
     STATUS_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     HEAD_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     status: ClientBatchGetResponse.Status
     batch: _batch_pb2.Batch
     head_id: str
-    def __init__(self, status: _Optional[_Union[ClientBatchGetResponse.Status, str]] = ..., batch: _Optional[_Union[_batch_pb2.Batch, _Mapping]] = ..., head_id: _Optional[str] = ...) -> None: ...
+    message: str
+    def __init__(self, status: _Optional[_Union[ClientBatchGetResponse.Status, str]] = ..., batch: _Optional[_Union[_batch_pb2.Batch, _Mapping]] = ..., head_id: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...

@@ -89,7 +89,7 @@ class ClientBatchStatusRequest(_message.Message):
     def __init__(self, batch_ids: _Optional[_Iterable[str]] = ..., wait: bool = ..., timeout: _Optional[int] = ...) -> None: ...
 
 class ClientBatchStatusResponse(_message.Message):
-    __slots__ = ("status", "batch_statuses")
+    __slots__ = ("status", "batch_statuses", "message")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATUS_UNSET: _ClassVar[ClientBatchStatusResponse.Status]
@@ -104,6 +104,8 @@ class ClientBatchStatusResponse(_message.Message):
     INVALID_ID: ClientBatchStatusResponse.Status
     STATUS_FIELD_NUMBER: _ClassVar[int]
     BATCH_STATUSES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     status: ClientBatchStatusResponse.Status
     batch_statuses: _containers.RepeatedCompositeFieldContainer[ClientBatchStatus]
-    def __init__(self, status: _Optional[_Union[ClientBatchStatusResponse.Status, str]] = ..., batch_statuses: _Optional[_Iterable[_Union[ClientBatchStatus, _Mapping]]] = ...) -> None: ...
+    message: str
+    def __init__(self, status: _Optional[_Union[ClientBatchStatusResponse.Status, str]] = ..., batch_statuses: _Optional[_Iterable[_Union[ClientBatchStatus, _Mapping]]] = ..., message: _Optional[str] = ...) -> None: ...

@@ -77,7 +77,7 @@ class ClientBlockGetByBatchIdRequest(_message.Message):
     def __init__(self, batch_id: _Optional[str] = ...) -> None: ...
 
 class ClientBlockGetResponse(_message.Message):
-    __slots__ = ("status", "block", "head_id")
+    __slots__ = ("status", "block", "head_id", "message")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATUS_UNSET: _ClassVar[ClientBlockGetResponse.Status]
@@ -93,7 +93,9 @@ class ClientBlockGetResponse(_message.Message):
     STATUS_FIELD_NUMBER: _ClassVar[int]
     BLOCK_FIELD_NUMBER: _ClassVar[int]
     HEAD_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     status: ClientBlockGetResponse.Status
     block: _block_pb2.Block
     head_id: str
-    def __init__(self, status: _Optional[_Union[ClientBlockGetResponse.Status, str]] = ..., block: _Optional[_Union[_block_pb2.Block, _Mapping]] = ..., head_id: _Optional[str] = ...) -> None: ...
+    message: str
+    def __init__(self, status: _Optional[_Union[ClientBlockGetResponse.Status, str]] = ..., block: _Optional[_Union[_block_pb2.Block, _Mapping]] = ..., head_id: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...

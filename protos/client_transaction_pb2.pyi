@@ -59,7 +59,7 @@ class ClientTransactionGetRequest(_message.Message):
     def __init__(self, transaction_id: _Optional[str] = ...) -> None: ...
 
 class ClientTransactionGetResponse(_message.Message):
-    __slots__ = ("status", "transaction", "head_id")
+    __slots__ = ("status", "transaction", "head_id", "message")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATUS_UNSET: _ClassVar[ClientTransactionGetResponse.Status]
@@ -75,7 +75,9 @@ class ClientTransactionGetResponse(_message.Message):
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     HEAD_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     status: ClientTransactionGetResponse.Status
     transaction: _transaction_pb2.Transaction
     head_id: str
-    def __init__(self, status: _Optional[_Union[ClientTransactionGetResponse.Status, str]] = ..., transaction: _Optional[_Union[_transaction_pb2.Transaction, _Mapping]] = ..., head_id: _Optional[str] = ...) -> None: ...
+    message: str
+    def __init__(self, status: _Optional[_Union[ClientTransactionGetResponse.Status, str]] = ..., transaction: _Optional[_Union[_transaction_pb2.Transaction, _Mapping]] = ..., head_id: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...

@@ -109,6 +109,8 @@ async def _ask_statuses(call: Call, ids: list[str], wait_s: int) -> dict[str, Cl
             wait_s=left_s,
         )
         if answer.status not in (StatusResponse.OK, StatusResponse.NO_RESOURCE):
+            if answer.message:
+                raise said_why(call, answer.message)
             raise unknown_error(call, f"status {answer.status} to a question about {len(part)} batches")
         told |= {status.batch_id: status for status in answer.batch_statuses}
     return told
@@ -117,6 +119,11 @@ async def _ask_statuses(call: Call, ids: list[str], wait_s: int) -> dict[str, Cl
 def unknown_error(call: Call, answered: str) -> ApiError:
     """Code 10 for an answer that nothing in this request accounts for."""
     return ApiError(Problem.UNKNOWN, f"the validator answered {answered} (request {call.request_id})")
+
+
+def said_why(call: Call, message: str) -> ApiError:
+    """Code 10 of a validator that cannot answer, in its own words."""
+    return ApiError(Problem.UNKNOWN, f"{message} (request {call.request_id})")
 
 
 def _refuse(call: Call, answer: Submitted) -> NoReturn:

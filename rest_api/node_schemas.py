@@ -38,7 +38,7 @@ NODE: Final[dict[str, Json]] = {
     "Condition": record(
         {
             "condition": {
-                "enum": ["queue_full", "storage_failed", "no_block", "processor_missing"],
+                "enum": ["queue_full", "storage_failed", "store_damaged", "no_block", "processor_missing"],
                 "description": "What keeps the node from working as it should.",
             },
             "seconds": {"type": "number", "minimum": 0, "description": "For how long."},

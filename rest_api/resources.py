@@ -14,7 +14,7 @@ from ledger.errors import NotDecodable
 from ledger.ids import is_id
 from protos import client_batch_pb2, client_block_pb2, client_transaction_pb2, query_pb2, state_context_pb2
 from rest_api import links, views
-from rest_api.batches import unknown_error
+from rest_api.batches import said_why, unknown_error
 from rest_api.call import Call, MessageType
 from rest_api.errors import ApiError, Problem, no_chain
 from rest_api.pieces import Json, json_answer
@@ -141,6 +141,8 @@ async def _found(
         raise no_chain()
     if answer.status in (response.NO_RESOURCE, response.INVALID_ID):
         raise not_found
+    if answer.message:
+        raise said_why(call, answer.message)
     raise unknown_error(call, f"status {answer.status} to a question about one resource")
 
 
@@ -195,6 +197,8 @@ async def _ask_list(call: Call, question: query_pb2.ListRequest) -> query_pb2.Li
     answer = await call.ask(MessageType.LIST_REQUEST, question, MessageType.LIST_RESPONSE, ListResponse)
     if answer.status == ListResponse.OK:
         return answer
+    if answer.status == ListResponse.INTERNAL_ERROR and answer.message:
+        raise said_why(call, answer.message)
     if answer.status not in _REFUSALS:
         raise unknown_error(call, f"status {answer.status} to a question for a list: {answer.message}")
     problem, message = _REFUSALS[answer.status]

@@ -27,7 +27,7 @@ from validator.metrics import Metrics, type_name
 from validator.node_status import NodeStatus
 from validator.processors.registry import Processors
 from validator.production import Work
-from validator.queries import Queries
+from validator.queries import DAMAGED, Queries
 from validator.statuses import CORRELATION_CHARACTERS_MAX, Statuses
 from validator.store import Store
 from validator.submission import Submissions
@@ -117,10 +117,13 @@ class Clients:
             self.statuses.wait(identity, correlation_id, batch_ids, timeout_s)
         else:
             _log(request, "OK", ids=len(batch_ids))
-            self._answer_status(identity, correlation_id, self.statuses.of(batch_ids))
+            self.statuses.tell(identity, correlation_id, batch_ids)
 
-    def _answer_status(self, identity: bytes, correlation_id: str, statuses: list[ClientBatchStatus]) -> None:
-        response = ClientBatchStatusResponse(status="OK", batch_statuses=statuses)
+    def _answer_status(self, identity: bytes, correlation_id: str, statuses: list[ClientBatchStatus] | None) -> None:
+        if statuses is None:
+            response = ClientBatchStatusResponse(status="INTERNAL_ERROR", message=DAMAGED)
+        else:
+            response = ClientBatchStatusResponse(status="OK", batch_statuses=statuses)
         self._answer(identity, Envelope.CLIENT_BATCH_STATUS_RESPONSE, correlation_id, response)
 
     def _cancel_wait(self, request: Request) -> None:

@@ -1,4 +1,4 @@
-"""What keeps this node from working as it should: four conditions, each with a sentence that says what to do.
+"""What keeps this node from working as it should: five conditions, each with a sentence that says what to do.
 
 Looked at once a tick; /readyz, the metrics and the log tell of the same ones. What only an upgrade would meet is
 ``validator.families``' business.
@@ -33,6 +33,7 @@ class Kind(StrEnum):
 
     QUEUE_FULL = "queue_full"
     STORAGE_FAILED = "storage_failed"
+    STORE_DAMAGED = "store_damaged"
     NO_BLOCK = "no_block"
     PROCESSOR_MISSING = "processor_missing"
 
@@ -104,6 +105,7 @@ class Conditions:
         found = {
             Kind.QUEUE_FULL: self._queue_full(now_ms),
             Kind.STORAGE_FAILED: self._storage_failed(now_ms),
+            Kind.STORE_DAMAGED: self._store_damaged(),
             Kind.NO_BLOCK: self._no_block(now_ms),
             Kind.PROCESSOR_MISSING: self._processor_missing(now_ms),
         }
@@ -141,6 +143,21 @@ class Conditions:
         return (
             f"batches are refused with 503 or stay PENDING: {self._failure}. See to the disk of the data folder"
             f" ({room}); the node tries again by itself, and loses nothing meanwhile"
+        )
+
+    def _store_damaged(self) -> str | None:
+        """Once met it holds until the validator ends: damage does not go by itself.
+
+        The node stays ready: whatever is sound is read and written as ever, and a node that is sent nothing would not
+        be repaired any sooner.
+        """
+        store = self._store
+        if not store.damaged_reads:
+            return None
+        return (
+            f"whoever asks for it gets a 500: {store.damage}. So far {store.damaged_reads} reads met damage. Look after"
+            " the disk and the memory of the machine; stop the validator, then `dovetail store repair`, or restore a"
+            " backup"
         )
 
     def _no_block(self, now_ms: int) -> str | None:

@@ -114,6 +114,11 @@ class NodeStatus(Collector):
         yield self._unready_metric()
         yield self._conditions_metric()
         yield _gauge("store_bytes", "Bytes of the store that hold something.", self._store.used_bytes())
+        yield CounterMetricFamily(
+            f"{NAMESPACE}_damaged_reads",
+            "Reads of the store that met what is not what was written.",
+            value=self._store.damaged_reads,
+        )
         free = self._store.free_bytes()
         if free is not None:
             yield _gauge("disk_free_bytes", "Bytes that are free on the disk of the store.", free)

@@ -33,6 +33,12 @@ from validator.store import BlockInfo, StorageFailed, Store
 
 _DIGITS_MAX: Final = 18
 
+DAMAGED: Final = (
+    "what was asked for is damaged on this node, and is not shown: its operator must repair the store or restore a"
+    " backup; the validator's log says what it is"
+)
+"""What a client is told, who can do nothing about it."""
+
 log = structlog.get_logger("validator.queries")
 
 
@@ -71,6 +77,9 @@ class Queries:
             # What is damaged is not shown, and nobody else has to suffer for it.
             log.error("the store is damaged, a client gets no answer", reason=str(failure))
             response = response_class(status="INTERNAL_ERROR")
+            # The other messages of the 1.x line have no room for words.
+            if hasattr(response, "message"):
+                response.message = DAMAGED
         return QueryAnswer(response_type, response.SerializeToString(), response.Status.Name(response.status))
 
     # One resource

@@ -5,11 +5,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+import structlog
+
 from ledger.ids import BatchId, is_id
 from ledger.limits import Limits
 from protos.client_batch_submit_pb2 import ClientBatchStatus
 from validator.mempool.queue import PendingQueue, Reason
-from validator.store import Store
+from validator.store import StorageFailed, Store
 
 _ID_CHARACTERS: Final = 128
 _IDS_A_TURN_MAX: Final = 5_000
@@ -18,8 +20,10 @@ _IDS_A_TURN_MAX: Final = 5_000
 CORRELATION_CHARACTERS_MAX: Final = 512
 """A wait with a longer name is not held."""
 
-Answer = Callable[[bytes, str, list[ClientBatchStatus]], None]
-"""Identity and correlation id of the question, and one status for each id, in the order asked."""
+Answer = Callable[[bytes, str, list[ClientBatchStatus] | None], None]
+"""Identity and correlation id of the question, and one status for each id, in the order asked; None: see ``tell``."""
+
+log = structlog.get_logger("validator.statuses")
 
 
 class Statuses:
@@ -53,8 +57,17 @@ class Statuses:
         return list(self._of_peer)
 
     def of(self, batch_ids: Iterable[str]) -> list[ClientBatchStatus]:
-        """One status for each id, in the order asked."""
+        """One status for each id, in the order asked. Raises StorageFailed."""
         return [self._status(batch_id) for batch_id in batch_ids]
+
+    def tell(self, identity: bytes, correlation_id: str, batch_ids: Iterable[str]) -> None:
+        """Answer at once; with None where the store is damaged at one of the ids: a guess could be false."""
+        statuses = None
+        try:
+            statuses = self.of(batch_ids)
+        except StorageFailed as failure:
+            log.error("the store is damaged, a client gets no answer", reason=str(failure))
+        self._answer(identity, correlation_id, statuses)
 
     def wait(self, identity: bytes, correlation_id: str, batch_ids: Sequence[str], timeout_s: float) -> None:
         """Answer once: when all of the batches are committed or invalid, or when the time is over.
@@ -84,7 +97,7 @@ class Statuses:
             or self._ids_held + ids > self._limits.status_ids_waited_for_max
             or self._ids_of_peer[identity] + ids > self._limits.connection_ids_waited_for_max
         ):
-            self._answer(identity, correlation_id, self.of(batch_ids))
+            self.tell(identity, correlation_id, batch_ids)
             return
         # The queue's own text of an id, where there is one: a thousand waits for a batch hold it once.
         asked = tuple(text if entry is None else entry.batch.id for text, entry in zip(batch_ids, known, strict=True))
@@ -143,7 +156,7 @@ class Statuses:
 
     def _conclude(self, wait: "_Wait") -> None:
         self._free(wait)
-        self._answer(wait.identity, wait.correlation_id, self.of(wait.asked))
+        self.tell(wait.identity, wait.correlation_id, wait.asked)
 
     def _free(self, wait: "_Wait") -> None:
         self._ids_held -= wait.ids
@@ -164,11 +177,15 @@ class Statuses:
 
     def _is_undecided(self, text: str) -> bool:
         """Whether a batch that is not pending may still come to be committed or invalid under this id."""
-        return (
-            is_id(text)
-            and self._store.batch_number(BatchId(text)) is None
-            and self._store.invalid(BatchId(text)) is None
-        )
+        try:
+            return (
+                is_id(text)
+                and self._store.batch_number(BatchId(text)) is None
+                and self._store.invalid(BatchId(text)) is None
+            )
+        except StorageFailed:
+            # Whoever waits for others with it is told in the end.
+            return False
 
     def _status(self, text: str) -> ClientBatchStatus:
         status = ClientBatchStatus(batch_id=text, status=ClientBatchStatus.UNKNOWN)

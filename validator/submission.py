@@ -125,7 +125,12 @@ class Submissions:
             if isinstance(verified, RefusedBatch):
                 self._refuse(request, "INVALID_BATCH", verified.rule, verified.message)
                 continue
-            fresh = {batch.id: batch for batch in verified if not self._knows(batch.id)}.values()
+            try:
+                fresh = {batch.id: batch for batch in verified if not self._knows(batch.id)}.values()
+            except StorageFailed as failure:
+                log.error("batches not accepted", reason=str(failure))
+                self._refuse(request, "INTERNAL_ERROR", "storage_failed", str(failure))
+                continue
             full = self._queue.refusal(fresh) if fresh else None
             if full is not None:
                 self._refuse_full(request, full)
@@ -177,9 +182,12 @@ class Submissions:
         """Whether a batch that is not verified yet bears the id of one that is known."""
         try:
             batch_id = raw_pb2.RawBatch.FromString(raw).header_signature
+            return is_id(batch_id) and self._knows(BatchId(batch_id))
         except DecodeError:
             return False
-        return is_id(batch_id) and self._knows(BatchId(batch_id))
+        except StorageFailed:
+            # It is told once the batch is verified.
+            return True
 
     def _knows(self, batch_id: BatchId) -> bool:
         """Whether a batch is pending or committed; an invalid one is judged again."""

@@ -93,6 +93,17 @@ def flips(store: Path, count: int, seed: int) -> Iterator[tuple[int, int]]:
         yield rng.randrange(pages) * PAGE_BYTES + within, rng.randrange(8)
 
 
+def lead_nowhere(content: bytearray, table: bytes) -> None:
+    """Let the record of a table in the table of tables name a root page that is not there."""
+    at = content.find(table)
+    while at >= 0:
+        # The length of the record stands before its key, its root is the last of its numbers.
+        root = at + len(table) + 40
+        if content[at - 8 : at - 6] == (48).to_bytes(2, "little"):
+            content[root : root + 8] = (10**6).to_bytes(8, "little")
+        at = content.find(table, at + 1)
+
+
 def try_flip(store: Path, folder: Path, at: int, bit: int, truth: Answers) -> Seen:
     """Verify, read and repair a copy of ``store`` with one bit flipped; ``folder`` is made and removed."""
     folder.mkdir()

@@ -13,7 +13,7 @@ import pytest
 
 from dovetail.genesis import STORE_NAME
 from tests.dovetail.conftest import Run
-from tests.dovetail.flipped import forked_apart
+from tests.dovetail.flipped import forked_apart, lead_nowhere
 from tests.dovetail.rehearsal_chain import long_chain
 from tests.dovetail.verified import Here, entries, flip, put, put_raw, raw_entries, verify
 from validator.maintenance import apart as apart_module
@@ -299,7 +299,7 @@ def test_what_no_page_leads_to_is_found_by_its_checksum(data: Path, run: Run, ta
     assert run(*words(data, "compact")).code == 0
     file = store / "data.mdb"
     content = bytearray(file.read_bytes())
-    _lead_nowhere(content, table.encode())
+    lead_nowhere(content, table.encode())
     file.write_bytes(content)
     done = run(*words(data, "repair"))
     assert done.code == 0, done.err
@@ -349,7 +349,7 @@ def test_pages_on_which_the_library_gives_up_end_no_command(data: Path, run: Run
     head = head_of(store)
     content = bytearray(file.read_bytes())
     for name in (b"nodes", b"batch_ids", b"transaction_ids"):
-        _lead_nowhere(content, name)
+        lead_nowhere(content, name)
     file.write_bytes(content)
     for command in (("check",), ("backup", str(data / "backup"))):
         done = run(*words(data, *command))
@@ -360,17 +360,6 @@ def test_pages_on_which_the_library_gives_up_end_no_command(data: Path, run: Run
     assert done.code == 0, done.err
     assert head_of(store) == head
     assert verify(store).kept == []
-
-
-def _lead_nowhere(content: bytearray, table: bytes) -> None:
-    """Let the record of a table in the table of tables name a root page that is not there."""
-    at = content.find(table)
-    while at >= 0:
-        # The length of the record stands before its key, its root is the last of its numbers.
-        root = at + len(table) + 40
-        if content[at - 8 : at - 6] == (48).to_bytes(2, "little"):
-            content[root : root + 8] = (10**6).to_bytes(8, "little")
-        at = content.find(table, at + 1)
 
 
 def test_what_ends_a_process_is_told_and_not_read_again() -> None:

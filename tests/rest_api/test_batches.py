@@ -380,3 +380,14 @@ def test_the_envelopes_content_is_the_body_byte_for_byte() -> None:
             assert (await api.validator.asked.get()).content == body
 
     run(test())
+
+
+def test_a_status_that_nobody_can_tell_is_an_error_in_the_validators_words() -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            content = StatusResponse(status=StatusResponse.INTERNAL_ERROR, message="it is damaged")
+            api.validator.answer(Type.CLIENT_BATCH_STATUS_REQUEST, Type.CLIENT_BATCH_STATUS_RESPONSE, content)
+            response = await api.http.get(f"/batch_status?id={ONE.id}", headers={"x-request-id": "lost-9"})
+            assert error_of(response) == (500, 10, "it is damaged (request lost-9)")
+
+    run(test())

@@ -373,6 +373,9 @@ def test_single_resources(
             response = await api.http.get(path, headers={"x-request-id": "lost-7"})
             assert error_of(response)[:2] == (500, 10)
             assert "lost-7" in error_of(response)[2]
+            api.validator.answer(asked, answered, type(answer)(status="INTERNAL_ERROR", message="it is damaged"))
+            response = await api.http.get(path, headers={"x-request-id": "lost-8"})
+            assert error_of(response) == (500, 10, "it is damaged (request lost-8)")
 
     run(test())
 

@@ -38,6 +38,7 @@ from validator.mempool.queue import PendingQueue
 from validator.metrics import Metrics
 from validator.processors.registry import Processors
 from validator.production import Work
+from validator.queries import DAMAGED
 from validator.store import Store
 from validator.verifier import Verified
 
@@ -503,3 +504,33 @@ def test_statuses_stand_in_the_order_asked(bench: Bench) -> None:
     assert [status.batch_id for status in answer.batch_statuses] == list(asked.batch_ids)
     names = [status.Status.Name(status.status) for status in answer.batch_statuses]
     assert names == ["PENDING", "UNKNOWN", "COMMITTED", "UNKNOWN"]
+
+
+def test_who_asks_for_a_damaged_index_or_hands_such_a_batch_in_ends_no_node(tmp_path: Path) -> None:
+    """Its status is told neither COMMITTED nor UNKNOWN: nobody can tell."""
+
+    async def test() -> None:
+        store: Any = open_store(tmp_path)
+        batch = make_batch("genesis", make_transaction("genesis"))
+        commit(store, [batch])
+        store._let_go()
+        with store._env.begin(write=True) as transaction:
+            transaction.put(bytes.fromhex(batch.id), b"not what was written", db=store._tables["batch_ids"])
+        store._move_on()
+        bench = Bench(store)
+        for wait in (False, True):
+            bench.sent.clear()
+            bench.send(STATUS, ClientBatchStatusRequest(batch_ids=[batch.id], wait=wait, timeout=1))
+            ((*_, content),) = bench.sent
+            told = ClientBatchStatusResponse.FromString(content)
+            assert told == ClientBatchStatusResponse(status="INTERNAL_ERROR", message=DAMAGED)
+        bench.send(SUBMIT, raw_pb2.RawBatchList(batches=[batch.raw]))
+        ((_, on_verified),) = bench.pool.asked
+        on_verified([batch])
+        bench.clients.submissions.take_checked()
+        answer = ClientBatchSubmitResponse.FromString(bench.sent[-1][3])
+        assert (answer.status, answer.reason) == (ClientBatchSubmitResponse.INTERNAL_ERROR, "storage_failed")
+        assert "of the table batch_ids is not what was written" in answer.message
+        store.close()
+
+    run(test)

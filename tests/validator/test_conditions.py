@@ -17,7 +17,7 @@ from tests.validator.support import LIMITS, commit, make_batch, make_transaction
 from tests.validator.test_clients import Bench
 from validator.conditions import Kind
 from validator.production import Work
-from validator.store import StorageFailed, Store
+from validator.store import StorageDamaged, StorageFailed, Store
 
 SMALL = replace(
     LIMITS, pending_batches_max=3, pending_share_percent_max=100, no_block_ms_max=2_000, processor_missing_ms_max=1_000
@@ -175,6 +175,21 @@ def test_a_refused_write_is_one_until_a_write_goes_well(store: Store, monkeypatc
     assert bench.tick(8_900) == [Kind.STORAGE_FAILED]
     assert bench.tick(200) == []
     assert list(store._env.begin(db=store._tables["meta"]).cursor().iternext(values=False)) == [b"format"]
+
+
+def test_damage_that_was_met_is_one_until_the_validator_ends(store: Store) -> None:
+    bench = Conditioned(store)
+    assert bench.tick() == []
+    with pytest.raises(StorageDamaged):
+        store.node(999)
+    assert bench.tick(500) == [Kind.STORE_DAMAGED]
+    assert "gets a 500: the store lacks entry 999 of nodes. So far 1 reads met damage" in bench.message()
+    assert "`dovetail store repair`" in bench.message()
+    assert "dovetail_validator_damaged_reads_total 1.0" in bench.clients.node_status.text().decode()
+    commit(store, [make_batch("next")])
+    assert bench.tick(60_000) == [Kind.STORE_DAMAGED]
+    (told,) = bench.clients.node_status.status().conditions
+    assert (told.condition, told.seconds) == ("store_damaged", 60.0)
 
 
 def test_each_is_logged_when_it_begins_and_ends_and_told_meanwhile(store: Store) -> None:

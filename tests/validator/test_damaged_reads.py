@@ -15,9 +15,10 @@ from protos import (
 )
 from protos.query_pb2 import ListRequest, ListResponse
 from protos.validator_pb2 import Message as Envelope
+from tests.dovetail.flipped import lead_nowhere
 from tests.validator.chain import Chain
-from tests.validator.support import address
-from validator.store import StorageFailed
+from tests.validator.support import address, open_store
+from validator.store import StorageDamaged, StorageFailed
 from validator.store.records import TABLES, opened, sealed
 
 
@@ -26,6 +27,12 @@ def chain(tmp_path: Path) -> Iterator[Chain]:
     made = Chain(tmp_path)
     yield made
     made.store.close()
+
+
+DAMAGED = (
+    "what was asked for is damaged on this node, and is not shown: its operator must repair the store or restore a"
+    " backup; the validator's log says what it is"
+)
 
 
 def damage(chain: Chain, table: str) -> None:
@@ -92,7 +99,11 @@ def test_no_answer_is_made_of_a_damaged_record(chain: Chain, table: str) -> None
     damage(chain, table)
     answer = chain.queries.answer(message_type, question.SerializeToString())
     assert answer.status == "INTERNAL_ERROR"
-    assert response.FromString(answer.content) == response(status="INTERNAL_ERROR")
+    message = {"message": DAMAGED} if "message" in response.DESCRIPTOR.fields_by_name else {}
+    assert response.FromString(answer.content) == response(status="INTERNAL_ERROR", **message)
+    assert bool(message) == (table not in ("transactions", "nodes"))
+    assert chain.store.damaged_reads == 1
+    assert f"of the table {table} is not what was written" in chain.store.damage
 
 
 @pytest.mark.parametrize(
@@ -107,7 +118,33 @@ def test_no_answer_is_made_of_a_damaged_record(chain: Chain, table: str) -> None
 def test_no_list_is_made_of_a_damaged_record(chain: Chain, resource: int, table: str) -> None:
     assert chain.list(resource=resource).items
     damage(chain, table)
-    assert chain.list(resource=resource) == ListResponse(status=ListResponse.INTERNAL_ERROR)
+    assert chain.list(resource=resource) == ListResponse(status=ListResponse.INTERNAL_ERROR, message=DAMAGED)
+
+
+def test_a_node_that_is_missing_is_damage(chain: Chain) -> None:
+    store: Any = chain.store
+    with pytest.raises(StorageDamaged, match="the store lacks entry 999 of nodes"):
+        store.node(999)
+    assert (store.damaged_reads, store.damage) == (1, "the store lacks entry 999 of nodes")
+
+
+def test_a_page_that_cannot_be_read_costs_no_other_read(tmp_path: Path) -> None:
+    """LMDB reads nothing more in a snapshot in which it met one."""
+    made = Chain(tmp_path)
+    made.store.close()
+    file = tmp_path / "store" / "data.mdb"
+    content = bytearray(file.read_bytes())
+    lead_nowhere(content, b"batch_ids")
+    file.write_bytes(content)
+    store = open_store(tmp_path)
+    try:
+        for times in (1, 2):
+            with pytest.raises(StorageDamaged, match="the table batch_ids cannot be read"):
+                store.batch_number(made.batches[1][0].id)
+            assert store.damaged_reads == times
+            assert store.block(1) == made.infos[1]
+    finally:
+        store.close()
 
 
 def test_a_record_belongs_to_its_table_and_its_key() -> None:

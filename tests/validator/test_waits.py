@@ -40,7 +40,8 @@ class Waits:
         self.answered = asyncio.Event()
         self.statuses = Statuses(self.queue, store, limits, self._answer)
 
-    def _answer(self, identity: bytes, correlation_id: str, statuses: list[ClientBatchStatus]) -> None:
+    def _answer(self, identity: bytes, correlation_id: str, statuses: list[ClientBatchStatus] | None) -> None:
+        assert statuses is not None
         words = [ClientBatchStatus.Status.Name(status.status) for status in statuses]
         self.said.append((identity, correlation_id, words))
         self.answered.set()

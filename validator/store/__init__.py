@@ -2,7 +2,16 @@
 
 from validator.store.reader import StoreReader
 from validator.store.records import BlockInfo, StoredBatch, StoredTransaction
-from validator.store.snapshot import StorageFailed, StorageLost
+from validator.store.snapshot import StorageDamaged, StorageFailed, StorageLost
 from validator.store.store import Store
 
-__all__ = ["BlockInfo", "StorageFailed", "StorageLost", "Store", "StoreReader", "StoredBatch", "StoredTransaction"]
+__all__ = [
+    "BlockInfo",
+    "StorageDamaged",
+    "StorageFailed",
+    "StorageLost",
+    "Store",
+    "StoreReader",
+    "StoredBatch",
+    "StoredTransaction",
+]

@@ -29,7 +29,7 @@ from validator.store.records import (
     id_key,
     key,
 )
-from validator.store.snapshot import Snapshot, StorageFailed, lacks
+from validator.store.snapshot import Snapshot, StorageFailed
 
 _LEFT_FREE: Final = 8
 """Of READERS_MAX, for the validator: it loses its slot for a moment where the map grows."""
@@ -124,7 +124,7 @@ class StoreReader(Snapshot):
         if node is None:
             node = self.find_node(number)
             if node is None:
-                raise lacks("nodes", number, self._pruned_words())
+                raise self._lacks("nodes", number, self._pruned_words())
             self._keep(number, node)
         return node
 
@@ -238,7 +238,7 @@ class StoreReader(Snapshot):
         try:
             return Pruned() if record is None else records.decode_pruned(record)
         except struct.error as error:
-            raise StorageFailed(f"the record of what is pruned is garbled: {error}") from None
+            raise self._damaged(f"the record of what is pruned is garbled: {error}") from None
 
 
 def _too_many(path: Path) -> StorageFailed:

@@ -21,6 +21,10 @@ class StorageFailed(Exception):
     """The disk or the environment refused; the message says what. Nothing of a write was kept."""
 
 
+class StorageDamaged(StorageFailed):
+    """What is read is not what was written; the message says where. It does not pass by itself."""
+
+
 class StorageLost(Exception):
     """The disk lost a write, or nobody knows what became of one: whoever owns the store must end, and open it anew."""
 
@@ -59,6 +63,10 @@ class Snapshot:
         self._env = env
         self._tables = tables
         self._reader: Any = None
+        self.damaged_reads = 0
+        """How often something was read that is not what was written."""
+        self.damage = ""
+        """Where that was the last time, in words."""
         self._move_on()
 
     def tables(self) -> list[bytes]:
@@ -67,7 +75,7 @@ class Snapshot:
             with self._reader.cursor() as cursor:
                 return list(cursor.iternext(values=False))
         except lmdb.Error as error:
-            raise _unreadable("of tables", error) from None
+            raise self._unreadable("of tables", error) from None
 
     def written(self) -> int:
         """A number that every write to the file changes, in whatever process, whether it is in the snapshot or not."""
@@ -102,7 +110,7 @@ class Snapshot:
         try:
             entries: int = self._reader.stat(self._tables[table])["entries"]
         except lmdb.Error as error:
-            raise _unreadable(table, error) from None
+            raise self._unreadable(table, error) from None
         return entries
 
     def size(self, table: str) -> tuple[int, int, int]:
@@ -110,7 +118,7 @@ class Snapshot:
         try:
             stat = self._reader.stat(self._tables[table])
         except lmdb.Error as error:
-            raise _unreadable(table, error) from None
+            raise self._unreadable(table, error) from None
         return stat["leaf_pages"], stat["branch_pages"], stat["overflow_pages"]
 
     def entries(self, table: str) -> Iterator[tuple[bytes, bytes]]:
@@ -124,19 +132,19 @@ class Snapshot:
             with self._reader.cursor(db=self._tables[table]) as cursor:
                 yield from cursor
         except lmdb.Error as error:
-            raise _unreadable(table, error) from None
+            raise self._unreadable(table, error) from None
 
     def _get(self, table: str, name: bytes) -> bytes | None:
         try:
             record: bytes | None = self._reader.get(name, db=self._tables[table])
         except lmdb.Error as error:
-            raise _unreadable(table, error) from None
+            raise self._unreadable(table, error) from None
         return None if record is None else self._open(table, name, record)
 
     def _open(self, table: str, name: bytes, record: bytes) -> bytes:
         content = records.opened(table, name, record)
         if content is None:
-            raise StorageFailed(
+            raise self._damaged(
                 f"entry {_shown(name)} of the table {table} is not what was written, its checksum differs:"
                 " `dovetail chain verify` shows all that is damaged, `dovetail store repair` mends what can be"
             )
@@ -145,7 +153,7 @@ class Snapshot:
     def _require(self, table: str, number: int) -> bytes:
         record = self._get(table, key(number))
         if record is None:
-            raise lacks(table, number)
+            raise self._lacks(table, number)
         return record
 
     def _number(self, table: str, text: str) -> int | None:
@@ -158,19 +166,35 @@ class Snapshot:
             with self._reader.cursor(db=self._tables[table]) as cursor:
                 name = cursor.key() if cursor.last() else None
         except lmdb.Error as error:
-            raise _unreadable(table, error) from None
+            raise self._unreadable(table, error) from None
         if name is None:
             return -1
         if len(name) != NUMBER_BYTES:
-            raise StorageFailed(f"the last key of the table {table} is no number: {name.hex()}; restore a backup")
+            raise self._damaged(f"the last key of the table {table} is no number: {name.hex()}; restore a backup")
         return int.from_bytes(name, "big")
 
     def _format(self) -> bytes | None:
         try:
             found: bytes | None = self._reader.get(FORMAT_KEY, db=self._tables["meta"])
         except lmdb.Error as error:
-            raise _unreadable("meta", error) from None
+            raise self._unreadable("meta", error) from None
         return found
+
+    def _damaged(self, words: str) -> StorageDamaged:
+        """What to raise for damage, which is counted."""
+        self.damaged_reads += 1
+        self.damage = words
+        return StorageDamaged(words)
+
+    def _lacks(self, table: str, number: int, why: str = "") -> StorageDamaged:
+        return self._damaged(f"the store lacks entry {number} of {table}{why}")
+
+    def _unreadable(self, table: str, error: lmdb.Error) -> StorageDamaged:
+        self._go_on()
+        return self._damaged(f"the table {table} cannot be read: {error}; restore a backup of the store's folder")
+
+    def _go_on(self) -> None:
+        """After a page that cannot be read LMDB reads nothing more in this snapshot; who wants one commit keeps it."""
 
     def _let_go(self) -> None:
         """End the snapshot and keep its slot, which goes where the transaction itself does."""
@@ -194,13 +218,5 @@ class Snapshot:
             return self._env.begin()
 
 
-def lacks(table: str, number: int, why: str = "") -> StorageFailed:
-    return StorageFailed(f"the store lacks entry {number} of {table}{why}")
-
-
 def _shown(name: bytes) -> str:
     return str(int.from_bytes(name, "big")) if len(name) == NUMBER_BYTES else name.hex()
-
-
-def _unreadable(table: str, error: lmdb.Error) -> StorageFailed:
-    return StorageFailed(f"the table {table} cannot be read: {error}; restore a backup of the store's folder")

@@ -345,6 +345,11 @@ class Store(StoreReader):
                 # LMDB gives up where it cannot tell which of its two heads is on disk.
                 raise StorageLost(f"nobody knows what became of a write of {data_bytes} bytes: {error}") from None
 
+    def _go_on(self) -> None:
+        # Nobody else writes: the newest commit is the one that was being read.
+        self._let_go()
+        self._move_on()
+
     def _require_kept(self, said: str) -> None:
         """Raise StorageLost where the disk lost what it had taken, and ``said`` is no refusal.
 
