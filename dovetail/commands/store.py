@@ -73,21 +73,27 @@ def backup(
 ) -> None:
     """Copy the ledger as of its newest block, beside a running validator too.
 
-    The copy is consistent and holds no free pages. It gets its name when it is whole and on disk. The node's key is no
-    part of it: keep that by itself.
+    The copy is consistent and holds no free pages. It gets its name when it is whole and on disk. Exit code 1 where a
+    record is damaged: then the copy is kept as TARGET.damaged. The node's key is no part of it: keep that by itself.
     """
     from validator.maintenance.copies import backup as back_up
 
     path = _store(_settings(config, data_dir))
     removed: list[Path] = []
     with _working() as tell:
-        held = back_up(path, target.absolute(), tell, removed)
+        held, made = back_up(path, target.absolute(), tell, removed)
     _tell_removed(removed)
     if as_json:
-        print_json({"target": str(target.absolute()), **_fields(held)})
+        print_json({"target": str(made), **_fields(held)})
     else:
         typer.echo(f"backed up blocks 0 to {held.block_num}, {held.transactions} transactions, {mib(held.data_bytes)}")
         typer.echo(f"block {held.block_num}: {held.block_id}")
+    if held.damage:
+        raise Refused(
+            f"the store at {shown(path)} is damaged, and so is the copy: {held.damage}. The copy is kept as"
+            f" {shown(made)}; rely on earlier backups. `dovetail chain verify` names what is damaged; stop the"
+            " validator, then `dovetail store repair`, or restore a backup"
+        )
 
 
 @app.command(epilog=examples("dovetail store restore /backups/ledger-2 --data-dir ./ledger"))
@@ -132,7 +138,7 @@ def compact(config: ConfigFile = None, data_dir: DataDir = None, as_json: Json =
     """Write the ledger's file anew without its free pages, compare it with the old one, and let it take its place.
 
     While no validator runs. Needs as much free space as the ledger itself. A kill leaves the old file or the new one,
-    never none.
+    never none. A damaged ledger is refused.
     """
     from validator.maintenance.copies import compact as make_smaller
 
@@ -159,7 +165,8 @@ def prune(
     """Remove old states: blocks, batches, transactions and receipts stay, and so does the newest state.
 
     While no validator runs; a running one prunes by itself with state_depth_blocks in its configuration. The space is
-    used again; dovetail store compact gives it back to the disk. Killed, it has pruned a part.
+    used again; dovetail store compact gives it back to the disk. Killed, it has pruned a part. Exit code 1 where a
+    record of what is left is damaged.
     """
     from validator.maintenance.apart import apart
     from validator.maintenance.pruning import prune as remove_states
@@ -169,10 +176,15 @@ def prune(
     with _working() as tell:
         done = apart(tell, remove_states, path, settings.validator.limits, depth)
     if as_json:
-        print_json(done._asdict())
+        print_json({**done._asdict(), "damage": done.damage._asdict()})
     else:
         typer.echo(
             f"{done.nodes} nodes removed; the states after blocks {done.states_from} to {done.head_num} are there"
+        )
+    if done.damage.records:
+        raise Refused(
+            f"pruned, but the store at {shown(path)} is damaged: {done.damage}. `dovetail chain verify` names what is"
+            " damaged; `dovetail store repair`, or restore a backup"
         )
 
 

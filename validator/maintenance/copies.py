@@ -5,12 +5,14 @@ What is made has no name before it is whole and on disk. Keys are no part of a s
 
 import os
 import threading
+from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
 from validator.maintenance.apart import Step, Tell, apart
+from validator.maintenance.looking import Damage, damage_of
 from validator.maintenance.places import (
     COMPACTING,
     being_made,
@@ -34,7 +36,7 @@ _LOOK_S: Final = 0.05
 
 
 class Held(msgspec.Struct, frozen=True):
-    """The newest block of a copy, and the size of its file."""
+    """The newest block of a copy, the size of its file, and how many of its records are not what was written."""
 
     format: str
     block_num: int
@@ -43,6 +45,13 @@ class Held(msgspec.Struct, frozen=True):
     transactions: int
     states_from_block: int
     data_bytes: int
+    damaged_records: int = 0
+    first_damaged: str = ""
+
+    @property
+    def damage(self) -> str:
+        """What is damaged, in words; empty where nothing is."""
+        return str(Damage(self.damaged_records, self.first_damaged)) if self.damaged_records else ""
 
 
 class Compacted(NamedTuple):
@@ -50,10 +59,11 @@ class Compacted(NamedTuple):
     after_bytes: int
 
 
-def backup(store: Path, target: Path, tell: Tell, removed: list[Path]) -> Held:
+def backup(store: Path, target: Path, tell: Tell, removed: list[Path]) -> tuple[Held, Path]:
     """Copy the newest commit of the store in the folder ``store`` into the new folder ``target``.
 
-    Raises StorageFailed and Ended; then there is no ``target``.
+    Of a damaged store the copy may be the last that can be made: it is kept, but under another name than one that can
+    be relied upon. Returns which. Raises StorageFailed and Ended; then there is neither.
     """
     if target.exists():
         raise StorageFailed(f"{target} is there already: a backup is never written over anything")
@@ -66,8 +76,15 @@ def backup(store: Path, target: Path, tell: Tell, removed: list[Path]) -> Held:
             file.write(msgspec.json.format(msgspec.json.encode(held)) + b"\n")
         sync_file(folder / RECORD)
         (folder / OWNER_LOCK).unlink()
+        if held.damage:
+            target = _free_name(target.with_name(f"{target.name}.damaged"))
         rename_folder(folder, target)
-    return held
+    return held, target
+
+
+def _free_name(path: Path) -> Path:
+    names = (path if number == 1 else path.with_name(f"{path.name}-{number}") for number in count(1))
+    return next(name for name in names if not name.exists())
 
 
 def restore(source: Path, store: Path, tell: Tell, removed: list[Path], *, verify: bool) -> Held:
@@ -119,7 +136,13 @@ def _copy(tell: Tell, store: Path, folder: Path) -> Held:
             os.close(descriptor)
     finally:
         reader.close()
-    return _look(tell, folder, verify=False)
+    reader = StoreReader.open(folder)
+    try:
+        damage = damage_of(reader, tell)
+    finally:
+        reader.close()
+    held = _look(tell, folder, verify=False)
+    return msgspec.structs.replace(held, damaged_records=damage.records, first_damaged=damage.first)
 
 
 def _copy_to(reader: StoreReader, descriptor: int, expected: int, tell: Tell) -> None:
@@ -165,7 +188,12 @@ def _look(tell: Tell, folder: Path, verify: bool) -> Held:
 
 
 def _compact(tell: Tell, store: Path, folder: Path) -> None:
-    _copy(tell, store, folder)
+    held = _copy(tell, store, folder)
+    if held.damage:
+        raise StorageFailed(
+            f"the store is damaged: {held.damage}. Nothing has changed: free pages may hold what a repair needs, so"
+            " `dovetail store repair` first, or restore a backup"
+        )
     faults = page_faults(folder)
     if faults:
         raise StorageFailed(f"the compacted copy is not sound: {faults[0]}")

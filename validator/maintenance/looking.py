@@ -11,6 +11,7 @@ from validator.maintenance.places import leftovers, put_aside
 from validator.store import StoreReader, records
 from validator.store.length import DATA
 from validator.store.records import FORMAT_KEY, TABLES
+from validator.store.snapshot import shown_key
 from validator.verification.findings import Findings
 from validator.verification.pages import check_pages
 
@@ -56,6 +57,32 @@ class Look(NamedTuple):
     @property
     def live_bytes(self) -> int:
         return self.used_bytes - self.free_bytes
+
+
+class Damage(NamedTuple):
+    """How many records are not what was written, and the first of them, in words."""
+
+    records: int
+    first: str
+
+    def __str__(self) -> str:
+        return f"{self.records} records are not what was written, the first is {self.first}"
+
+
+def damage_of(reader: StoreReader, tell: Tell) -> Damage:
+    """Compare every record with its checksum. Raises StorageFailed."""
+    total = sum(map(reader.count, TABLES))
+    done = damaged = 0
+    first = ""
+    for table in TABLES:
+        for name, record in reader.raw_entries(table):
+            if name != FORMAT_KEY and records.opened(table, name, record) is None:
+                first = first or f"entry {shown_key(name)} of the table {table}"
+                damaged += 1
+            done += 1
+            if done % _TELL_EVERY == 0:
+                tell(Step("comparing checksums, entries", done, total))
+    return Damage(damaged, first)
 
 
 def look(tell: Tell, store: Path) -> Look:

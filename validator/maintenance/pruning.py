@@ -5,16 +5,21 @@ from typing import NamedTuple
 
 from ledger.limits import Limits
 from validator.maintenance.apart import Step, Tell
+from validator.maintenance.looking import Damage, damage_of
 from validator.store import StorageFailed, Store
 from validator.store.length import DATA
 
 
 class PrunedTo(NamedTuple):
-    """``states_from``: the first block whose state is there. ``nodes``: how many were removed now."""
+    """``states_from``: the first block whose state is there. ``nodes``: how many were removed now.
+
+    ``damage``: of what is left.
+    """
 
     states_from: int
     head_num: int
     nodes: int
+    damage: Damage
 
 
 def prune(tell: Tell, path: Path, limits: Limits, depth_blocks: int) -> PrunedTo:
@@ -36,6 +41,8 @@ def prune(tell: Tell, path: Path, limits: Limits, depth_blocks: int) -> PrunedTo
                 f"what block {after.states_from + 1} replaced cannot be read, states are pruned up to there:"
                 " `dovetail store repair` makes it anew"
             )
-        return PrunedTo(after.states_from, store.head.num, after.nodes - before.nodes)
+        # No repair needs what is gone: it makes states from receipts.
+        damage = damage_of(store, tell)
+        return PrunedTo(after.states_from, store.head.num, after.nodes - before.nodes, damage)
     finally:
         store.close()

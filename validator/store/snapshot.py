@@ -145,7 +145,7 @@ class Snapshot:
         content = records.opened(table, name, record)
         if content is None:
             raise self._damaged(
-                f"entry {_shown(name)} of the table {table} is not what was written, its checksum differs:"
+                f"entry {shown_key(name)} of the table {table} is not what was written, its checksum differs:"
                 " `dovetail chain verify` shows all that is damaged, `dovetail store repair` mends what can be"
             )
         return content
@@ -218,5 +218,6 @@ class Snapshot:
             return self._env.begin()
 
 
-def _shown(name: bytes) -> str:
+def shown_key(name: bytes) -> str:
+    """The key of an entry as people read it: a number, or in hex."""
     return str(int.from_bytes(name, "big")) if len(name) == NUMBER_BYTES else name.hex()
