@@ -3,6 +3,7 @@
 What is done is in ``validator.maintenance``; here is what is said about it.
 """
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 
 _NOTES_SHOWN_MAX: Final = 20
+_PATH_SHOWN_MAX: Final = 400
 
 Processes = Annotated[
     int,
@@ -81,7 +83,7 @@ def backup(
     path = _store(_settings(config, data_dir))
     removed: list[Path] = []
     with _working() as tell:
-        held, made = back_up(path, target.absolute(), tell, removed)
+        held, made = back_up(path, target.absolute(), tell, _finish, removed)
     _tell_removed(removed)
     if as_json:
         print_json({"target": str(made), **_fields(held)})
@@ -120,7 +122,7 @@ def restore(
     make_private_dir(settings.validator.data_dir)
     removed: list[Path] = []
     with _working() as tell:
-        held = put_back(source.absolute(), _store(settings), tell, removed, verify=verify)
+        held = put_back(source.absolute(), _store(settings), tell, _finish, removed, verify=verify)
     _tell_removed(removed)
     if not verify:
         note("NOT verified, as --no-verify says: `dovetail chain verify` tells whether it is sound")
@@ -145,7 +147,7 @@ def compact(config: ConfigFile = None, data_dir: DataDir = None, as_json: Json =
     removed: list[Path] = []
     path = _store(_settings(config, data_dir))
     with _working() as tell:
-        done = make_smaller(path, tell, removed)
+        done = make_smaller(path, tell, _finish, removed)
     _tell_removed(removed)
     if as_json:
         print_json(done._asdict())
@@ -206,13 +208,17 @@ def repair(
     While no validator runs. Single wrong bits are mended, whatever else proves itself is taken, and the whole is
     verified before it takes the place of the damaged file, which is kept. What is lost is said, with the block.
     """
+    from validator.maintenance.repair import BehindHead
     from validator.maintenance.repair import repair as make_anew
 
     settings = _settings(config, data_dir)
     path = _store(settings)
     removed: list[Path] = []
-    with _working() as tell:
-        done = make_anew(path, settings.validator.limits, truncate_to, processes, tell, removed)
+    try:
+        with _working() as tell:
+            done = make_anew(path, settings.validator.limits, truncate_to, processes, tell, _finish, removed)
+    except BehindHead as refused:
+        raise typer.BadParameter(str(refused), param_hint="--truncate-to") from None
     _tell_removed(removed)
     rebuilt = done.rebuilt
     if rebuilt.dropped:
@@ -251,6 +257,11 @@ def _store(settings: "Config") -> Path:
     return settings.validator.data_dir.absolute() / STORE_NAME
 
 
+def _finish() -> None:
+    """Ctrl-C comes too late up to the process's end: what was made has its name in a moment, and it must say so."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 @contextmanager
 def _working() -> "Iterator[Tell]":
     """A bar for each part of the work. What fails is raised as Refused."""
@@ -263,6 +274,9 @@ def _working() -> "Iterator[Tell]":
             yield _Bars(bar).tell
     except (StorageFailed, CannotRepair) as failure:
         raise Refused(str(failure)) from None
+    except OSError as error:
+        # A path that no system takes, or that nobody may look into.
+        raise Refused(f"{str(error.filename or '')[:_PATH_SHOWN_MAX]}: {error.strerror}") from None
     except Ended as ended:
         raise Refused(
             f"the process that read the store was ended ({ended}): where nobody did that, pages of its file are"

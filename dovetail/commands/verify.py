@@ -93,6 +93,8 @@ def verify(
 
     if not reexecute and (family or insecure or bind != _BIND_DEFAULT):
         raise typer.BadParameter("--family, --bind and --insecure go with --reexecute")
+    if last is not None and first > last:
+        raise typer.BadParameter(f"--from {first} comes after --to {last}")
     settings = _settings(config, data_dir, insecure)
     path = settings.validator.data_dir / "store"
     findings = Findings()
@@ -142,7 +144,7 @@ def _begin(
     head = verification.head
     if head < 0:
         raise Refused(f"the store at {shown(path)} holds no block yet")
-    if first > head or (last is not None and not first <= last <= head):
+    if first > head or (last is not None and last > head):
         raise Refused(f"--from {first} --to {head if last is None else last}: the chain has blocks 0 to {head}")
     check_tables(reader, checkers, findings)
     verification.pages_walked = check_pages(reader, path, findings)

@@ -1,6 +1,7 @@
 """A user's home of their own, a REST API that answers what a test says, and the command line as a function."""
 
 import json
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -39,10 +40,14 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a command line, without the program's name."""
 
     def run(*arguments: str) -> Outcome:
+        # A command may let nobody interrupt its end, which is the process's own.
+        interrupt = signal.getsignal(signal.SIGINT)
         try:
             code = main(arguments)
         except SystemExit as ended:
             code = int(ended.code or 0)
+        finally:
+            signal.signal(signal.SIGINT, interrupt)
         return Outcome(code, *capsys.readouterr())
 
     return run

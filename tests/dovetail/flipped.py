@@ -117,7 +117,7 @@ def try_flip(store: Path, folder: Path, at: int, bit: int, truth: Answers) -> Se
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("validator.maintenance.repair.apart", forked_apart)
                 patch.setattr("validator.maintenance.repair.verify_whole", _verify_apart)
-                repair(folder, LIMITS, None, 1, lambda _: None, [])
+                repair(folder, LIMITS, None, 1, lambda _: None, lambda: None, [])
             after = forked(lambda: read_all(folder))
             return Seen(outcome, lies + (after.single != truth.single), after.head, "")
         except (CannotRepair, StorageFailed) as failure:

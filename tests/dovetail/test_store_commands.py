@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tests.dovetail.flipped import forked_apart, lead_nowhere
 from tests.dovetail.rehearsal_chain import long_chain
 from tests.dovetail.verified import Here, entries, flip, put, put_raw, raw_entries, verify
 from validator.maintenance import apart as apart_module
+from validator.maintenance import places
 from validator.maintenance.apart import Ended, Tell, apart
 from validator.store import StorageFailed, StoreReader, records
 from validator.store.ownership import own
@@ -173,6 +175,8 @@ def test_a_full_disk_leaves_no_part_of_a_backup(data: Path, tmp_path: Path) -> N
     )
     assert done.returncode == 1
     assert "the store cannot be copied" in done.stderr
+    assert "there is no room on the disk" in done.stderr
+    assert "damaged" not in done.stderr
     assert [path.name for path in tmp_path.iterdir() if "backup" in path.name] == []
 
 
@@ -256,6 +260,50 @@ if __name__ == "__main__":
     assert f"removed {store / left}, which a run that was killed had left" in done.err
     assert not (store / left).exists()
     assert head_of(store) == head
+
+
+def test_a_name_that_no_system_takes_is_refused(data: Path, tmp_path: Path, run: Run) -> None:
+    for command in (("backup", "n" * 300), ("backup", "n" * 250), ("restore", "n" * 300)):
+        done = run(*words(data, *command))
+        assert (done.code, "File name too long" in done.err) == (1, True), command
+        assert "unexpected" not in done.err, command
+
+
+@pytest.mark.parametrize("command", [("backup", "made"), ("compact",), ("repair",)])
+def test_an_interrupt_leaves_all_or_nothing_and_the_exit_code_says_which(
+    data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """Ctrl-C just before what was made takes its place, and just after."""
+    monkeypatch.chdir(tmp_path)
+    store, made = data / STORE_NAME, tmp_path / "made"
+    before = (store / "data.mdb").stat().st_ino
+    sync_folder = places.sync_folder
+    calls = []
+
+    def interrupted(path: Path) -> None:
+        sync_folder(path)
+        calls.append(path)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def interrupted_file(path: Path) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        for module in ("places", "copies"):
+            patch.setattr(f"validator.maintenance.{module}.sync_file", interrupted_file)
+        done = run(*words(data, *command))
+    assert done.code == 130
+    assert not made.exists()
+    assert (store / "data.mdb").stat().st_ino == before
+    assert not list(tmp_path.glob(".*.partial"))
+
+    # A backup's folder is synced before it is renamed, too.
+    monkeypatch.setattr(places, "sync_folder", lambda path: sync_folder(path) if path.suffix else interrupted(path))
+    done = run(*words(data, *command))
+    assert calls
+    assert done.code == 0, done.err
+    assert done.out
+    assert made.exists() or (store / "data.mdb").stat().st_ino != before
 
 
 def without_free_pages(store: Path) -> None:
@@ -368,6 +416,17 @@ def test_what_is_lost_is_said_and_what_came_before_can_be_kept(data: Path, run: 
     assert "5 blocks after block 4 are gone, as --truncate-to says" in done.err
     assert verify(store).kept == []
     assert len(entries(store, "blocks")) == 5
+
+
+def test_a_block_to_keep_that_is_not_there_is_wrong_usage(data: Path, run: Run) -> None:
+    before = (data / STORE_NAME / "data.mdb").stat().st_ino
+    done = run(*words(data, "repair", "--truncate-to", str(BLOCKS)))
+    assert done.code == 2
+    assert f"there is no block {BLOCKS} to keep: as far as the file tells, its last is {BLOCKS - 1}" in " ".join(
+        done.err.replace("│", " ").split()
+    )
+    assert (data / STORE_NAME / "data.mdb").stat().st_ino == before
+    assert run(*words(data, "repair", "--truncate-to", str(BLOCKS - 1))).code == 0
 
 
 def test_a_pruned_store_is_repaired_to_a_pruned_one(data: Path, run: Run) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import lmdb
 import pytest
@@ -84,6 +85,37 @@ def test_where_the_disk_lost_what_it_had_taken_a_failed_write_is_no_refusal(
     assert again.head == info
     assert list(again.pending()) == []
     again.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "free_bytes", "said"),
+    [
+        # LMDB has no other name for a write that the disk took a part of.
+        (OSError(errno.EIO, "Input/output error"), 0, "; there is no room on the disk, 0 bytes are free: make room"),
+        (lmdb.DiskError("mdb_txn_commit: Input/output error"), 8192, "no room on the disk, 8192 bytes are free"),
+        (OSError(errno.EIO, "Input/output error"), 2 << 20, ""),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), 1 << 30, f"no room on the disk, {1 << 30} bytes are free"),
+    ],
+)
+def test_a_full_disk_is_told_as_one_whatever_the_error_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, free_bytes: int, said: str
+) -> None:
+    store = open_store(tmp_path)
+
+    def refuses(store: Store, data_bytes: int) -> None:
+        raise error
+
+    def free(where: object) -> SimpleNamespace:
+        return SimpleNamespace(f_bavail=free_bytes // 4096, f_frsize=4096)
+
+    monkeypatch.setattr(Store, "_make_room", refuses)
+    monkeypatch.setattr(os, "statvfs", free)
+    with pytest.raises(StorageFailed) as failure:
+        store.add_pending([b"batch"])
+    assert str(failure.value).startswith(f"the store refused a write of 4101 bytes: {error}")
+    assert (said in str(failure.value)) if said else "room" not in str(failure.value)
+    monkeypatch.undo()
+    store.close()
 
 
 def test_where_lmdb_gives_up_a_failed_write_is_no_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ def test_nothing_is_swapped_under_a_reader(tmp_path: Path) -> None:
     made, path = _store(tmp_path, 3), tmp_path / "store"
     reader = StoreReader.open(path)
     with pytest.raises(StorageFailed, match="another process reads the store"):
-        swap_in(made, path, keep=False)
+        swap_in(made, path, lambda: None, keep=False)
     reader.close()
-    swap_in(made, path, keep=False)
+    swap_in(made, path, lambda: None, keep=False)
     Store(path, LIMITS).close()

@@ -15,6 +15,7 @@ from validator.maintenance.apart import Step, Tell, apart
 from validator.maintenance.looking import Damage, damage_of
 from validator.maintenance.places import (
     COMPACTING,
+    Finish,
     being_made,
     copy_file,
     rename_folder,
@@ -59,7 +60,7 @@ class Compacted(NamedTuple):
     after_bytes: int
 
 
-def backup(store: Path, target: Path, tell: Tell, removed: list[Path]) -> tuple[Held, Path]:
+def backup(store: Path, target: Path, tell: Tell, finish: Finish, removed: list[Path]) -> tuple[Held, Path]:
     """Copy the newest commit of the store in the folder ``store`` into the new folder ``target``.
 
     Of a damaged store the copy may be the last that can be made: it is kept, but under another name than one that can
@@ -78,7 +79,7 @@ def backup(store: Path, target: Path, tell: Tell, removed: list[Path]) -> tuple[
         (folder / OWNER_LOCK).unlink()
         if held.damage:
             target = _free_name(target.with_name(f"{target.name}.damaged"))
-        rename_folder(folder, target)
+        rename_folder(folder, target, finish)
     return held, target
 
 
@@ -87,7 +88,7 @@ def _free_name(path: Path) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def restore(source: Path, store: Path, tell: Tell, removed: list[Path], *, verify: bool) -> Held:
+def restore(source: Path, store: Path, tell: Tell, finish: Finish, removed: list[Path], *, verify: bool) -> Held:
     """Put a backup into the place of a store, where there is none. Raises StorageFailed and Ended."""
     if not (source / DATA).is_file():
         raise StorageFailed(f"{source} holds no backup: there is no {DATA}")
@@ -105,18 +106,18 @@ def restore(source: Path, store: Path, tell: Tell, removed: list[Path], *, verif
                 f"{source / RECORD} says block {recorded.block_num} {recorded.block_id}, the file beside it ends with"
                 f" block {held.block_num} {held.block_id}: they do not belong together"
             )
-        rename_folder(folder, store)
+        rename_folder(folder, store, finish)
     return held
 
 
-def compact(store: Path, tell: Tell, removed: list[Path]) -> Compacted:
+def compact(store: Path, tell: Tell, finish: Finish, removed: list[Path]) -> Compacted:
     """Write the store's file anew without free pages, and let that take its place. Raises StorageFailed and Ended."""
     if not (store / DATA).exists():
         raise StorageFailed(f"there is no store at {store}")
     with own(store), being_made(store / COMPACTING, removed) as folder:
         before = (store / DATA).stat().st_size
         apart(tell, _compact, store, folder)
-        swap_in(folder, store, keep=False)
+        swap_in(folder, store, finish, keep=False)
         return Compacted(before, (store / DATA).stat().st_size)
 
 

@@ -7,7 +7,7 @@ what a killed one left, and removes it.
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from validator.maintenance.apart import Step, Tell
 from validator.store import StorageFailed
 from validator.store.length import DATA
 from validator.store.ownership import READERS_LOCK, keep_readers_out, own
+from validator.store.room import want_of_room
 
 LOCK: Final = "lock.mdb"
 COMPACTING: Final = "compacting"
@@ -24,6 +25,9 @@ DAMAGED: Final = "damaged-*.mdb"
 """In a store's folder: what is being made, and the files that repairs have put aside."""
 
 _COPY_BYTES: Final = 1024 * 1024
+
+Finish = Callable[[], None]
+"""Called when what is made takes its place next: to interrupt that, or what is said of it, would tell nobody which."""
 
 
 @contextmanager
@@ -49,7 +53,8 @@ def being_made(folder: Path, removed: list[Path]) -> Iterator[Path]:
                 # Only what this run made: before, it may be another's.
                 shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
-        raise StorageFailed(f"cannot write {folder}: {error.strerror}") from None
+        lack = want_of_room(error, folder.parent)
+        raise StorageFailed(f"cannot write {folder}: {error.strerror}{lack and f'; {lack}'}") from None
 
 
 def leftovers(store: Path) -> list[Path]:
@@ -62,7 +67,7 @@ def put_aside(store: Path) -> list[Path]:
     return sorted(store.glob(DAMAGED))
 
 
-def swap_in(made: Path, store: Path, *, keep: bool) -> Path | None:
+def swap_in(made: Path, store: Path, finish: Finish, *, keep: bool) -> Path | None:
     """Let the file of the folder ``made`` be the store's, in one step; ``keep``: the old one under another name.
 
     The caller owns the store. Raises StorageFailed where others have it open.
@@ -70,6 +75,7 @@ def swap_in(made: Path, store: Path, *, keep: bool) -> Path | None:
     kept = None
     with keep_readers_out(store), _nobody_reads(store):
         sync_file(made / DATA)
+        finish()
         if keep:
             kept = next(path for n in range(1, 10**6) if not (path := store / DAMAGED.replace("*", str(n))).exists())
             os.link(store / DATA, kept)
@@ -104,12 +110,13 @@ def copy_file(source: Path, target: Path, tell: Tell) -> None:
         os.fsync(new.fileno())
 
 
-def rename_folder(folder: Path, target: Path) -> None:
+def rename_folder(folder: Path, target: Path, finish: Finish) -> None:
     """Give a finished folder its name, on disk on return. Raises StorageFailed where something has that name."""
     for path in folder.iterdir():
         if path.name in (LOCK, READERS_LOCK):
             path.unlink()
     sync_folder(folder)
+    finish()
     try:
         os.rename(folder, target)
     except OSError as error:

@@ -43,11 +43,14 @@ class Plan(NamedTuple):
 
 
 class Rebuilt(NamedTuple):
-    """``lost``: why block ``blocks`` cannot be made, None where all were. ``dropped``: blocks behind ``Plan.last``.
+    """``held``: how many blocks the damaged store had. Where ``Plan.last`` is none of them nothing is made.
+
+    ``lost``: why block ``blocks`` cannot be made, None where all were. ``dropped``: blocks behind ``Plan.last``.
 
     ``mended``, ``let_go``: what was made right, and what beside the chain could not be, in words; the first of them.
     """
 
+    held: int
     blocks: int
     transactions: int
     state_root_hash: str
@@ -90,6 +93,8 @@ class _Rebuilding:
     def run(self, tell: Tell) -> Rebuilt:
         store = self._store
         end = self._end = self._blocks_held()
+        if self._plan.last is not None and self._plan.last >= end:
+            return Rebuilt(end, 0, 0, "", None, 0, [], [])
         last = end - 1 if self._plan.last is None else min(self._plan.last, end - 1)
         lost = None
         num = store.head.num + 1 if store.head else 0
@@ -107,6 +112,7 @@ class _Rebuilding:
             self._prune(tell)
         head = store.head
         return Rebuilt(
+            end,
             num,
             head.transaction_end if head else 0,
             head.state_root if head else "",

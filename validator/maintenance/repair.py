@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from ledger.limits import Limits
 from validator.maintenance.apart import Ended, Step, Tell, apart
-from validator.maintenance.places import REPAIRING, being_made, swap_in
+from validator.maintenance.places import REPAIRING, Finish, being_made, swap_in
 from validator.maintenance.rebuild import Plan, Rebuilt, rebuild
 from validator.store import StorageFailed
 from validator.store.length import DATA
@@ -30,16 +30,26 @@ class CannotRepair(Exception):
     """Not all blocks can be made; the text says which is the first, why, and what to do. Nothing has changed."""
 
 
-def repair(store: Path, limits: Limits, last: int | None, processes: int, tell: Tell, removed: list[Path]) -> Repaired:
+class BehindHead(Exception):
+    """The last block to keep comes after all that there are; the text says which there are. Nothing has changed."""
+
+
+def repair(
+    store: Path, limits: Limits, last: int | None, processes: int, tell: Tell, finish: Finish, removed: list[Path]
+) -> Repaired:
     """Repair the store in a folder; ``last``: keep the blocks up to this one alone, None: all.
 
-    ``processes``: that check signatures, 0: one a core. Raises CannotRepair, StorageFailed and Ended.
+    ``processes``: that check signatures, 0: one a core. Raises CannotRepair, BehindHead, StorageFailed and Ended.
     """
     if not (store / DATA).exists():
         raise StorageFailed(f"there is no store at {store}")
     with own(store), being_made(store / REPAIRING, removed) as folder:
         made = folder / "store"
         rebuilt, ended_at = _rebuild(Plan(store, made, limits, last), tell)
+        if last is not None and rebuilt.held and last >= rebuilt.held:
+            raise BehindHead(
+                f"there is no block {last} to keep: as far as the file tells, its last is {rebuilt.held - 1}"
+            )
         if rebuilt.lost is not None:
             raise CannotRepair(f"{rebuilt.lost}. {_advice(rebuilt.blocks)}")
         if rebuilt.blocks == 0:
@@ -52,7 +62,7 @@ def repair(store: Path, limits: Limits, last: int | None, processes: int, tell: 
             raise CannotRepair(
                 f"what was rebuilt is not sound, {len(findings)} findings, the first: {first}. {_advice(at)}"
             )
-        kept = swap_in(made, store, keep=True)
+        kept = swap_in(made, store, finish, keep=True)
         assert kept is not None, "it was to be kept"
         return Repaired(rebuilt, ended_at, kept)
 

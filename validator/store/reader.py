@@ -29,6 +29,7 @@ from validator.store.records import (
     id_key,
     key,
 )
+from validator.store.room import want_of_room
 from validator.store.snapshot import Snapshot, StorageFailed
 
 _LEFT_FREE: Final = 8
@@ -85,9 +86,12 @@ class StoreReader(Snapshot):
             except lmdb.ReadersFullError:
                 raise _too_many(path) from None
             except (lmdb.Error, OSError) as error:
+                advice = (
+                    "a reader must be allowed to read data.mdb there and to write lock.mdb. Where it is, the file is"
+                    " damaged: `dovetail store repair`, or restore a backup"
+                )
                 raise StorageFailed(
-                    f"cannot read the store at {path}: {error}; a reader must be allowed to read data.mdb there and to"
-                    " write lock.mdb. Where it is, the file is damaged: `dovetail store repair`, or restore a backup"
+                    f"cannot read the store at {path}: {error}; {want_of_room(error, path) or advice}"
                 ) from None
             reader = StoreReader(path, env, tables)
             # Counted once its own is among them: of those that come together, none goes on unseen.

@@ -15,6 +15,7 @@ from lmdb.verify import VerifyError, verify
 
 from validator.store import records
 from validator.store.records import FORMAT_KEY, NUMBER_BYTES, id_key, key
+from validator.store.room import want_of_room
 
 
 class StorageFailed(Exception):
@@ -100,9 +101,11 @@ class Snapshot:
         try:
             self._env.copyfd(descriptor, compact=True)
         except (lmdb.Error, OSError) as error:
+            advice = (
+                "pages of its file are damaged: stop the validator, then `dovetail store repair`, or restore a backup"
+            )
             raise StorageFailed(
-                f"the store cannot be copied: {error}. Where room is not wanting, pages of its file are damaged:"
-                " stop the validator, then `dovetail store repair`, or restore a backup"
+                f"the store cannot be copied: {error}; {want_of_room(error, descriptor) or advice}"
             ) from None
 
     def count(self, table: str) -> int:

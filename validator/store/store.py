@@ -25,6 +25,7 @@ from validator.store.opening import make, open_file
 from validator.store.ownership import own
 from validator.store.reader import StoreReader
 from validator.store.records import FORMAT, FORMAT_KEY, PRUNED_KEY, BlockInfo, Pruned, id_key, key, sealed
+from validator.store.room import want_of_room
 from validator.store.sizes import commit_bytes, invalid_bytes, prune_bytes
 from validator.store.snapshot import StorageFailed, StorageLost
 
@@ -70,9 +71,9 @@ class Store(StoreReader):
                 self._witness = (path / DATA).open("rb")
                 undo.callback(self._witness.close)
             except (lmdb.Error, OSError) as error:
+                advice = "where its file is damaged, `dovetail store repair` or a backup brings it back"
                 raise StorageFailed(
-                    f"cannot open the store at {path}: {error}; where its file is damaged, `dovetail store repair` or a"
-                    " backup brings it back"
+                    f"cannot open the store at {path}: {error}; {want_of_room(error, path) or advice}"
                 ) from None
             self._lock = lock
             self.refused_writes = 0
@@ -334,6 +335,8 @@ class Store(StoreReader):
                 self.failure, self._failed_bytes = None, 0
         except (lmdb.Error, OSError) as error:
             said = f"the store refused a write of {data_bytes} bytes: {error}"
+            if lack := want_of_room(error, self._lock.fileno(), data_bytes):
+                said += f"; {lack}"
             self._require_kept(said)
             self.refused_writes += 1
             self.failure, self._failed_bytes = said, max(data_bytes, self._failed_bytes)
