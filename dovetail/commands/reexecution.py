@@ -47,7 +47,7 @@ def reexecute(
     wait_s: int,
 ) -> None:
     """Verify and run again, with a bar for each step. Raises Refused, also when processors do not come."""
-    tally.start("looking for families", verification)
+    tally.start("looking for families", verification.last - verification.first + 1)
     needed = families_needed(reader, verification.first, verification.last, lambda: tally.step(0))
     handlers = _handlers(named, needed)
     served = {family for families in handlers.values() for family in families if family in needed}
@@ -101,7 +101,7 @@ async def _drive(
     """Verify and run again, block by block, once every processor is there."""
     await replay.wait_for(elsewhere, wait_s)
     await replay.wait_for(served, _START_S)
-    tally.start("verifying and running again", verification)
+    tally.start("verifying and running again", verification.last - verification.first + 1)
     for block in verification.blocks():
         tally.blocks += 1
         tally.transactions += block.transactions

@@ -13,8 +13,8 @@ from dovetail.output import print_json, printable, progress_bar
 
 if TYPE_CHECKING:
     from dovetail.config import Config
-    from validator.store import StoreReader
-    from validator.verification.chain import Verification
+    from validator.maintenance.apart import Step
+    from validator.maintenance.verifying import Seen
     from validator.verification.findings import Findings
 
 app = typer.Typer(help="The chain as a whole: verify.", no_args_is_help=True)
@@ -87,38 +87,71 @@ def verify(
     block, what was expected and what was found. With --reexecute the bundled processors and those of --family are
     started, others may connect; which ones history needs and nobody serves is said before anything runs.
     """
-    from validator.store import StorageFailed, StoreReader
-    from validator.verification.findings import Findings
-    from validator.verification.workers import CheckerDied, Checkers
-
     if not reexecute and (family or insecure or bind != _BIND_DEFAULT):
         raise typer.BadParameter("--family, --bind and --insecure go with --reexecute")
     if last is not None and first > last:
         raise typer.BadParameter(f"--from {first} comes after --to {last}")
     settings = _settings(config, data_dir, insecure)
     path = settings.validator.data_dir / "store"
+    with progress_bar("blocks") as bar:
+        tally = Tally(bar)
+        if reexecute:
+            seen, findings = _reexecuted(path, first, last, processes, tally, settings, family or [], bind, wait_s)
+        else:
+            seen, findings = _verified(path, first, last, processes, tally)
+    _report(seen, findings, tally, path, most, as_json)
+
+
+def _verified(path: Path, first: int, last: int | None, processes: int, tally: "Tally") -> "tuple[Seen, Findings]":
+    """Verify in a process of its own. Raises Refused, also where a damaged page ends that."""
+    from validator.maintenance.apart import Ended, apart
+    from validator.maintenance.verifying import verify as verify_store
+    from validator.store import StorageFailed
+
+    try:
+        done = apart(tally.tell, verify_store, path, first, last, processes)
+    except StorageFailed as failure:
+        raise Refused(str(failure)) from None
+    except Ended as ended:
+        raise Refused(
+            f"the process that read the store at {shown(path)} was ended ({ended}): where nobody did that, pages of its"
+            " file are damaged. Stop the validator, then `dovetail store repair`, or restore a backup"
+        ) from None
+    tally.blocks, tally.transactions, tally.seconds = done.blocks, done.transactions, done.seconds
+    return done.seen, done.findings
+
+
+def _reexecuted(
+    path: Path,
+    first: int,
+    last: int | None,
+    processes: int,
+    tally: "Tally",
+    settings: "Config",
+    named: list[str],
+    bind: str,
+    wait_s: int,
+) -> "tuple[Seen, Findings]":
+    """Verify and run again. In this process, whose processors must end with it: a damaged page may end it."""
+    from dovetail.commands.reexecution import reexecute as run_again
+    from validator.maintenance.verifying import Seen, begin
+    from validator.store import StorageFailed, StoreReader
+    from validator.verification.findings import Findings
+    from validator.verification.workers import CheckerDied, Checkers
+
     findings = Findings()
     try:
         reader = StoreReader.open(path)
-    except StorageFailed as failure:
-        raise Refused(str(failure)) from None
-    try:
-        with Checkers(processes) as checkers, progress_bar("blocks") as bar:
-            tally = Tally(bar)
-            verification = _begin(reader, checkers, findings, first, last, path)
-            if reexecute:
-                from dovetail.commands.reexecution import reexecute as run_again
-
-                run_again(reader, verification, findings, tally, settings, family or [], bind, wait_s)
-            else:
-                tally.start("verifying", verification)
-                for block in verification.blocks():
-                    tally.add(block.transactions)
+        try:
+            with Checkers(processes) as checkers:
+                verification = begin(reader, checkers, findings, first, last, path)
+                run_again(reader, verification, findings, tally, settings, named, bind, wait_s)
+        finally:
+            reader.close()
     except (StorageFailed, CheckerDied) as failure:
         raise Refused(str(failure)) from None
-    finally:
-        reader.close()
-    _report(verification, findings, tally, path, most, as_json)
+    tally.end()
+    return Seen.of(verification), findings
 
 
 def _settings(config: Path | None, data_dir: Path | None, insecure: bool | None) -> "Config":
@@ -132,25 +165,6 @@ def _settings(config: Path | None, data_dir: Path | None, insecure: bool | None)
     return load_config(config, flags)
 
 
-def _begin(
-    reader: "StoreReader", checkers: Any, findings: "Findings", first: int, last: int | None, path: Path
-) -> "Verification":
-    """The verification, with what is beside the chain checked already. Raises Refused for blocks that are not there."""
-    from validator.verification.chain import Verification
-    from validator.verification.pages import check_pages
-    from validator.verification.tables import check_tables
-
-    verification = Verification(reader, checkers, findings, first, last)
-    head = verification.head
-    if head < 0:
-        raise Refused(f"the store at {shown(path)} holds no block yet")
-    if first > head or (last is not None and last > head):
-        raise Refused(f"--from {first} --to {head if last is None else last}: the chain has blocks 0 to {head}")
-    check_tables(reader, checkers, findings)
-    verification.pages_walked = check_pages(reader, path, findings)
-    return verification
-
-
 class Tally:
     """What has been done so far, and the bar that shows it."""
 
@@ -160,40 +174,41 @@ class Tally:
         self.blocks = self.transactions = self.reexecuted_blocks = self.reexecuted_transactions = self.skipped = (
             self.pruned
         ) = 0
-        self.started_s = self._shown_s = time.monotonic()
+        self.seconds = 0.0
+        self._started_s = self._shown_s = time.monotonic()
 
-    @property
-    def seconds(self) -> float:
-        return max(time.monotonic() - self.started_s, 1e-9)
-
-    def start(self, title: str, verification: "Verification") -> None:
+    def start(self, title: str, blocks: int) -> None:
+        """Something is done with so many blocks."""
         if self._task is not None:
             self._bar.remove_task(self._task)
-        self._task = self._bar.add_task(title, total=verification.last - verification.first + 1, words="")
-        self.started_s = time.monotonic()
+        self._task = self._bar.add_task(title, total=blocks, words="")
+        self._started_s = time.monotonic()
         self._bar.refresh()
 
-    def add(self, transactions: int) -> None:
-        """One block was verified."""
-        self.blocks += 1
-        self.transactions += transactions
-        self.step(self.transactions)
+    def end(self) -> None:
+        """All is done that was started."""
+        self.seconds = max(time.monotonic() - self._started_s, 1e-9)
+
+    def tell(self, step: "Step") -> None:
+        """How far another process has come."""
+        if self._task is None:
+            self.start("verifying", step.total)
+        self._bar.update(self._task, completed=step.done, words=step.title)
+        self._bar.refresh()
 
     def step(self, transactions: int) -> None:
         self._bar.advance(self._task)
         # By hand: a thread that did it would take turns with the work.
         if (now_s := time.monotonic()) - self._shown_s > _REFRESH_S:
             self._shown_s = now_s
-            self._bar.update(self._task, words=f"{transactions / self.seconds:,.0f} transactions/s")
+            self._bar.update(self._task, words=f"{transactions / (now_s - self._started_s):,.0f} transactions/s")
             self._bar.refresh()
 
 
 # Telling
 
 
-def _report(
-    verification: "Verification", findings: "Findings", tally: Tally, path: Path, most: int, as_json: bool
-) -> None:
+def _report(seen: "Seen", findings: "Findings", tally: Tally, path: Path, most: int, as_json: bool) -> None:
     """Print what was found. Raises Refused where that is anything."""
     seconds, total = tally.seconds, len(findings)
     advice = list(dict.fromkeys(finding.advice for finding in findings.kept))
@@ -201,17 +216,17 @@ def _report(
         print_json(
             {
                 "sound": not total,
-                "first_block": verification.first,
-                "last_block": verification.last,
+                "first_block": seen.first,
+                "last_block": seen.last,
                 "blocks": tally.blocks,
                 "transactions": tally.transactions,
                 "reexecuted_blocks": tally.reexecuted_blocks,
                 "reexecuted_transactions": tally.reexecuted_transactions,
-                "last_block_id": verification.last_id,
-                "pages_walked": verification.pages_walked,
-                "states_from_block": verification.states_from,
+                "last_block_id": seen.last_id,
+                "pages_walked": seen.pages_walked,
+                "states_from_block": seen.states_from,
                 "pruned_blocks_not_reexecuted": tally.pruned,
-                "sealed_by": dict(verification.sealed_by.most_common(_KEYS_SHOWN_MAX)),
+                "sealed_by": dict(seen.sealed_by.most_common(_KEYS_SHOWN_MAX)),
                 "seconds": round(seconds, 3),
                 "findings_total": total,
                 "findings_by_kind": dict(findings.counts),
@@ -224,17 +239,17 @@ def _report(
         if total > most:
             typer.echo(f"… and {total - most} more: {', '.join(f'{n} {what}' for what, n in findings.counts.items())}")
         typer.echo(
-            f"blocks {verification.first} to {verification.last}: {tally.blocks} blocks, {tally.transactions}"
+            f"blocks {seen.first} to {seen.last}: {tally.blocks} blocks, {tally.transactions}"
             f" transactions verified in {seconds:.1f} s ({tally.blocks / seconds:,.0f} blocks/s,"
             f" {tally.transactions / seconds:,.0f} transactions/s)"
         )
-        for public_key, blocks in verification.sealed_by.most_common(_KEYS_SHOWN_MAX):
+        for public_key, blocks in seen.sealed_by.most_common(_KEYS_SHOWN_MAX):
             typer.echo(f"blocks sealed by {printable(public_key)}: {blocks}")
-        typer.echo(f"block {verification.last}: {verification.last_id}")
-        if not verification.pages_walked:
+        typer.echo(f"block {seen.last}: {seen.last_id}")
+        if not seen.pages_walked:
             typer.echo("the pages of the file were not walked: a validator wrote to it meanwhile")
-        if verification.states_from:
-            typer.echo(_pruned_words(verification))
+        if seen.states_from:
+            typer.echo(_pruned_words(seen))
         if tally.reexecuted_blocks:
             typer.echo(f"{tally.reexecuted_blocks} blocks, {tally.reexecuted_transactions} transactions run again")
         if tally.skipped:
@@ -248,9 +263,9 @@ def _report(
         raise Refused(f"the ledger at {shown(path)} is not sound, {found}. What to do: {'; or '.join(advice)}")
 
 
-def _pruned_words(verification: "Verification") -> str:
-    first, begin = verification.states_from, verification.first
+def _pruned_words(seen: "Seen") -> str:
+    first, begin = seen.states_from, seen.first
     words = f"states before block {first} are pruned"
     if 0 < begin <= first:
-        return f"{words}: not checked were the states of blocks {begin} to {min(first, verification.last + 1) - 1}"
+        return f"{words}: not checked were the states of blocks {begin} to {min(first, seen.last + 1) - 1}"
     return f"{words}: they were made again from the receipts of block 0 on" if begin == 0 else words

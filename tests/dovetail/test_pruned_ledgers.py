@@ -9,6 +9,7 @@ import pytest
 from dovetail.rehearsal.history import BlockHistory
 from ledger.limits import Limits
 from tests.dovetail.conftest import Run
+from tests.dovetail.flipped import forked_apart
 from tests.dovetail.rehearsal_chain import long_chain
 from tests.dovetail.verified import entries, flip, put, raw_entries, verify
 from validator.store import StorageFailed, Store, StoreReader, records
@@ -16,6 +17,12 @@ from validator.store import StorageFailed, Store, StoreReader, records
 BLOCKS = 12
 FIRST = 8
 """The first block whose state is there."""
+
+
+@pytest.fixture(autouse=True)
+def near(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes are forked: a fresh interpreter takes longer than the verification."""
+    monkeypatch.setattr("validator.maintenance.apart.apart", forked_apart)
 
 
 @pytest.fixture(scope="module")

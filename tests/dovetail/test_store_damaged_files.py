@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -122,3 +123,16 @@ def test_a_first_page_that_says_too_much_is_refused_and_repaired(data: Path, run
     done = run(*words(data, "repair"))
     assert done.code == 0, done.err
     assert head_of(store) == head
+
+
+def test_a_page_that_ends_the_process_is_told_by_chain_verify(
+    data: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does that is not there, where nobody looked whether it is."""
+    file = data / STORE_NAME / "data.mdb"
+    os.truncate(file, 3 * PAGE_BYTES)
+    monkeypatch.setattr("validator.store.opening.require_whole", lambda folder: None)
+    done = run("chain", "verify", "--data-dir", str(data))
+    assert (done.code, done.out) == (1, "")
+    assert f"the process that read the store at {data / STORE_NAME} was ended (signal {signal.SIGBUS:d})" in done.err
+    assert "Stop the validator, then `dovetail store repair`, or restore a backup" in done.err

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.dovetail.conftest import Run
+from tests.dovetail.flipped import forked_apart
 from tests.dovetail.rehearsal_chain import SIGNER
 from tests.dovetail.verified import entries, flip, make_store, put, put_raw, raw_entries, verify
 from validator.store import StorageFailed, StoreReader, records
@@ -27,6 +28,12 @@ FLIPS = 25
 
 PAGES = 120
 """How many bytes of the file are damaged, each in a copy of its own."""
+
+
+@pytest.fixture(autouse=True)
+def near(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes are forked: a fresh interpreter takes longer than the verification."""
+    monkeypatch.setattr("validator.maintenance.apart.apart", forked_apart)
 
 
 @pytest.fixture(scope="module")
