@@ -108,11 +108,14 @@ async def _unless_failed(running: Coroutine[None, None, None]) -> None:
         for ended in done:
             ended.result()
     finally:
-        loop.set_exception_handler(before)
         failed.cancel()
         task.cancel()
-        with suppress(asyncio.CancelledError, CannotStart):
-            await task
+        try:
+            # Meanwhile callbacks may fail as the first did.
+            with suppress(asyncio.CancelledError, CannotStart):
+                await task
+        finally:
+            loop.set_exception_handler(before)
 
 
 class Node:

@@ -25,6 +25,8 @@ from tests.validator.nodes import (
 )
 from tests.validator.peers import Peer, run
 from tests.validator.support import LIMITS
+from validator.node import _unless_failed
+from validator.store import StorageLost
 
 OK, INVALID = TpProcessResponse.OK, TpProcessResponse.INVALID_TRANSACTION
 
@@ -249,5 +251,30 @@ def test_however_many_connections_close_the_others_are_asked_seldom(tmp_path: Pa
             assert node._probe_timer is None
             node._on_disconnect()
             assert probes == 4
+
+    run(test)
+
+
+def test_a_disk_that_fails_again_while_the_node_ends_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    """The failure of the first callback is what ends it; the log holds a line for that, and a trace for none."""
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+
+        def lose(what: str) -> None:
+            raise StorageLost(what)
+
+        async def running() -> None:
+            loop.call_soon(lose, "first")
+            try:
+                await loop.create_future()
+            finally:
+                loop.call_soon(lose, "again")
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+
+        with pytest.raises(StorageLost, match="first"):
+            await _unless_failed(running())
+        assert caplog.records == []
 
     run(test)
