@@ -18,6 +18,8 @@ from validator.store import records
 from validator.store.length import LAST_PAGE_AT
 
 PAGE_BYTES = 4096
+MAP_AT = 32
+"""Where a first page says for how many bytes there is room in the map."""
 
 
 @pytest.fixture(scope="module")
@@ -110,16 +112,19 @@ def test_of_a_file_of_which_much_is_gone_the_first_blocks_can_be_kept(data: Path
     assert len(entries(store, "blocks")) == last + 1
 
 
-def test_a_first_page_that_says_too_much_is_refused_and_repaired(data: Path, run: Run) -> None:
-    """One bit of how many pages there are: an address that no machine has."""
+@pytest.mark.parametrize(
+    ("at", "said"), [(LAST_PAGE_AT, "was cut short, or its first pages are damaged"), (MAP_AT, "cannot read the store")]
+)
+def test_a_first_page_that_says_too_much_is_refused_and_repaired(data: Path, run: Run, at: int, said: str) -> None:
+    """One bit of how many pages there are, or for how much there is room: an address that no machine has."""
     store = data / STORE_NAME
     head = head_of(store)
     content = (store / "data.mdb").read_bytes()
     for page in range(2):
-        content = flip(content, page * PAGE_BYTES + LAST_PAGE_AT + 6, 4)
+        content = flip(content, page * PAGE_BYTES + at + 7, 4)
     (store / "data.mdb").write_bytes(content)
     done = run("chain", "verify", "--data-dir", str(data))
-    assert (done.code, "was cut short, or its first pages are damaged" in done.err) == (1, True)
+    assert (done.code, said in done.err) == (1, True)
     done = run(*words(data, "repair"))
     assert done.code == 0, done.err
     assert head_of(store) == head

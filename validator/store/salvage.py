@@ -44,9 +44,14 @@ class At(NamedTuple):
         return f"{how} of the table {self.table}"
 
 
-_FIRST_PAGES: Final = ((10, b"\x08\x00"), (16, b"\xde\xc0\xef\xbe\x01\x00\x00\x00"), (40, b"\x00\x10\x00\x00"))
-"""What stands in both first pages of every file of LMDB's 0.9 line, by its place there: that a page is one of the two,
-the mark and version of the format, the size of pages."""
+_FIRST_PAGES: Final = (
+    (10, b"\x08\x00"),
+    (16, b"\xde\xc0\xef\xbe\x01\x00\x00\x00"),
+    (32, bytes(8)),
+    (40, b"\x00\x10\x00\x00"),
+)
+"""What may stand in both first pages of every file of LMDB's 0.9 line, by its place there: that a page is one of the
+two, the mark and version of the format, room for no more than there is, the size of pages."""
 _PAGE_BYTES: Final = 4096
 
 _LACKING_BYTES_MAX: Final = 1 << 40
