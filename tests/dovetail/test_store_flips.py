@@ -38,3 +38,14 @@ def test_a_wrong_bit_is_harmless_or_found_and_never_told_and_repaired_or_named(t
     for why, count in lost.items():
         print(count, why[:300])
     assert repaired > FLIPS // 10
+
+
+@pytest.mark.parametrize("page", [0, 1])
+@pytest.mark.parametrize(("at", "bit"), [(10, 3), (24, 7), (40, 4), (44, 5), (90, 0), (129, 0), (135, 3)])
+def test_a_wrong_bit_in_a_first_page_is_repaired(tmp_path: Path, page: int, at: int, bit: int) -> None:
+    """These say how LMDB reads the whole file: format, size of pages, kinds of keys, where the tables are."""
+    store = make(tmp_path / "sound")
+    truth = forked(lambda: read_all(store))
+    seen = try_flip(store, tmp_path / "changed", page * 4096 + at, bit, truth)
+    assert seen.lies == 0
+    assert seen.repaired == truth.head or seen.outcome is Outcome.HARMLESS, seen.lost

@@ -7,10 +7,11 @@ LMDB may end the process on a damaged page. So this runs in a process of its own
 import os
 import shutil
 import struct
+import sys
 from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import lmdb
 
@@ -48,11 +49,15 @@ _FIRST_PAGES: Final = (
     (10, b"\x08\x00"),
     (16, b"\xde\xc0\xef\xbe\x01\x00\x00\x00"),
     (32, bytes(8)),
-    (40, b"\x00\x10\x00\x00"),
+    (40, b"\x00\x10\x00\x00\x08\x00"),
+    (88, bytes(6)),
 )
 """What may stand in both first pages of every file of LMDB's 0.9 line, by its place there: that a page is one of the
-two, the mark and version of the format, room for no more than there is, the size of pages."""
+two, the mark and version of the format, room for no more than there is, the size of pages, and what kind of keys the
+list of free pages and the table of tables have."""
 _PAGE_BYTES: Final = 4096
+_TABLES_AT: Final = 128
+"""In a first page: the number of the page with the table of tables."""
 
 _LACKING_BYTES_MAX: Final = 1 << 40
 """At the end of a file that was cut short; zeros in their place take no room on the disk."""
@@ -93,11 +98,11 @@ class Salvage:
         try:
             if not (path / DATA).stat().st_size:
                 raise StorageFailed(f"{path / DATA} is empty, nothing can be repaired: restore a backup")
+            whole = _lengthened(path, scratch) if lacking_bytes(path) else path
             try:
-                self._env = _opened(_lengthened(path, scratch) if lacking_bytes(path) else path)
+                self._env = _opened(whole if _lead_to_tables(whole) else _with_first_pages(whole, scratch))
             except lmdb.Error:
-                _mend_first_pages(path, scratch)
-                self._env = _opened(scratch)
+                self._env = _opened(_with_first_pages(whole, scratch))
         except (lmdb.Error, OSError) as error:
             raise StorageFailed(f"nothing of the file in {path} can be read: {error}; restore a backup") from None
         self._carver = Carver(path / DATA)
@@ -245,13 +250,46 @@ def _lengthened(path: Path, scratch: Path) -> Path:
     return scratch
 
 
-def _mend_first_pages(path: Path, scratch: Path) -> None:
-    """Copy the file and write into both first pages what stands in those of all files. Raises OSError."""
-    with _copied(path, scratch).open("r+b") as file:
+def _lead_to_tables(path: Path) -> bool:
+    """Whether both first pages name the page with the table of tables. Raises OSError."""
+    with (path / DATA).open("rb") as file:
+        return all(_names_tables(file, _tables_page(file, page)) for page in range(FIRST_PAGES))
+
+
+def _with_first_pages(path: Path, scratch: Path) -> Path:
+    """Copy the file and write into both first pages what stands in those of all files. Returns the folder.
+
+    Where one leads to a page that is not the table of tables, and a single other bit would lead there, that is set.
+    Raises OSError.
+    """
+    copy = scratch / DATA if path == scratch else _copied(path, scratch)
+    with copy.open("r+b") as file:
         for page in range(FIRST_PAGES):
             for at, content in _FIRST_PAGES:
                 file.seek(page * _PAGE_BYTES + at)
                 file.write(content)
+            number = _tables_page(file, page)
+            if not _names_tables(file, number):
+                for near in (number ^ 1 << bit for bit in range(64)):
+                    if _names_tables(file, near):
+                        file.seek(page * _PAGE_BYTES + _TABLES_AT)
+                        file.write(struct.pack("=Q", near))
+    return scratch
+
+
+def _tables_page(file: BinaryIO, page: int) -> int:
+    """The number of the page with the table of tables, by one of the first pages; 0, which it never is: none."""
+    file.seek(page * _PAGE_BYTES + _TABLES_AT)
+    return int.from_bytes(file.read(8), sys.byteorder)
+
+
+def _names_tables(file: BinaryIO, number: int) -> bool:
+    """Whether the page ``number`` is there, and the table of tables as of some commit."""
+    if number >= file.seek(0, os.SEEK_END) // _PAGE_BYTES:
+        return False
+    file.seek(number * _PAGE_BYTES)
+    page = file.read(_PAGE_BYTES)
+    return page[:8] == struct.pack("=Q", number) and all(table.encode() in page for table in TABLES)
 
 
 def _copied(path: Path, scratch: Path) -> Path:
