@@ -43,6 +43,7 @@ class Limits:
     status_ids_waited_for_max: int = 400_000
     status_unknown_ids_waited_for_max: int = 40_000
     peer_messages_max: int = 25_000
+    connection_unread_messages_max: int = 16
     connections_max: int = 4_000
     address_connections_max: int = 2_000
     handshake_ms_max: int = 5_000

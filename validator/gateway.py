@@ -74,6 +74,8 @@ class Gateway:
         router.set(zmq.LINGER, 0)
         router.set(zmq.ROUTER_MANDATORY, 1)
         router.set(zmq.SNDHWM, limits.peer_messages_max)
+        # Of each connection. What is beyond stays with its sender: no more is taken off that connection.
+        router.set(zmq.RCVHWM, limits.connection_unread_messages_max)
         router.set(zmq.MAXMSGSIZE, limits.message_bytes_max)
         router.set(zmq.HEARTBEAT_IVL, limits.processor_ping_ms)
         router.set(zmq.HEARTBEAT_TIMEOUT, limits.processor_silence_ms)

@@ -108,9 +108,9 @@ class Peer:
 
 
 @asynccontextmanager
-async def open_door(*identities: bytes) -> AsyncIterator[tuple[Door, list[Peer]]]:
+async def open_door(*identities: bytes, limits: Limits = LIMITS) -> AsyncIterator[tuple[Door, list[Peer]]]:
     """A door, and one peer for each identity."""
-    door = Door()
+    door = Door(limits)
     peers = [Peer(door.gateway.endpoint, identity) for identity in identities]
     try:
         yield door, peers

@@ -2,9 +2,11 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import pytest
+import zmq
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -93,7 +95,7 @@ def test_floods_arrive_whole_and_in_order(identities: tuple[bytes, ...]) -> None
 
 def test_more_than_one_sweep_waits_at_once() -> None:
     async def test() -> None:
-        async with open_door(b"") as (door, (peer,)):
+        async with open_door(b"", limits=replace(LIMITS, connection_unread_messages_max=4_000)) as (door, (peer,)):
             for number in range(3_500):
                 peer.send(UNANSWERED, str(number))
             await peer.ping()
@@ -131,6 +133,30 @@ def test_who_does_not_read_is_told_apart_from_who_is_gone() -> None:
             told = (door.gateway.send(b"deaf", 1_000, "c", content) for _ in range(100 * LIMITS.peer_messages_max))
             assert next(delivery for delivery in told if delivery is not Delivery.SENT) is Delivery.FULL
             await other.ping()
+
+    run(test)
+
+
+def test_what_one_connection_has_unread_is_bounded_and_nothing_of_it_is_lost() -> None:
+    async def test() -> None:
+        async with open_door(b"other", limits=replace(LIMITS, connection_unread_messages_max=2)) as (door, (other,)):
+            with zmq.Context() as context, context.socket(zmq.DEALER) as eager:
+                # A place for one of its messages, so that the others are where the validator holds them.
+                eager.set(zmq.LINGER, 0)
+                eager.set(zmq.SNDHWM, 1)
+                eager.connect(door.gateway.endpoint)
+                envelope = Envelope(content=bytes(LIMITS.message_bytes_max - 1_000))
+                envelope.message_type = UNANSWERED  # type: ignore[assignment]
+                message = envelope.SerializeToString()
+                # Not letting the loop run, nobody takes anything: the buffers of the system hold about ten more.
+                sent = 0
+                while sent < 60 and eager.poll(250, zmq.POLLOUT):
+                    eager.send(message)
+                    sent += 1
+                assert 2 <= sent < 40
+                while len(door.seen) < sent:
+                    await other.ping()
+                    door.seen = [request for request in door.seen if request.message_type == UNANSWERED]
 
     run(test)
 
