@@ -127,6 +127,12 @@ def _read_list(folder: Path) -> dict[ConnectionPublicKey, Caller]:
         for path in _entries(folder / right.value):
             if path.suffix != PUBLIC_SUFFIX:
                 continue
+            if not path.stem.isprintable():
+                # Bytes that are no UTF-8 among them: such a name could be neither logged nor told.
+                raise CannotOpen(
+                    f"allowed key {path.name!a} in {folder / right.value}: the name of the file is the key's name"
+                    " in the log, and this one cannot be printed; rename it"
+                )
             key = _read_public(path)
             known = callers.get(key, Caller(path.stem, frozenset()))
             callers[key] = known._replace(rights=known.rights | {right})

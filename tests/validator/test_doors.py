@@ -348,6 +348,16 @@ def test_what_is_no_regular_file_is_refused_by_name_and_not_waited_for(ring: Rin
     assert read_door(config).callers[ConnectionPublicKey(ring.stranger.public_key)].name == "odd"
 
 
+@pytest.mark.parametrize("name", [b"caf\xe9.pub", b"two\nlines.pub"])
+def test_a_name_that_no_log_line_can_hold_is_refused(ring: Ring, tmp_path: Path, name: bytes) -> None:
+    config = kept(ring, tmp_path)
+    ring.client.public.rename(ring.allowed / "clients" / os.fsdecode(name))
+    refusal = _refusal(config)
+    assert refusal.isprintable()
+    assert f"allowed key {os.fsdecode(name)!a} in {ring.allowed / 'clients'}: " in refusal
+    assert refusal.endswith("cannot be printed; rename it")
+
+
 def test_the_list_is_read_with_names_and_rights(ring: Ring, tmp_path: Path) -> None:
     (ring.allowed / "clients" / "README").write_text("no key, and not asked for one")
     callers = read_door(kept(ring, tmp_path)).callers
