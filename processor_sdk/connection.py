@@ -85,7 +85,7 @@ class Connection:
         self._poller.register(wake, zmq.POLLIN)
         if watch is not None:
             self._poller.register(watch.fileno(), zmq.POLLIN)
-        self._dealer = Dealer(url, self._poller, keys)
+        self._dealer = Dealer(url, self._poller)
         self._connect_at: float | None = time.monotonic()
         self._overdue_at: float | None = self._connect_at + OVERDUE_S
         self._losses = 0
@@ -134,7 +134,12 @@ class Connection:
     def _run_timers(self, now: float) -> None:
         if self._connect_at is not None and self._connect_at <= now:
             self._connect_at = None
-            self._dealer.open()
+            if self._not_let_in and self._keys is not None:
+                # Somebody may have mended a file.
+                self._keys, fault = self._keys.read_again()
+                if fault:
+                    _log.error("%s; connecting with the keys from before", fault)
+            self._dealer.open(self._keys)
         if self._overdue_at is not None and self._overdue_at <= now:
             self._overdue_at = None
             _log.warning("waiting for the validator at %s", self._url)

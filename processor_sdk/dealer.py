@@ -28,18 +28,16 @@ _MONITORED: Final = functools.reduce(operator.or_, REFUSED, zmq.Event.HANDSHAKE_
 class Dealer:
     """A DEALER that comes and goes, with the monitor that tells how it stands, both in ``poller`` while it is open."""
 
-    def __init__(self, url: str, poller: zmq.Poller, keys: Keys | None = None) -> None:
-        """``keys``: None for a validator that asks for none."""
+    def __init__(self, url: str, poller: zmq.Poller) -> None:
         self._url = url
-        self._keys = keys
         self._poller = poller
         # A context of its own: its end waits for the last answers to leave, whatever else the process still holds.
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket: zmq.Socket[bytes] | None = None
         self._monitor: zmq.Socket[bytes] | None = None
 
-    def open(self) -> None:
-        """Begin to connect, under an identity that nobody had before."""
+    def open(self, keys: Keys | None) -> None:
+        """Begin to connect, under an identity that nobody had before. ``keys``: None where none are asked for."""
         self._socket = opened = self._context.socket(zmq.DEALER)
         opened.setsockopt(zmq.IDENTITY, uuid.uuid4().hex.encode())
         opened.setsockopt(zmq.IPV6, int("[" in self._url))
@@ -48,8 +46,8 @@ class Dealer:
         # A validator that is gone without a word (its host died) is noticed by its silence.
         opened.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         opened.setsockopt(zmq.HEARTBEAT_TIMEOUT, SILENCE_MS)
-        if self._keys is not None:
-            self._keys.put_on(opened)
+        if keys is not None:
+            keys.put_on(opened)
         self._monitor = opened.get_monitor_socket(_MONITORED)
         self._poller.register(opened, zmq.POLLIN)
         self._poller.register(self._monitor, zmq.POLLIN)

@@ -17,6 +17,7 @@ class Keys(NamedTuple):
     secret: ConnectionSecret
     public: ConnectionPublicKey
     validator: ConnectionPublicKey
+    secret_file: str
     validator_file: str
 
     def put_on(self, socket: "zmq.Socket[bytes]") -> None:
@@ -24,6 +25,13 @@ class Keys(NamedTuple):
         socket.setsockopt(zmq.CURVE_SERVERKEY, self.validator.encode("ascii"))
         socket.setsockopt(zmq.CURVE_PUBLICKEY, self.public.encode("ascii"))
         socket.setsockopt(zmq.CURVE_SECRETKEY, self.secret.reveal())
+
+    def read_again(self) -> tuple["Keys", str]:
+        """The keys that the files hold by then; where one cannot be read, these, and what is wrong with it."""
+        try:
+            return read_keys(self.secret_file, self.validator_file), ""
+        except ValueError as error:
+            return self, str(error)
 
 
 def read_keys(connection_key: str | os.PathLike[str], validator_key: str | os.PathLike[str]) -> Keys:
@@ -37,7 +45,8 @@ def read_keys(connection_key: str | os.PathLike[str], validator_key: str | os.Pa
     except InvalidKey as error:
         raise ValueError(str(error)) from None
     public = ConnectionPublicKey(zmq.curve_public(secret.reveal()).decode("ascii"))
-    return Keys(secret, public, validator, str(Path(validator_key)))
+    # Absolute, for a program that goes to another folder meanwhile.
+    return Keys(secret, public, validator, str(Path(connection_key).absolute()), str(Path(validator_key).absolute()))
 
 
 def why_not_let_in(keys: Keys | None, event: int) -> str:

@@ -51,6 +51,7 @@ class Validator:
         self._is_connected = asyncio.Event()
         self._keys: Keys | None = None
         self._said = ""
+        self._keys_fault = ""
         self._again: asyncio.TimerHandle | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._socket: zmq.Socket[bytes]
@@ -296,17 +297,30 @@ class Validator:
         if reason != self._said:
             self._said = reason
             log.error("not let in by the validator", validator=self._config.validator, reason=reason)
-        if event != zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL and self._again is None:
-            # After these ZeroMQ does not try again by itself.
+        if (event != zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL or self._keys is not None) and self._again is None:
+            # Only after that one ZeroMQ tries again by itself, and with the keys that it has.
             loop = asyncio.get_running_loop()
             self._again = loop.call_later(_RECONNECT_MS_MAX / 1000, self._connect_again)
 
     def _connect_again(self) -> None:
         self._again = None
+        self._drain_monitor()
+        if self.connected:
+            return
+        if self._keys is not None:
+            self._read_keys_again(self._keys).put_on(self._socket)
         # It may have gone by itself.
         with contextlib.suppress(zmq.ZMQError):
             self._socket.disconnect(self._config.validator)
         self._socket.connect(self._config.validator)
+
+    def _read_keys_again(self, keys: Keys) -> Keys:
+        """Somebody may have mended a file."""
+        self._keys, fault = keys.read_again()
+        if fault and fault != self._keys_fault:
+            log.error("a connection key cannot be read, the one from before is used", reason=fault)
+        self._keys_fault = fault
+        return self._keys
 
     def _lose(self, reason: str) -> None:
         self._is_connected.clear()

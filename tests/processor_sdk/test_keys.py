@@ -4,6 +4,7 @@ import contextlib
 import logging
 import queue
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -122,6 +123,33 @@ def test_the_wrong_key_of_a_validator_is_said(ring: Ring, said: "queue.Queue[str
     ):
         told = wait_said(said, "^lost the validator")
         assert "its public key is not that in " in told
+
+
+@pytest.mark.parametrize("mended", ["validator_key", "connection_key"])
+def test_a_file_that_is_mended_meanwhile_is_read_again(
+    ring: Ring, tmp_path: Path, said: "queue.Queue[str]", mended: str
+) -> None:
+    own = ring.processor._replace(private=tmp_path / "own.priv")
+    server = ring.validator._replace(public=tmp_path / "server.pub")
+    shutil.copy(ring.processor.private, own.private)
+    shutil.copy(ring.validator.public, server.public)
+    file, wrong = (
+        (server.public, ring.stranger.public) if mended == "validator_key" else (own.private, ring.stranger.private)
+    )
+    right = file.read_bytes()
+    file.write_bytes(wrong.read_bytes())
+    with (
+        kept(ring.validator, Listed({ring.processor.public_key})) as validator,
+        running(validator.url, own, server) as processor,
+    ):
+        wait_said(said, "^lost the validator")
+        file.write_text("half a key")
+        fault = wait_said(said, "connecting with the keys from before$")
+        assert fault.startswith(f"{mended} {file}: it holds no ")
+        file.write_bytes(right)
+        assert validator.accept().family == ScriptHandler.family_name
+        processor.stop()
+        validator.release()
 
 
 def test_a_processor_without_a_key_is_told_that_it_needs_one(ring: Ring, said: "queue.Queue[str]") -> None:

@@ -1,6 +1,7 @@
 """The REST API in front of a validator that asks for keys, and what it says and does when it is not let in."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -60,6 +61,14 @@ async def listening(ring: Ring | None, listed: Listed) -> AsyncIterator[str]:
         authenticator.stop()
         router.close(0)
         context.term()
+
+
+def write(file: Path, content: bytes) -> None:
+    """Whole at once, as whoever mends a file should: it may be read at any moment."""
+    beside = file.with_suffix(".new")
+    beside.write_bytes(content)
+    beside.chmod(0o600)
+    beside.rename(file)
 
 
 def config_of(ring: Ring, address: str) -> RestConfig:
@@ -125,6 +134,33 @@ def test_what_does_not_fit_is_said(ring: Ring, asks: bool, own: bool, reason: st
                 finally:
                     validator.close()
             assert reason in next(entry["reason"] for entry in logs if "reason" in entry)
+
+    run(test())
+
+
+@pytest.mark.parametrize("mended", ["validator_key", "connection_key"])
+def test_a_file_that_is_mended_meanwhile_is_read_again(ring: Ring, tmp_path: Path, mended: str) -> None:
+    wrong = {"validator_key": ring.stranger.public, "connection_key": ring.stranger.private}[mended]
+    files = {"validator_key": ring.validator.public, "connection_key": ring.client.private}
+    right = files[mended].read_bytes()
+    file = files[mended] = Path(shutil.copy(wrong, tmp_path / f"used{wrong.suffix}"))
+
+    async def test() -> None:
+        async with listening(ring, Listed(ring.client.public_key)) as address:
+            server, own = (str(files[setting]) for setting in ("validator_key", "connection_key"))
+            validator = Validator(RestConfig(validator=address, validator_key=server, connection_key=own))
+            with structlog.testing.capture_logs() as logs:
+                validator.open()
+                try:
+                    await logged(logs, "not let in by the validator")
+                    write(file, b"half a key")
+                    await logged(logs, "a connection key cannot be read, the one from before is used")
+                    write(file, right)
+                    await validator.wait_connected()
+                finally:
+                    validator.close()
+        (told,) = [entry for entry in logs if entry["event"].startswith("a connection key cannot be read")]
+        assert told["reason"].startswith(f"{mended} {file}: it holds no ")
 
     run(test())
 
