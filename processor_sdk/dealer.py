@@ -10,6 +10,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from ledger.limits import Limits
+from processor_sdk.hosts import needs_ipv6
 from processor_sdk.keys import Keys
 
 RECONNECT_MS_MAX: Final = 5_000
@@ -30,6 +31,8 @@ class Dealer:
 
     def __init__(self, url: str, poller: zmq.Poller) -> None:
         self._url = url
+        # Once, and not in the thread that must let the supervisor hear of it: it may take long.
+        self._needs_ipv6 = needs_ipv6(url)
         self._poller = poller
         # A context of its own: its end waits for the last answers to leave, whatever else the process still holds.
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -40,7 +43,7 @@ class Dealer:
         """Begin to connect, under an identity that nobody had before. ``keys``: None where none are asked for."""
         self._socket = opened = self._context.socket(zmq.DEALER)
         opened.setsockopt(zmq.IDENTITY, uuid.uuid4().hex.encode())
-        opened.setsockopt(zmq.IPV6, int("[" in self._url))
+        opened.setsockopt(zmq.IPV6, int(self._needs_ipv6))
         opened.setsockopt(zmq.MAXMSGSIZE, Limits().message_bytes_max)
         opened.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS_MAX)
         # A validator that is gone without a word (its host died) is noticed by its silence.

@@ -16,6 +16,7 @@ from zmq.utils.monitor import parse_monitor_message
 from protos import node_pb2, validator_pb2
 from rest_api.config import RestConfig
 from rest_api.errors import ApiError, Problem
+from rest_api.hosts import needs_ipv6
 from rest_api.keys import Keys, read_keys, why_not_let_in
 
 log = structlog.get_logger(__name__)
@@ -85,7 +86,7 @@ class Validator:
         self._socket.setsockopt(zmq.LINGER, 0)
         # Nothing is queued for a connection that is not there, and a lost connection takes its queue along.
         self._socket.setsockopt(zmq.IMMEDIATE, 1)
-        self._socket.setsockopt(zmq.IPV6, int("[" in self._config.validator))
+        self._socket.setsockopt(zmq.IPV6, int(needs_ipv6(self._config.validator)))
         self._socket.setsockopt(zmq.SNDHWM, self._config.requests_in_flight_max)
         self._socket.setsockopt(zmq.RCVHWM, self._config.requests_in_flight_max)
         self._socket.setsockopt(zmq.MAXMSGSIZE, self._config.limits.message_bytes_max)

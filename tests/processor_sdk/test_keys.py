@@ -6,6 +6,7 @@ import queue
 import re
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,9 @@ def said(request: pytest.FixtureRequest) -> Iterator["queue.Queue[str]"]:
 
 
 def wait_said(said: "queue.Queue[str]", pattern: str) -> str:
-    while not re.search(pattern, line := said.get(timeout=WAIT_MS / 1000)):
+    """Among all lines of a time, since a processor that is not let in does not fall silent."""
+    until = time.monotonic() + WAIT_MS / 1000
+    while not re.search(pattern, line := said.get(timeout=max(0, until - time.monotonic()))):
         pass
     return line
 
