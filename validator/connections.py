@@ -23,6 +23,8 @@ EVENTS: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAK
 _LOG_PAUSE_S: Final = 1.0
 """Whoever knocks without end must not fill the log."""
 
+_KEYS_AT_AN_OPEN_PORT: Final = "it has keys, of which this validator has none"
+
 log = structlog.get_logger("validator.connections")
 
 
@@ -53,10 +55,11 @@ class Seldom:
 
 
 class Connections:
-    """Counts connections by their descriptors, and cuts those beyond the limits."""
+    """Counts connections by their descriptors, and cuts those beyond the limits. ``kept``: the port asks for keys."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, kept: bool = False) -> None:
         self._limits = limits
+        self._cause = "it has no keys, not this validator's" if kept else _KEYS_AT_AN_OPEN_PORT
         self._port = 0
         self._open: dict[int, str] = {}
         """The address that each descriptor's peer has; empty for a path."""
@@ -117,9 +120,7 @@ class Connections:
         if not self._from[address]:
             del self._from[address]
         if unfit:
-            self._refused.warn(
-                address=address, reason="its handshake failed: it has no keys, not this validator's, or speaks no ZMTP"
-            )
+            self._refused.warn(address=address, reason=f"its handshake failed: {self._cause}, or speaks no ZMTP")
 
     def _address(self, peer: socket.socket) -> str | None:
         """Of a connection to this port; None of another socket: by now the descriptor may be another's."""

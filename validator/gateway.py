@@ -102,7 +102,7 @@ class Gateway:
             raise CannotBind(f"cannot listen on {bind}: {error.strerror}") from None
         self.endpoint = str(router.get_string(zmq.LAST_ENDPOINT)).rstrip("\0")
         """Where it listens, with the port that a wildcard became."""
-        self.connections = Connections(limits)
+        self.connections = Connections(limits, kept=door.key is not None)
         self.connections.listens(self.endpoint)
         self._router = router
         self._on_disconnect = on_disconnect

@@ -202,6 +202,39 @@ def test_nobody_else_comes_in(ring: Ring, tmp_path: Path) -> None:
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("asks", "mechanism", "cause"),
+    [
+        (False, b"CURVE", "it has keys, of which this validator has none"),
+        (True, b"NULL", "it has no keys, not this validator's"),
+    ],
+)
+def test_a_handshake_that_fails_is_said_from_the_validators_side(
+    ring: Ring, tmp_path: Path, asks: bool, mechanism: bytes, cause: str
+) -> None:
+    greeting = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + mechanism.ljust(20, b"\0") + bytes(32)
+
+    async def test() -> None:
+        ended = asyncio.Event()
+        door = read_door(kept(ring, tmp_path)) if asks else OPEN
+        gateway = Gateway("tcp://127.0.0.1:*", LIMITS, lambda: None, ended.set, door)
+        with structlog.testing.capture_logs() as logs:
+            try:
+                port = urlsplit(gateway.endpoint).port
+                with socket.create_connection(("127.0.0.1", port)) as caller:
+                    # Of a connection that ends before it is counted nothing is known.
+                    while not gateway.connections.count:  # noqa: ASYNC110 (no event tells of it)
+                        await asyncio.sleep(0)
+                    caller.sendall(greeting)
+                    await ended.wait()
+            finally:
+                gateway.close()
+        (told,) = [entry for entry in logs if entry["event"] == "connection refused"]
+        assert told["reason"] == f"its handshake failed: {cause}, or speaks no ZMTP"
+
+    run(test)
+
+
 def test_no_secret_is_logged_or_shown(ring: Ring, tmp_path: Path) -> None:
     async def test() -> None:
         secret = ring.validator.private.read_text().strip()
