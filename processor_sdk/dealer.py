@@ -9,8 +9,8 @@ from typing import Final
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from ledger.hosts import needs_ipv6
 from ledger.limits import Limits
-from processor_sdk.hosts import needs_ipv6
 from processor_sdk.keys import Keys
 
 RECONNECT_MS_MAX: Final = 5_000

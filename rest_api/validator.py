@@ -13,10 +13,10 @@ import zmq
 from google.protobuf.message import DecodeError, Message
 from zmq.utils.monitor import parse_monitor_message
 
+from ledger.hosts import needs_ipv6
 from protos import node_pb2, validator_pb2
 from rest_api.config import RestConfig
 from rest_api.errors import ApiError, Problem
-from rest_api.hosts import needs_ipv6
 from rest_api.keys import Keys, read_keys, why_not_let_in
 
 log = structlog.get_logger(__name__)

@@ -2,14 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import zmq
 
-from processor_sdk import hosts as processor_hosts
+from ledger.hosts import needs_ipv6
 from processor_sdk.dealer import Dealer
-from rest_api import hosts as rest_hosts
 from rest_api.config import RestConfig
 from rest_api.validator import Validator
 
@@ -23,10 +22,7 @@ def look_up(host: str, *_: object, **__: object) -> list[tuple[int, str]]:
     return [(family, "the rest") for family in KNOWN[host]]
 
 
-@pytest.mark.parametrize("needs_ipv6", [processor_hosts.needs_ipv6, rest_hosts.needs_ipv6])
-def test_a_name_is_reached_by_ipv6_where_it_has_nothing_else(
-    monkeypatch: pytest.MonkeyPatch, needs_ipv6: Callable[[str], bool]
-) -> None:
+def test_a_name_is_reached_by_ipv6_where_it_has_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     asked = [*KNOWN, "nobody", "[::1]", "[fe80::1%eth9]"]
     assert [host for host in asked if needs_ipv6(f"tcp://{host}:4004")] == ["six", "[::1]", "[fe80::1%eth9]"]
