@@ -11,18 +11,25 @@ from types import SimpleNamespace
 import lmdb
 import pytest
 
+from ledger.ids import TransactionId
 from tests.validator.support import (
     LIMITS,
     address,
     commit,
     make_batch,
     make_commit,
+    make_id,
     make_transaction,
     open_store,
 )
 from validator.journal.model import InvalidBatch
 from validator.state import merkle
 from validator.store import StorageFailed, StorageLost, Store
+
+
+def _never_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Store, "_make_room", lambda store, data_bytes: None)
+    monkeypatch.setattr(Store, "_doubled", lambda store: False)
 
 
 @pytest.mark.parametrize("writes", [1, 5])
@@ -32,7 +39,7 @@ def test_a_failing_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     store.add_pending([b"pending"])
     info = commit(store, [make_batch("first")], {address(1): b"one"})
     next_number = store.next_node_number
-    monkeypatch.setattr(Store, "_make_room", lambda store, data_bytes: None)
+    _never_grow(monkeypatch)
     big = {address(number): bytes(100_000) for number in range(200)}
     bad = InvalidBatch(make_batch("bad").id, "invalid_transaction", "no")
     for _ in range(writes):
@@ -63,7 +70,7 @@ def test_a_failing_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def _fill(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Store, "_make_room", lambda store, data_bytes: None)
+    _never_grow(monkeypatch)
     store.add_pending([bytes(80_000_000)])
 
 
@@ -186,6 +193,44 @@ def test_the_map_grows_over_many_commits(tmp_path: Path) -> None:
         assert merkle.get(again.node, head.root, address(num * 10 + 3)) == value
         assert again.batch_number(make_batch((num, 1)).id) == 2 * num + 1
     again.close()
+
+
+def test_a_map_that_was_small_is_no_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever write took more than room was made for, it goes, and nobody hears of the disk."""
+    store = open_store(tmp_path)
+    monkeypatch.setattr(Store, "_make_room", lambda store, data_bytes: None)
+    big = {address(number): bytes(100_000) for number in range(30)}
+    assert store.add_pending([bytes(3_000_000), b"next"]) == 0
+    assert store.next_arrival == 2
+    info = commit(store, [make_batch("first")], big)
+    bad = InvalidBatch(make_batch("bad").id, "invalid_transaction", "no", extended_data=bytes(20_000_000))
+    store.reject([bad], [0])
+    store.remember([bad._replace(batch_id=make_batch("worse").id, extended_data=bytes(40_000_000))], [])
+    assert (store.failure, store.refused_writes) == (None, 0)
+    store.close()
+    again = open_store(tmp_path)
+    assert again.head == info
+    assert list(again.pending()) == [(1, b"next")]
+    assert again.invalid(bad.batch_id) == bad
+    again.close()
+
+
+def test_room_is_made_for_every_transaction_judged_invalid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One batch may hold many, and each is remembered."""
+    store = open_store(tmp_path)
+    make_room = Store._make_room
+    asked: list[int] = []
+
+    def making(store: Store, data_bytes: int) -> None:
+        asked.append(data_bytes)
+        make_room(store, data_bytes)
+
+    monkeypatch.setattr(Store, "_make_room", making)
+    transactions = tuple(TransactionId(make_id(place)) for place in range(10_000))
+    before = store.used_bytes()
+    store.reject([InvalidBatch(make_batch(0).id, "dependency_invalid", "no", transaction_ids=transactions)], [])
+    assert 1_000_000 < store.used_bytes() - before <= asked[-1]
+    store.close()
 
 
 def test_another_format_is_refused_and_nothing_stays_open(tmp_path: Path) -> None:

@@ -148,6 +148,7 @@ def test_a_commit_that_fails_prunes_nothing(store: Store, monkeypatch: pytest.Mo
     write(store, range(10))
     before, nodes = store.pruned, store.count("nodes")
     monkeypatch.setattr(Store, "_make_room", lambda store, data_bytes: None)
+    monkeypatch.setattr(Store, "_doubled", lambda store: False)
     big = {address(number): bytes(100_000) for number in range(200)}
     with pytest.raises(StorageFailed, match="refused a write"):
         commit(store, [make_batch("big")], big)

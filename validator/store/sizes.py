@@ -1,8 +1,9 @@
 """Upper bounds, in bytes, of what a write adds to the store: for room in the map before it begins."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
+from ledger.ids import TransactionId
 from validator.journal.model import BlockCommit, InvalidBatch
 
 _PRUNED_NODE_BYTES: Final = 2048
@@ -15,8 +16,15 @@ def prune_bytes(lists: list[tuple[int, list[int]]]) -> int:
 
 
 def invalid_bytes(invalid: list[InvalidBatch]) -> int:
-    """What is remembered of invalid batches, keys included."""
-    return sum(len(entry.message) + len(entry.extended_data) + 1024 for entry in invalid)
+    """What is remembered of invalid batches and their transactions, keys included."""
+    return sum(
+        len(entry.message) + len(entry.extended_data) + 1024 + names_bytes(entry.transaction_ids) for entry in invalid
+    )
+
+
+def names_bytes(transactions: Sequence[TransactionId]) -> int:
+    """What is remembered of transactions of invalid batches, keys included."""
+    return 256 * len(transactions)
 
 
 def commit_bytes(commit: BlockCommit) -> int:

@@ -7,10 +7,11 @@ reported as done before its write transaction is synced. Reading, and what the t
 
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import lmdb
 import structlog
@@ -26,7 +27,7 @@ from validator.store.ownership import own
 from validator.store.reader import StoreReader
 from validator.store.records import FORMAT, FORMAT_KEY, PRUNED_KEY, BlockInfo, Pruned, id_key, key, sealed
 from validator.store.room import want_of_room
-from validator.store.sizes import commit_bytes, invalid_bytes, prune_bytes
+from validator.store.sizes import commit_bytes, invalid_bytes, names_bytes, prune_bytes
 from validator.store.snapshot import StorageFailed, StorageLost
 
 _PAGE_OVERHEAD: Final = 3
@@ -45,6 +46,29 @@ _Entry = tuple[bytes, bytes]
 
 _Replaced = tuple[int, list[int]]
 """The number of a block, and the nodes that it replaced."""
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class _MapWasSmall(StorageFailed):
+    """Less room was made in the map than a write took: no fault of the disk. The map is larger now."""
+
+
+def _in_a_map_that_holds_it(
+    write: "Callable[Concatenate[Store, _P], _T]",
+) -> "Callable[Concatenate[Store, _P], _T]":
+    """Write once more wherever the map was small; each time it has doubled."""
+
+    @wraps(write)
+    def written(store: "Store", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        while True:
+            try:
+                return write(store, *args, **kwargs)
+            except _MapWasSmall as small:
+                log.warning("less room was made for a write than it took", reason=str(small))
+
+    return written
 
 
 class Store(StoreReader):
@@ -100,6 +124,7 @@ class Store(StoreReader):
         except lmdb.Error as error:
             raise StorageFailed(f"the store cannot be synced: {error}") from None
 
+    @_in_a_map_that_holds_it
     def add_pending(self, raw_batches: list[bytes]) -> int:
         """Keep accepted batches; the arrival number of the first. Synced on return. Raises StorageFailed."""
         first = self.next_arrival
@@ -112,6 +137,7 @@ class Store(StoreReader):
         self.next_arrival = first + len(raw_batches)
         return first
 
+    @_in_a_map_that_holds_it
     def commit_block(self, commit: BlockCommit) -> BlockInfo:
         """Move the head by one: block, state, receipts, indexes, statuses and pending removals at once.
 
@@ -150,6 +176,7 @@ class Store(StoreReader):
             self._keep(number, node)
         return info
 
+    @_in_a_map_that_holds_it
     def reject(self, invalid: list[InvalidBatch], settled: list[int]) -> None:
         """Judge batches INVALID without a block. Synced on return. Raises StorageFailed."""
         reach(CrashPoint.VERDICTS_BEFORE_WRITE)
@@ -189,16 +216,18 @@ class Store(StoreReader):
             return None
         return disk.f_bavail * disk.f_frsize
 
+    @_in_a_map_that_holds_it
     def remember(self, batches: list[InvalidBatch], transactions: Sequence[TransactionId]) -> None:
         """What another store remembered of invalid batches, and of the transactions of such, in order.
 
         Synced on return. Raises StorageFailed.
         """
-        with self._write(len(transactions) * 512 + invalid_bytes(batches)) as transaction:
+        with self._write(names_bytes(transactions) + invalid_bytes(batches)) as transaction:
             self._put_invalid(transaction, batches, [])
             ids = [(id_key(name), b"") for name in transactions]
             self._remember(transaction, "invalid_transactions", ids, self._limits.invalid_transactions_remembered)
 
+    @_in_a_map_that_holds_it
     def prune(self, depth_blocks: int) -> bool:
         """Remove a bounded part of the nodes that no state of the newest ``depth_blocks`` needs; whether more are left.
 
@@ -338,6 +367,8 @@ class Store(StoreReader):
             if lack := want_of_room(error, self._lock.fileno(), data_bytes):
                 said += f"; {lack}"
             self._require_kept(said)
+            if isinstance(error, lmdb.MapFullError) and self._doubled():
+                raise _MapWasSmall(said) from None
             self.refused_writes += 1
             self.failure, self._failed_bytes = said, max(data_bytes, self._failed_bytes)
             raise StorageFailed(said) from None
@@ -374,3 +405,11 @@ class Store(StoreReader):
             reach(CrashPoint.MAP_BEFORE_GROWTH)
             self._env.set_mapsize(max(wanted, 2 * info["map_size"]))
             reach(CrashPoint.MAP_AFTER_GROWTH)
+
+    def _doubled(self) -> bool:
+        """Double the map after a write that it did not hold; False where the system gives no more."""
+        try:
+            self._env.set_mapsize(2 * self._env.info()["map_size"])
+        except lmdb.Error:
+            return False
+        return True
