@@ -260,7 +260,7 @@ class Production:
             return transaction_id in built or self._store.transaction_number(transaction_id) is not None
 
         def invalid(transaction_id: TransactionId) -> bool:
-            return self._queue.holder(transaction_id) is None and self._store.judged_invalid(transaction_id)
+            return not self._queue.holds(transaction_id) and self._store.judged_invalid(transaction_id)
 
         head = self._store.head
         # What is built becomes a block where a batch of it applied, and only then takes a number.
@@ -324,7 +324,7 @@ class Production:
             return
         if verdicts.commit is None:
             self._built = None
-            if self._reject(invalid, settled):
+            if self._reject(invalid, settled, candidate):
                 self._retries.put_off(verdicts.withdrawn, self._now_ms())
             else:
                 self._fail(candidate)
@@ -344,7 +344,7 @@ class Production:
         self._built = None
         self._committed.append(info)
         self._count(commit, settled, candidate.started_ms, self._clock_s() - writing_s)
-        self._forget(settled, invalid)
+        self._forget(settled, invalid, candidate)
         self._retries.put_off(verdicts.withdrawn, self._now_ms())
         if PERMITTED_AT in candidate.execution.changes:
             self.migrating.try_all_again()
@@ -359,8 +359,8 @@ class Production:
         self._metrics.block_committed(applied, (self._now_ms() - started_ms) / 1000, commit_s)
         self._metrics.judged_invalid(entry.batch for entry in settled if entry.batch.id in invalid)
 
-    def _reject(self, invalid: list[InvalidBatch], settled: list[Pending]) -> bool:
-        """Write verdicts without a block; False when the disk refused."""
+    def _reject(self, invalid: list[InvalidBatch], settled: list[Pending], candidate: Candidate | None = None) -> bool:
+        """Write verdicts without a block, of what ``candidate`` came to, if any; False when the disk refused."""
         if not settled:
             return True
         try:
@@ -369,17 +369,23 @@ class Production:
             log.error("verdicts not written, their batches stay pending", reason=str(failure))
             return False
         self._metrics.judged_invalid(entry.batch for entry in settled)
-        self._forget(settled, invalid)
+        self._forget(settled, invalid, candidate)
         return True
 
-    def _forget(self, settled: list[Pending], invalid: list[InvalidBatch]) -> None:
+    def _forget(self, settled: list[Pending], invalid: list[InvalidBatch], candidate: Candidate | None) -> None:
         """These batches are settled on disk: whoever waits for their transactions may go on."""
+        refused = {verdict.batch_id for verdict in invalid}
+        at_the_door = {entry.batch.id for entry, _ in candidate.refused} if candidate else frozenset()
         for entry in settled:
             self._queue.remove(entry)
         self.migrating.settled(invalid)
         for entry in settled:
+            batch_id = entry.batch.id
             for transaction in entry.batch.transactions:
-                self._queue.wake(transaction.id)
+                if batch_id in refused:
+                    self._queue.wake_refused(transaction.id, at_the_door=batch_id in at_the_door)
+                else:
+                    self._queue.wake(transaction.id)
             self._settled.append(entry.batch.id)
         self._settled_count += len(settled)
 

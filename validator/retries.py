@@ -35,7 +35,7 @@ class Retries:
             if back_off_ms := self.back_off_ms(entry, verdict):
                 self._queue.back_off(entry, now_ms + back_off_ms)
             elif (verdict.family is not None and self._processors.has(verdict.family)) or (
-                verdict.dependency is not None and self._queue.holder(verdict.dependency) is None
+                verdict.dependency is not None and not self._queue.holds(verdict.dependency)
             ):
                 self._queue.put_back(entry)
             else:

@@ -5,8 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.validator.support import LIMITS, SIGNER, commit, make_batch, make_transaction, open_store
+from ledger.batch import VerifiedBatch
+from ledger.ids import BatchId
+from tests.validator.support import (
+    LIMITS,
+    SIGNER,
+    commit,
+    make_batch,
+    make_transaction,
+    open_store,
+    permitting,
+)
+from validator.execution.model import Rejected, Withdrawn
 from validator.gateway import Delivery
+from validator.journal.rules import Body
 from validator.mempool.queue import PendingQueue, Reason
 from validator.metrics import Metrics
 from validator.processors.registry import Processors
@@ -30,8 +42,10 @@ class Clock:
         return self.now_ms / 1000
 
 
-def production_over(store: Store, queue: PendingQueue, clock: Clock) -> Production:
-    commit(store, [make_batch("genesis")])
+def production_over(
+    store: Store, queue: PendingQueue, clock: Clock, state: dict[str, bytes] | None = None
+) -> Production:
+    commit(store, [make_batch("genesis")], state)
     processors = Processors(lambda *_: Delivery.SENT, lambda: clock.now_ms, LIMITS)
     return Production(store, queue, processors, SIGNER, LIMITS, clock.seconds, Metrics(LIMITS, clock.seconds))
 
@@ -95,3 +109,30 @@ def test_who_depends_on_what_is_tried_again_goes_on_waiting(store: Store) -> Non
     left = queue.get(asks.id)
     assert left is not None
     assert left.due_ms == 2 * WAIT_MS
+
+
+def test_a_refused_batch_wakes_nobody_whose_transaction_another_may_bring(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many batches wait for what many hold, one more that is refused costs one look."""
+    queue, clock = PendingQueue(LIMITS), Clock()
+    production = production_over(store, queue, clock, permitting('[{"family":"intkey","version":"1.0"}]'))
+    monkeypatch.setattr(Processors, "has", lambda self, family, **_: family.name == "intkey")
+    shared = make_transaction("shared")
+    for arrival in range(20):
+        asks = make_transaction(("asks", arrival), dependencies=[shared.id])
+        queue.add(arrival, make_batch(arrival, asks, shared))
+    production.advance()
+    assert queue.reasons() == {Reason.WAITING_FOR_DEPENDENCY: 20}
+    looks: list[BatchId] = []
+    check = Body.check
+
+    def counted(body: Body, batch: VerifiedBatch) -> Rejected | Withdrawn | None:
+        looks.append(batch.id)
+        return check(body, batch)
+
+    monkeypatch.setattr(Body, "check", counted)
+    refused = make_batch("refused", make_transaction("never", family=("none", "1.0")), shared)
+    queue.add(20, refused)
+    assert production.advance().settled == [refused.id]
+    assert looks == [refused.id]

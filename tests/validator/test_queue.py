@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from ledger.batch import VerifiedBatch
-from ledger.ids import TransactionId
+from ledger.ids import BatchId, TransactionId
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from tests.validator.support import make_batch, make_id, make_transaction
@@ -179,6 +179,31 @@ def test_a_transaction_is_held_as_long_as_any_batch_holds_it() -> None:
     assert queue.holder(shared.id) is second
     queue.remove(second)
     assert queue.holder(shared.id) is None
+
+
+def test_whoever_holds_a_transaction_is_found_at_the_first_look_however_many_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shared = make_transaction("shared")
+    queue = PendingQueue(Limits())
+    for arrival in range(300):
+        queue.add(arrival, make_batch(arrival, make_transaction(("asks", arrival), dependencies=[shared.id]), shared))
+    entries = [popped(queue) for _ in range(300)]
+    for entry in entries:
+        queue.park_for_dependency(entry, shared.id, 10)
+    queue.put_back(entries[150])
+    looked: list[BatchId] = []
+
+    class Counted(dict[BatchId, Pending]):
+        def __getitem__(self, batch_id: BatchId) -> Pending:
+            looked.append(batch_id)
+            return super().__getitem__(batch_id)
+
+    monkeypatch.setattr(queue, "_entries", Counted(queue._entries))
+    assert queue.holder(shared.id) is entries[150]
+    assert looked == [entries[150].batch.id]
+    assert queue.holds(shared.id)
+    assert len(looked) == 1
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ class Model:
     """Of a batch that waits for its activation: None."""
 
     due_ms: int | None = None
+    lets_go_first: bool = False
+    """Whether it only lets another batch with the same transaction go first."""
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -60,12 +62,16 @@ class QueueMachine(RuleBasedStateMachine):
         assert entry is not None
         return model, entry
 
+    def _holders(self, transaction_id: TransactionId) -> list[Model]:
+        return [model for model in self.models if transaction_id in (item.id for item in model.batch.transactions)]
+
     def _any(self, *places: str) -> bool:
         return any(model.place in places for model in self.models)
 
-    @rule(count=st.integers(1, 3), signer=st.sampled_from(SIGNERS))
-    def add(self, count: int, signer: str) -> None:
-        transactions = (make_transaction((self.arrival, position)) for position in range(count))
+    @rule(count=st.integers(1, 3), signer=st.sampled_from(SIGNERS), shared=st.sets(st.sampled_from("xyz"), max_size=2))
+    def add(self, count: int, signer: str, shared: set[str]) -> None:
+        names = [*((self.arrival, position) for position in range(count)), *sorted(shared)]
+        transactions = map(make_transaction, names)
         batch = make_batch(self.arrival, *transactions, signer=signer)
         held = [model.batch for model in self.models]
         own = [other for other in held if other.signer == signer]
@@ -120,6 +126,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.park_for_dependency(entry, dependency, self.now_ms + wait)
         model.place, model.cause = PARKED, dependency
         model.due_ms = self.now_ms + wait if model.due_ms is None else model.due_ms
+        holders = self._holders(dependency)
+        model.lets_go_first = model in holders and len(holders) > 1
 
     @precondition(lambda self: self._any(EXECUTING))
     @rule(data=st.data(), wait=st.integers(0, 50))
@@ -133,6 +141,14 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.wake(cause)
         for model in self.models:
             if model.place == PARKED and model.cause == cause:
+                model.place = READY
+
+    @rule(transaction_id=st.sampled_from(DEPENDENCIES), at_the_door=st.booleans())
+    def wake_refused(self, transaction_id: TransactionId, at_the_door: bool) -> None:
+        self.queue.wake_refused(transaction_id, at_the_door=at_the_door)
+        for model in self.models:
+            concerned = not at_the_door if model.lets_go_first else not self._holders(transaction_id)
+            if model.place == PARKED and model.cause == transaction_id and concerned:
                 model.place = READY
 
     @rule()
@@ -172,7 +188,12 @@ class QueueMachine(RuleBasedStateMachine):
         for model in self.models:
             entry = self.queue.get(model.batch.id)
             assert entry is not None
-            assert all(self.queue.holder(transaction.id) is entry for transaction in model.batch.transactions)
+            for transaction in model.batch.transactions:
+                holder = self.queue.holder(transaction.id)
+                holders = self._holders(transaction.id)
+                free = [other for other in holders if not (other.place == PARKED and other.cause in DEPENDENCIES)]
+                assert holder is not None
+                assert holder.batch in [other.batch for other in free or holders]
             waiting = (
                 Reason.WAITING_FOR_PROCESSOR
                 if isinstance(model.cause, FamilyVersion)

@@ -14,6 +14,7 @@ from ledger.batch import VerifiedBatch
 from ledger.ids import BatchId, TransactionId
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
+from validator.mempool.homes import Homes
 
 INJECTED: Final = -1
 """The arrival number of what nobody handed in: it comes before all others."""
@@ -35,7 +36,13 @@ class _Activation(NamedTuple):
     family: FamilyVersion
 
 
-_Cause = FamilyVersion | TransactionId | _Activation
+class _Behind(NamedTuple):
+    """What a batch is parked under that lets another with the same transaction go first."""
+
+    transaction: TransactionId
+
+
+_Cause = FamilyVersion | TransactionId | _Activation | _Behind
 
 
 class Pending:
@@ -116,7 +123,8 @@ class PendingQueue:
         self._ready: list[tuple[int, BatchId]] = []
         self._parked: defaultdict[_Cause, dict[BatchId, None]] = defaultdict(dict)
         self._backing_off: dict[BatchId, None] = {}
-        self._homes: defaultdict[TransactionId, list[BatchId]] = defaultdict(list)
+        self._homes = Homes()
+        """Those that wait for a dependency stand behind the others."""
         self._held = _Size()
         self._held_by: dict[str, _Size] = {}
 
@@ -144,10 +152,14 @@ class PendingQueue:
     def get(self, batch_id: BatchId) -> Pending | None:
         return self._entries.get(batch_id)
 
+    def holds(self, transaction_id: TransactionId) -> bool:
+        """Whether a pending batch holds this transaction."""
+        return transaction_id in self._homes
+
     def holder(self, transaction_id: TransactionId) -> Pending | None:
         """A pending batch that holds this transaction; one that does not wait for a dependency itself, if there is."""
-        holders = [self._entries[batch_id] for batch_id in self._homes.get(transaction_id, ())]
-        return min(holders, key=lambda entry: entry.reason is Reason.WAITING_FOR_DEPENDENCY, default=None)
+        batch_id = self._homes.first(transaction_id)
+        return None if batch_id is None else self._entries[batch_id]
 
     def refusal(self, batches: Iterable[VerifiedBatch]) -> str | None:
         """Why these new batches do not fit together, whoever signed them, with the values; None if they do."""
@@ -220,8 +232,7 @@ class PendingQueue:
         entry = self._entries[batch.id] = Pending(arrival, batch)
         self._held.add(batch)
         self._held_by.setdefault(batch.signer, _Size()).add(batch)
-        for transaction in batch.transactions:
-            self._homes[transaction.id].append(batch.id)
+        self._homes.add(batch)
         heappush(self._ready, (arrival, batch.id))
         return entry
 
@@ -238,11 +249,7 @@ class PendingQueue:
         held_by.take(entry.batch)
         if not held_by.batches:
             del self._held_by[entry.batch.signer]
-        for transaction in entry.batch.transactions:
-            holders = self._homes[transaction.id]
-            holders.remove(entry.batch.id)
-            if not holders:
-                del self._homes[transaction.id]
+        self._homes.remove(entry.batch)
         if len(self._ready) > 2 * len(self._entries) + _STALE_MAX:
             # What left before its turn, or was put back twice, would lie there until what is older is done.
             self._ready = sorted(set(filter(self._is_ready, self._ready)))
@@ -275,6 +282,8 @@ class PendingQueue:
     def put_back(self, entry: Pending) -> None:
         """Let a batch be tried again, in its old place."""
         self._unpark(entry)
+        if entry.reason is Reason.WAITING_FOR_DEPENDENCY:
+            self._homes.line_up(entry.batch, last=False)
         entry.reason = Reason.QUEUED
         entry.family = entry.dependency = None
         entry.activation = ""
@@ -298,7 +307,15 @@ class PendingQueue:
         entry.dependency = dependency
         if entry.due_ms is None:
             entry.due_ms = due_ms
-        self._parked[dependency][entry.batch.id] = None
+        self._homes.line_up(entry.batch, last=True)
+        cause = _Behind(dependency) if self._lets_go_first(entry, dependency) else dependency
+        self._parked[cause][entry.batch.id] = None
+
+    def _lets_go_first(self, entry: Pending, dependency: TransactionId) -> bool:
+        """Whether a batch waits only because another has the same transaction, not because it depends on it."""
+        return self._homes.is_shared_by(entry.batch.id, dependency) and not any(
+            dependency in transaction.dependencies for transaction in entry.batch.transactions
+        )
 
     def back_off(self, entry: Pending, until_ms: int) -> None:
         """Try a batch again, but not before ``until_ms``."""
@@ -309,6 +326,19 @@ class PendingQueue:
     def wake(self, cause: FamilyVersion | TransactionId) -> None:
         """What batches waited for has come (or, for a dependency, will not): they may be tried."""
         self._wake(cause)
+        if not isinstance(cause, FamilyVersion):
+            self._wake(_Behind(cause))
+
+    def wake_refused(self, transaction_id: TransactionId, *, at_the_door: bool) -> None:
+        """A batch that held this transaction was judged invalid; ``at_the_door``: it never was in the block.
+
+        Only whom that concerns is woken, however many hold it: who depends on it, where no other batch may bring it;
+        who let that batch go first, where it went.
+        """
+        if transaction_id not in self._homes:
+            self._wake(transaction_id)
+        if not at_the_door:
+            self._wake(_Behind(transaction_id))
 
     def _wake(self, cause: _Cause) -> None:
         for batch_id in self._parked.pop(cause, ()):
@@ -346,6 +376,8 @@ class PendingQueue:
         causes: list[_Cause | None] = [entry.family, entry.dependency]
         if entry.family is not None:
             causes.append(_Activation(entry.family))
+        if entry.dependency is not None:
+            causes.append(_Behind(entry.dependency))
         for cause in causes:
             if cause is not None and cause in self._parked:
                 self._parked[cause].pop(entry.batch.id, None)
