@@ -397,6 +397,8 @@ class Production:
 
     def _discard(self) -> None:
         if self._executing is not None:
+            # It carries whatever the built block left at processors.
+            self._executing.execution.drop()
             self._put_back(self._executing)
             self._executing = None
         self._running.clear()

@@ -192,7 +192,7 @@ BREAKS: Sequence[Callable[[Patch], None]] = (
 )
 
 
-FIRST: dict[Callable[[Patch], None], int] = {take_answers_from_anybody: 35, build_on_what_the_disk_refused: 25}
+FIRST: dict[Callable[[Patch], None], int] = {take_answers_from_anybody: 35, build_on_what_the_disk_refused: 20}
 """Where to begin, for what is found seldom."""
 
 

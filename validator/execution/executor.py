@@ -6,7 +6,7 @@ else. Who carries tasks to processors, and when, is the shell's business.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count, groupby
 from operator import attrgetter
@@ -16,12 +16,14 @@ from ledger.access import write_refusal
 from ledger.addresses import AccessList
 from ledger.batch import VerifiedBatch, VerifiedTransaction
 from ledger.limits import Limits
+from ledger.listing import Entry
 from ledger.receipt import Receipt, encode_receipt, receipt_refusal
 from ledger.settings import FamilyVersion
 from validator.execution.model import (
     Applied,
     Rejected,
     Result,
+    Settled,
     Task,
     TransactionOutcome,
     Unit,
@@ -38,7 +40,7 @@ _family_of: Final[Callable[[VerifiedTransaction], FamilyVersion]] = attrgetter("
 class _Run:
     """One batch on its way: its runs of one family each, and what the finished ones left."""
 
-    __slots__ = ("alone", "batch_id", "changes", "migration", "position", "receipts", "running", "segments")
+    __slots__ = ("alone", "batch_id", "changes", "migration", "position", "receipts", "running", "segments", "state")
 
     def __init__(self, batch: VerifiedBatch, alone: bool, migration: bool) -> None:
         transactions = batch.transactions
@@ -55,6 +57,8 @@ class _Run:
         self.changes: dict[str, bytes | None] = {}
         self.receipts: list[bytes] = []
         self.running = False
+        self.state: View | None = None
+        """Of the execution that carries it; None when it has its result, or is carried by none."""
 
     @property
     def route(self) -> FamilyVersion:
@@ -63,6 +67,30 @@ class _Run:
     @property
     def transactions(self) -> tuple[VerifiedTransaction, ...]:
         return self.segments[self.position][1]
+
+
+class _Found:
+    """The state that a run finds, of whichever execution carries it: that of one before is pruned some time.
+
+    Reading raises Settled where none does.
+    """
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+
+    def get(self, address: str) -> bytes | None:
+        return self._view().get(address)
+
+    def under(self, prefix: str, after: str) -> Iterator[Entry]:
+        return self._view().under(prefix, after)
+
+    def _view(self) -> View:
+        run = self._run
+        if run.state is None:
+            raise Settled(f"batch {run.batch_id} is not being executed")
+        return Changed(run.state, run.changes) if run.changes else run.state
 
 
 class Execution:
@@ -107,6 +135,8 @@ class Execution:
         self.changes: dict[str, bytes | None] = {}
         """What the applied batches changed, merged: address to new value, None removes."""
         self._state = Changed(base, self.changes)
+        for run in self._runs:
+            run.state = self._state
         for index in range(len(batches)):
             self._make_ready(index)
 
@@ -151,9 +181,14 @@ class Execution:
 
         What its inputs cover, single addresses and all that lies under a prefix, stays as it is until its task is
         completed, though others are merged meanwhile and the next execution takes over: whatever may write there waits.
+        Where the batch got its result meanwhile, or the execution was dropped, reading raises Settled.
         """
-        own = self._runs[batch].changes
-        return Changed(self._state, own) if own else self._state
+        return _Found(self._runs[batch])
+
+    def drop(self) -> None:
+        """Nothing comes of this execution: tasks that are out read nothing any more."""
+        for run in self._runs:
+            run.state = None
 
     def next_task(self, route: FamilyVersion, transactions_max: int) -> Task | None:
         """The next work for a processor of ``route``: one unit at least, more while they fit; None if nothing may run.
@@ -286,6 +321,7 @@ class Execution:
 
     def _settle(self, index: int, result: Result) -> None:
         self._results[index] = result
+        self._runs[index].state = None
         self.left -= 1
         if self._frees[index] and not self._waits_for[index]:
             self._free(index)

@@ -28,6 +28,10 @@ class TransactionOutcome(NamedTuple):
     data: tuple[bytes, ...] = ()
 
 
+class Settled(Exception):
+    """What a task reads means nothing any more: its batch has a result, or its block was dropped."""
+
+
 class Unit(NamedTuple):
     """The consecutive transactions of one batch that one family processes; ``batch`` is its index in the block."""
 

@@ -20,12 +20,12 @@ from protos import packed_pb2, processor_pb2, state_context_pb2, transaction_pb2
 from protos.transaction_receipt_pb2 import StateChange
 from protos.validator_pb2 import Message as Envelope
 from validator.execution.context import TransactionContext, Unauthorized
-from validator.execution.model import Task, TransactionOutcome, Unit, Verdict
+from validator.execution.model import Settled, Task, TransactionOutcome, Unit, Verdict
 from validator.state.view import Changed, View
 
 Outcomes = Sequence[Sequence[TransactionOutcome]]
 ViewFor = Callable[[int], View]
-"""The state that the next transaction of a batch (by index in its block) finds."""
+"""The state that the next transaction of a batch (by index in its block) finds; reading it may raise Settled."""
 
 Send = Callable[[int, str, bytes], None]
 """Message type, correlation id, content."""
@@ -47,7 +47,10 @@ class Assignment(Protocol):
         """Send what the processor needs to begin; False, and nothing is sent, where that is too large."""
 
     def state_request(self, context_id: str, request: Message) -> Message:
-        """Serve one of the processor's state, receipt or event messages under a context id of this assignment."""
+        """Serve one of the processor's state, receipt or event messages under a context id of this assignment.
+
+        Refused without a look at the state where its batch has a result, or its block was dropped.
+        """
 
     def answer(self, correlation_id: str, content: bytes) -> Outcomes | None:
         """Take a process response; the outcomes when it was the last one that the task needs."""
@@ -93,10 +96,13 @@ class PackedAssignment:
             return refused(request)
         unit, transaction = found
         view, inputs = self._view_for(unit.batch), AccessList(transaction.inputs)
-        if isinstance(request, state_context_pb2.TpStateGetRequest):
-            return self._get(request, view, inputs)
-        if isinstance(request, packed_pb2.StateListRequest) and list_refusal(request.prefix, inputs) is None:
-            return _page(view.under(request.prefix, request.after), self._limits)
+        try:
+            if isinstance(request, state_context_pb2.TpStateGetRequest):
+                return self._get(request, view, inputs)
+            if isinstance(request, packed_pb2.StateListRequest) and list_refusal(request.prefix, inputs) is None:
+                return _page(view.under(request.prefix, request.after), self._limits)
+        except Settled:
+            pass
         return refused(request)
 
     def _get(self, request: state_context_pb2.TpStateGetRequest, view: View, inputs: AccessList) -> Message:
@@ -191,7 +197,7 @@ class Conversation:
             return refused(request)
         try:
             return serve(request)
-        except Unauthorized:
+        except (Unauthorized, Settled):
             return refused(request)
 
     def answer(self, correlation_id: str, content: bytes) -> Outcomes | None:
