@@ -40,6 +40,8 @@ class VerifiedBatch(NamedTuple):
     raw: bytes
     signer: str
     """The public key of the batcher, who signed it."""
+    dependencies: int
+    """How many dependencies its transactions declare together."""
 
 
 def decode_batch_list(content: bytes) -> list[bytes]:
@@ -85,7 +87,8 @@ def _verify(raw: bytes, refused_signer: str | None) -> VerifiedBatch:
     declared = sum(len(transaction.inputs) + len(transaction.outputs) for transaction in transactions)
     check_declared(batch_id, declared)
     _check_transaction_ids(batch_id, list(header.transaction_ids), [transaction.id for transaction in transactions])
-    return VerifiedBatch(BatchId(batch_id), transactions, declared, raw, signer)
+    dependencies = sum(len(transaction.dependencies) for transaction in transactions)
+    return VerifiedBatch(BatchId(batch_id), transactions, declared, raw, signer, dependencies)
 
 
 def verify_transaction(raw: bytes) -> VerifiedTransaction:

@@ -126,7 +126,7 @@ def make_batch(number: int, scripts: Sequence[Script]) -> VerifiedBatch:
             VerifiedTransaction(transaction_id, family, script.inputs, script.outputs, script.dependencies, raw)
         )
     declared = sum(len(script.inputs) + len(script.outputs) for script in scripts)
-    return VerifiedBatch(BatchId(f"{number:0128x}"), tuple(transactions), declared, b"", "")
+    return VerifiedBatch(BatchId(f"{number:0128x}"), tuple(transactions), declared, b"", "", 0)
 
 
 def transaction_id_of(batch: int, position: int) -> TransactionId:

@@ -110,7 +110,7 @@ def intkey_batches(draw: st.DrawFn) -> list[VerifiedBatch]:
                 )
             )
         verified = tuple(VerifiedTransaction(*transaction) for transaction in transactions)
-        batches.append(VerifiedBatch(BatchId(f"{number:0128x}"), verified, 0, b"", ""))
+        batches.append(VerifiedBatch(BatchId(f"{number:0128x}"), verified, 0, b"", "", 0))
     return batches
 
 
@@ -127,7 +127,7 @@ def test_sizes(limits: Limits, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.properties.test_testing_ledger.LIMITS", limits)
     ledger = Ledger(IntkeyHandler(), limits=limits)
     transaction = ledger.transaction(IntkeyPayload("set", "a", 1))
-    batch = VerifiedBatch(BatchId("0" * 128), (VerifiedTransaction(*transaction),), 0, b"", "")
+    batch = VerifiedBatch(BatchId("0" * 128), (VerifiedTransaction(*transaction),), 0, b"", "", 0)
     fates, state = by_the_executor([IntkeyHandler()], True, {}, [batch])
     assert fates[0][0] == "invalid_transaction"
     assert by_the_test_kit(ledger, [batch]) == (fates, state)

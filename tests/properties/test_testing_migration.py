@@ -247,7 +247,7 @@ def test_versions_and_their_migrations(
             continue
         family, *content = step
         made = ledger.transaction(json.dumps(content).encode(), family=family.name, version=family.version)
-        batch = VerifiedBatch(BatchId(made.id), (VerifiedTransaction(*made),), 2, b"", "")
+        batch = VerifiedBatch(BatchId(made.id), (VerifiedTransaction(*made),), 2, b"", "", 0)
         fate = chain.take(batch)
         assert fate_of(ledger, made) == fate
         event(f"batch: {fate.verdict} {fate.reason}")

@@ -66,7 +66,8 @@ def make_batch(name: object, *transactions: VerifiedTransaction, signer: str = "
     raw = raw_pb2.RawBatch(
         header=b"", header_signature=batch_id, transactions=[transaction.raw for transaction in held]
     ).SerializeToString()
-    return VerifiedBatch(batch_id, held, sum(len(item.inputs) + len(item.outputs) for item in held), raw, signer)
+    declared = sum(len(item.inputs) + len(item.outputs) for item in held)
+    return VerifiedBatch(batch_id, held, declared, raw, signer, sum(len(item.dependencies) for item in held))
 
 
 def permitting(value: str) -> dict[str, bytes]:

@@ -236,6 +236,16 @@ def test_bytes_are_bounded_to_the_byte() -> None:
         queue.add(0, batch)
         assert (queue.refusal([other]) is None) is fits
         assert queue.is_full() is None
+    declaring = make_transaction("all", inputs=["1c"] * 30, outputs=["1d"] * 20, dependencies=[DEPENDENCIES[0]] * 10)
+    heavy = make_batch("heavy", declaring)
+    for most, fits in ((size := len(heavy.raw) + 60 * 200, True), (size - 1, False)):
+        queue = PendingQueue(replace(Limits(), pending_bytes_max=most, pending_share_percent_max=100))
+        assert (queue.refusal([heavy]) is None) is fits
+        assert (queue.share_refusal([heavy]) is None) is fits
+    queue.add(0, heavy)
+    assert queue.data_bytes == size
+    queue.remove(popped(queue))
+    assert queue.data_bytes == 0
     for limits in (Limits(pending_batches_max=1), Limits(pending_transactions_max=1), Limits(pending_bytes_max=1)):
         queue = PendingQueue(limits)
         assert queue.is_full() is None

@@ -25,7 +25,13 @@ SIGNERS = ("a", "b", "c")
 SIZES: tuple[tuple[Callable[[VerifiedBatch], int], int], ...] = (
     (lambda batch: 1, LIMITS.pending_batches_max),
     (lambda batch: len(batch.transactions), LIMITS.pending_transactions_max),
-    (lambda batch: len(batch.raw), LIMITS.pending_bytes_max),
+    (
+        lambda batch: (
+            len(batch.raw)
+            + 200 * sum(len((*item.inputs, *item.outputs, *item.dependencies)) for item in batch.transactions)
+        ),
+        LIMITS.pending_bytes_max,
+    ),
 )
 
 READY, EXECUTING, PARKED, BACKING_OFF = "ready", "executing", "parked", "backing off"
@@ -68,10 +74,19 @@ class QueueMachine(RuleBasedStateMachine):
     def _any(self, *places: str) -> bool:
         return any(model.place in places for model in self.models)
 
-    @rule(count=st.integers(1, 3), signer=st.sampled_from(SIGNERS), shared=st.sets(st.sampled_from("xyz"), max_size=2))
-    def add(self, count: int, signer: str, shared: set[str]) -> None:
-        names = [*((self.arrival, position) for position in range(count)), *sorted(shared)]
-        transactions = map(make_transaction, names)
+    @rule(
+        count=st.integers(1, 3),
+        signer=st.sampled_from(SIGNERS),
+        shared=st.sets(st.sampled_from("xyz"), max_size=2),
+        entries=st.integers(0, 3),
+    )
+    def add(self, count: int, signer: str, shared: set[str], entries: int) -> None:
+        each = ["1c"] * entries
+        transactions = [
+            make_transaction((self.arrival, position), inputs=each, outputs=each, dependencies=each)
+            for position in range(count)
+        ]
+        transactions += map(make_transaction, sorted(shared))
         batch = make_batch(self.arrival, *transactions, signer=signer)
         held = [model.batch for model in self.models]
         own = [other for other in held if other.signer == signer]
@@ -184,6 +199,8 @@ class QueueMachine(RuleBasedStateMachine):
         if not hasattr(self, "queue"):
             return
         assert len(self.queue) == len(self.models)
+        sizes = [sum(size(model.batch) for model in self.models) for size, _ in SIZES]
+        assert sizes == [len(self.queue), self.queue.transactions, self.queue.data_bytes]
         assert self.queue.has_ready == self._any(READY)
         for model in self.models:
             entry = self.queue.get(model.batch.id)
