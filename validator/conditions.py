@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from ledger.ids import BatchId
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from validator.mempool.queue import PendingQueue
@@ -18,8 +19,11 @@ from validator.production import Work
 from validator.store import Store
 from validator.submission import Submissions
 
-_REFUSED_SHOWN_MS: Final = 10_000
-"""So long after a refusal its cause counts as there: between two ticks there may be room for a moment."""
+_SHOWN_MS: Final = 10_000
+"""So long after a refusal its cause counts as there: between two ticks there may be room for a moment.
+
+So long a processor counts as missing that came and settled nothing.
+"""
 
 _FAMILIES_NAMED_MAX: Final = 3
 _NAME_CHARACTERS_MAX: Final = 60
@@ -57,7 +61,16 @@ class _Refusals:
         """Whether the number has grown by now, or a little while ago."""
         if number != self._number:
             self._number, self._last_ms = number, now_ms
-        return self._last_ms is not None and now_ms - self._last_ms <= _REFUSED_SHOWN_MS
+        return self._last_ms is not None and now_ms - self._last_ms <= _SHOWN_MS
+
+
+class _Missing(NamedTuple):
+    """What waits for a processor of a family. ``first``: the batch that did so longest, when it was last seen."""
+
+    began_ms: int
+    seen_ms: int
+    batches: int
+    first: BatchId | None
 
 
 class Conditions:
@@ -84,10 +97,11 @@ class Conditions:
         self._store_refused = _Refusals()
         self._failure = ""
         self._progress = 0
-        self._idle_ms: int | None = None
-        """Since when there has been work and no progress."""
-        self._missing_ms: dict[FamilyVersion, int] = {}
-        """Since when batches have waited for a processor of each family."""
+        self._idle_ms = 0
+        """For how long there has been work since the last progress."""
+        self._looked_ms = 0
+        self._missing: dict[FamilyVersion, _Missing] = {}
+        """Those for which batches wait, and those for which one did that is not settled since."""
         self._held: dict[Kind, Condition] = {}
 
     @property
@@ -163,22 +177,22 @@ class Conditions:
     def _no_block(self, now_ms: int) -> str | None:
         work = self._work()
         works = work.executes or self._queue.has_ready or self._queue.is_backing_off
+        waits = bool(self._queue.waiting_for_processors())
         if self._store.head is None or self._store.failure is not None:
             # What block 0 waits for is told by whoever makes it; and a disk that refuses has a condition of its own.
-            works = False
-        if not works or work.settled != self._progress:
+            works = waits = False
+        passed_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
+        if work.settled != self._progress or not (works or waits):
             self._progress = work.settled
-            self._idle_ms = None
-        if not works:
-            return None
-        if self._idle_ms is None:
-            self._idle_ms = now_ms
-        idle_ms = now_ms - self._idle_ms
-        if idle_ms < self._limits.no_block_ms_max:
+            self._idle_ms = 0
+        elif works:
+            # A processor that comes, settles nothing and goes is no progress; its absence is another condition's.
+            self._idle_ms += passed_ms
+        if self._idle_ms < self._limits.no_block_ms_max:
             return None
         return (
-            f"no batch was settled for {idle_ms // 1000} s, though {len(self._queue)} are pending and some could be."
-            f" {self._holder()}"
+            f"no batch was settled for {self._idle_ms // 1000} s, though {len(self._queue)} are pending and some could"
+            f" be. {self._holder()}"
         )
 
     def _holder(self) -> str:
@@ -194,18 +208,30 @@ class Conditions:
 
     def _processor_missing(self, now_ms: int) -> str | None:
         waiting = self._queue.waiting_for_processors()
-        self._missing_ms = {family: self._missing_ms.get(family, now_ms) for family in waiting}
+        known = {
+            family: before
+            for family, before in self._missing.items()
+            if family in waiting or (before.first is not None and self._queue.get(before.first) is not None)
+        }
+        for family, batches in waiting.items():
+            began_ms = known[family].began_ms if family in known else now_ms
+            known[family] = _Missing(began_ms, now_ms, batches, self._queue.first_waiting(family))
+        self._missing = known
         longest = self._limits.processor_missing_ms_max
-        missing = [family for family in waiting if now_ms - self._missing_ms[family] >= longest]
+        missing = [
+            family
+            for family, found in known.items()
+            if found.seen_ms - found.began_ms >= longest and now_ms - found.seen_ms <= _SHOWN_MS
+        ]
         if not missing:
             return None
-        missing.sort(key=lambda family: (-waiting[family], family))
+        missing.sort(key=lambda family: (-known[family].batches, family))
         named = ", ".join(_shown(family) for family in missing[:_FAMILIES_NAMED_MAX])
         more = len(missing) - _FAMILIES_NAMED_MAX
         others = f" and {more} other families" if more > 0 else ""
         return (
-            f"{sum(waiting[family] for family in missing)} batches wait for a processor of {named}{others}. Start one"
-            " (dovetail processor MODULE:CLASS); families that nobody shall send can be shut out (dovetail upgrade)"
+            f"{sum(known[family].batches for family in missing)} batches wait for a processor of {named}{others}. Start"
+            " one (dovetail processor MODULE:CLASS); families that nobody shall send can be shut out (dovetail upgrade)"
         )
 
 

@@ -139,18 +139,63 @@ def test_batches_that_wait_for_a_processor_are_one_after_a_while(store: Store) -
             entry = bench.queue.pop_ready()
             assert entry is not None
             bench.queue.park_for_processor(entry, family)
+
+    def settle(some: list[FamilyVersion]) -> None:
+        for entry in list(bench.queue):
+            if entry.family in some:
+                bench.queue.remove(entry)
+
     assert bench.tick() == []
     assert bench.tick(999) == []
     assert bench.tick(1) == [Kind.PROCESSOR_MISSING]
     assert "15 batches wait for a processor of 'a 1.0', 'b 1.0', 'c 1.0' and 2 other families" in bench.message()
-    for family in families[:3]:
-        bench.queue.wake(family)
+    settle(families[:3])
     assert bench.tick(1) == [Kind.PROCESSOR_MISSING]
     assert "\n" not in bench.message()
     assert "'d\\n 1.0'" in bench.message()
     assert len(bench.message()) < 400
-    for family in families[3:]:
-        bench.queue.wake(family)
+    settle(families[3:])
+    assert bench.tick(1) == []
+
+
+def test_a_processor_that_comes_and_goes_and_settles_nothing_ends_neither_wait(store: Store) -> None:
+    """It holds its batch for a second, dies of it, and is gone for another."""
+    bench = Conditioned(store)
+    bench.add("poison", family=FAMILY)
+    seen = []
+    for _ in range(4):
+        entry = bench.queue.pop_ready()
+        assert entry is not None
+        bench.made = Work(0, True)
+        seen.append([bench.tick(500), bench.tick(500)])
+        bench.made = Work(0, False)
+        bench.queue.park_for_processor(entry, FAMILY)
+        seen.append([bench.tick(500), bench.tick(500)])
+        bench.queue.wake(FAMILY)
+    none: list[str] = []
+    both: list[str] = [Kind.NO_BLOCK, Kind.PROCESSOR_MISSING]
+    assert seen[:2] == [[none, none], [none, none]]
+    assert seen[2] == [none, [Kind.NO_BLOCK]]
+    # Once they hold they hold on, until it settles something.
+    assert seen[3:] == [[both, both]] * 5
+    bench.made = Work(1, True)
+    assert bench.tick(1) == [Kind.PROCESSOR_MISSING]
+    (left,) = bench.queue
+    bench.queue.remove(left)
+    assert bench.tick(1) == []
+
+
+def test_a_processor_that_came_is_not_missing_for_ever(store: Store) -> None:
+    """It holds what waited for it; whether it ever settles that is another condition's business."""
+    bench = Conditioned(store, replace(SMALL, no_block_ms_max=1_000_000))
+    bench.add("slow", family=FAMILY)
+    entry = bench.queue.pop_ready()
+    assert entry is not None
+    bench.queue.park_for_processor(entry, FAMILY)
+    assert bench.tick() == []
+    assert bench.tick(1_000) == [Kind.PROCESSOR_MISSING]
+    bench.queue.wake(FAMILY)
+    assert bench.tick(10_000) == [Kind.PROCESSOR_MISSING]
     assert bench.tick(1) == []
 
 

@@ -274,6 +274,10 @@ class PendingQueue:
         """How many batches wait for a processor of each family."""
         return {cause: len(parked) for cause, parked in self._parked.items() if isinstance(cause, FamilyVersion)}
 
+    def first_waiting(self, family: FamilyVersion) -> BatchId | None:
+        """The batch that has waited longest for a processor of ``family``."""
+        return next(iter(self._parked.get(family, ())), None)
+
     @property
     def has_ready(self) -> bool:
         while self._ready and not self._is_ready(self._ready[0]):
