@@ -167,8 +167,9 @@ class Submissions:
         if self._queue.claims_refusal({_claimed_signer(raw_batches[0]): len(raw_batches)}) is None:
             # As in nearly every list; one of many keys is looked at when it is verified.
             return None
-        fresh = Counter(_claimed_signer(raw) for raw in raw_batches if not self._claims_known(raw))
-        return self._queue.claims_refusal(fresh)
+        # A list may name a batch twice; it is queued once.
+        fresh = {_claimed_id(raw) or raw: raw for raw in raw_batches if not self._claims_known(raw)}
+        return self._queue.claims_refusal(Counter(map(_claimed_signer, fresh.values())))
 
     def _claim_known(self, content: bytes) -> bool:
         """Whether a list names known batches alone, read up to the first that is not; true of what is no list."""
@@ -180,11 +181,9 @@ class Submissions:
 
     def _claims_known(self, raw: bytes) -> bool:
         """Whether a batch that is not verified yet bears the id of one that is known."""
+        batch_id = _claimed_id(raw)
         try:
-            batch_id = raw_pb2.RawBatch.FromString(raw).header_signature
-            return is_id(batch_id) and self._knows(BatchId(batch_id))
-        except DecodeError:
-            return False
+            return batch_id is not None and self._knows(batch_id)
         except StorageFailed:
             # It is told once the batch is verified.
             return True
@@ -206,6 +205,15 @@ class Submissions:
 
     def _refuse(self, request: Request, status: str, reason: str, message: str) -> None:
         self._answer(request, ClientBatchSubmitResponse(status=status, reason=reason, message=message))
+
+
+def _claimed_id(raw: bytes) -> BatchId | None:
+    """The id that a batch which is not verified yet bears, if it is one."""
+    try:
+        batch_id = raw_pb2.RawBatch.FromString(raw).header_signature
+    except DecodeError:
+        return None
+    return BatchId(batch_id) if is_id(batch_id) else None
 
 
 def _claimed_signer(raw: bytes) -> str:

@@ -457,6 +457,22 @@ def test_a_full_queue_takes_what_it_knows_again(store: Store) -> None:
     assert len(bench.queue) == 2
 
 
+def test_a_batch_that_a_list_names_twice_takes_one_place(store: Store) -> None:
+    bench = Bench(store, replace(LIMITS, pending_batches_max=2))
+    bench.queue.add(0, make_batch("pending"))
+    new = make_batch("new")
+    content = raw_pb2.RawBatchList(batches=[new.raw, new.raw]).SerializeToString()
+    assert bench.send(SUBMIT, content) == []
+    ((_, verified),) = bench.pool.asked
+    verified([new, new])
+    bench.clients.submissions.take_checked()
+    bench.clients.submissions.write_taken()
+    ((_, _, _, answer),) = bench.sent
+    assert ClientBatchSubmitResponse.FromString(answer).status == ClientBatchSubmitResponse.OK
+    assert len(bench.queue) == 2
+    assert len(list(store.pending())) == 1
+
+
 def test_a_full_queue_still_says_what_is_wrong_with_a_list_that_is_none(store: Store) -> None:
     bench = Bench(store, replace(LIMITS, pending_batches_max=1))
     bench.queue.add(0, make_batch("pending"))
