@@ -181,6 +181,33 @@ def test_a_transaction_is_held_as_long_as_any_batch_holds_it() -> None:
     assert queue.holder(shared.id) is None
 
 
+def test_of_those_that_let_a_batch_go_first_one_at_a_time_has_its_turn() -> None:
+    shared = make_transaction("shared")
+    queue = PendingQueue(Limits())
+    for arrival in range(5):
+        queue.add(arrival, make_batch(arrival, shared))
+    first, *behind = (popped(queue) for _ in range(5))
+    for entry in behind:
+        queue.park_for_dependency(entry, shared.id, 10)
+    queue.remove(first)
+    queue.wake_refused(shared.id, at_the_door=True)
+    assert not queue.has_ready
+    queue.wake_refused(shared.id, at_the_door=False)
+    assert order(queue) == [1]
+    # It lets another go first once more: whoever that is, its end wakes the next.
+    queue.park_for_dependency(behind[0], shared.id, 10)
+    assert not queue.has_ready
+    queue.wake_refused(shared.id, at_the_door=False)
+    assert order(queue) == [2]
+    # It waits for something else: the next has its turn at once.
+    queue.park_for_processor(behind[1], FAMILIES[0])
+    assert order(queue) == [3]
+    queue.remove(behind[2])
+    assert order(queue) == [4]
+    queue.back_off(behind[3], 10)
+    assert order(queue) == [1]
+
+
 def test_whoever_holds_a_transaction_is_found_at_the_first_look_however_many_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

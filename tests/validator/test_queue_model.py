@@ -51,6 +51,12 @@ class Model:
     lets_go_first: bool = False
     """Whether it only lets another batch with the same transaction go first."""
 
+    parked: int = 0
+    """Which move parked it."""
+
+    leads: tuple[TransactionId, ...] = ()
+    """For which transactions it was woken alone."""
+
 
 class QueueMachine(RuleBasedStateMachine):
     """Random moves, each made on the queue and on a list of models."""
@@ -61,6 +67,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.models: list[Model] = []
         self.arrival = 0
         self.now_ms = 0
+        self.moves = 0
 
     def _pick(self, data: st.DataObject, *places: str) -> tuple[Model, Pending]:
         model = data.draw(st.sampled_from([model for model in self.models if model.place in places]))
@@ -70,6 +77,26 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _holders(self, transaction_id: TransactionId) -> list[Model]:
         return [model for model in self.models if transaction_id in (item.id for item in model.batch.transactions)]
+
+    def _wake_next(self, transaction_id: TransactionId) -> None:
+        behind = [
+            model
+            for model in self.models
+            if (model.place, model.cause, model.lets_go_first) == (PARKED, transaction_id, True)
+        ]
+        if behind:
+            first = min(behind, key=lambda model: model.parked)
+            first.place = READY
+            first.leads += (transaction_id,)
+
+    def _leave(self, model: Model, place: str, behind: TransactionId | None = None) -> None:
+        """It is parked, backs off, or (at no place) is gone."""
+        self.moves += 1
+        model.place, model.parked = place, self.moves
+        leads, model.leads = model.leads, ()
+        for transaction_id in leads:
+            if transaction_id != behind:
+                self._wake_next(transaction_id)
 
     def _any(self, *places: str) -> bool:
         return any(model.place in places for model in self.models)
@@ -125,31 +152,35 @@ class QueueMachine(RuleBasedStateMachine):
     def park_for_processor(self, data: st.DataObject, family: FamilyVersion) -> None:
         model, entry = self._pick(data, EXECUTING)
         self.queue.park_for_processor(entry, family)
-        model.place, model.cause = PARKED, family
+        model.cause = family
+        self._leave(model, PARKED)
 
     @precondition(lambda self: self._any(EXECUTING))
     @rule(data=st.data(), family=st.sampled_from(FAMILIES))
     def park_for_activation(self, data: st.DataObject, family: FamilyVersion) -> None:
         model, entry = self._pick(data, EXECUTING)
         self.queue.park_for_activation(entry, family, "later")
-        model.place, model.cause = PARKED, None
+        model.cause = None
+        self._leave(model, PARKED)
 
     @precondition(lambda self: self._any(EXECUTING))
     @rule(data=st.data(), dependency=st.sampled_from(DEPENDENCIES), wait=st.integers(0, 50))
     def park_for_dependency(self, data: st.DataObject, dependency: TransactionId, wait: int) -> None:
         model, entry = self._pick(data, EXECUTING)
         self.queue.park_for_dependency(entry, dependency, self.now_ms + wait)
-        model.place, model.cause = PARKED, dependency
+        model.cause = dependency
         model.due_ms = self.now_ms + wait if model.due_ms is None else model.due_ms
         holders = self._holders(dependency)
         model.lets_go_first = model in holders and len(holders) > 1
+        self._leave(model, PARKED, dependency if model.lets_go_first else None)
 
     @precondition(lambda self: self._any(EXECUTING))
     @rule(data=st.data(), wait=st.integers(0, 50))
     def back_off(self, data: st.DataObject, wait: int) -> None:
         model, entry = self._pick(data, EXECUTING)
         self.queue.back_off(entry, self.now_ms + wait)
-        model.place, model.due_ms = BACKING_OFF, self.now_ms + wait
+        model.due_ms = self.now_ms + wait
+        self._leave(model, BACKING_OFF)
 
     @rule(cause=st.sampled_from([*FAMILIES, *DEPENDENCIES]))
     def wake(self, cause: FamilyVersion | TransactionId) -> None:
@@ -162,9 +193,10 @@ class QueueMachine(RuleBasedStateMachine):
     def wake_refused(self, transaction_id: TransactionId, at_the_door: bool) -> None:
         self.queue.wake_refused(transaction_id, at_the_door=at_the_door)
         for model in self.models:
-            concerned = not at_the_door if model.lets_go_first else not self._holders(transaction_id)
-            if model.place == PARKED and model.cause == transaction_id and concerned:
-                model.place = READY
+            if model.place == PARKED and model.cause == transaction_id and not model.lets_go_first:
+                model.place = PARKED if self._holders(transaction_id) else READY
+        if not at_the_door:
+            self._wake_next(transaction_id)
 
     @rule()
     def wake_all(self) -> None:
@@ -193,6 +225,7 @@ class QueueMachine(RuleBasedStateMachine):
         model, entry = self._pick(data, READY, EXECUTING, PARKED, BACKING_OFF)
         self.queue.remove(entry)
         self.models.remove(model)
+        self._leave(model, "")
 
     @invariant()
     def agrees(self) -> None:

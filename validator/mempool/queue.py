@@ -136,6 +136,8 @@ class PendingQueue:
         self._backing_off: dict[BatchId, None] = {}
         self._homes = Homes()
         """Those that wait for a dependency stand behind the others."""
+        self._leads: defaultdict[BatchId, list[TransactionId]] = defaultdict(list)
+        """For which transactions a batch has its turn before those that let another with the same one go first."""
         self._held = _Size()
         self._held_by: dict[str, _Size] = {}
 
@@ -255,6 +257,7 @@ class PendingQueue:
         """Forget a batch that is committed or invalid."""
         self._unpark(entry)
         del self._entries[entry.batch.id]
+        self._step_aside(entry)
         self._held.take(entry.batch)
         held_by = self._held_by[entry.batch.signer]
         held_by.take(entry.batch)
@@ -308,6 +311,7 @@ class PendingQueue:
         entry.reason = Reason.WAITING_FOR_PROCESSOR
         entry.family = family
         self._parked[family][entry.batch.id] = None
+        self._step_aside(entry)
 
     def park_for_activation(self, entry: Pending, family: FamilyVersion, why: str) -> None:
         """Wait until ``family`` may enter a block; ``why`` says when that will be."""
@@ -315,6 +319,7 @@ class PendingQueue:
         entry.family = family
         entry.activation = why
         self._parked[_Activation(family)][entry.batch.id] = None
+        self._step_aside(entry)
 
     def park_for_dependency(self, entry: Pending, dependency: TransactionId, due_ms: int) -> None:
         """Wait for a transaction; ``due_ms`` is kept from the first time that the batch waited for one."""
@@ -323,8 +328,9 @@ class PendingQueue:
         if entry.due_ms is None:
             entry.due_ms = due_ms
         self._homes.line_up(entry.batch, last=True)
-        cause = _Behind(dependency) if self._lets_go_first(entry, dependency) else dependency
-        self._parked[cause][entry.batch.id] = None
+        behind = self._lets_go_first(entry, dependency)
+        self._parked[_Behind(dependency) if behind else dependency][entry.batch.id] = None
+        self._step_aside(entry, behind=dependency if behind else None)
 
     def _lets_go_first(self, entry: Pending, dependency: TransactionId) -> bool:
         """Whether a batch waits only because another has the same transaction, not because it depends on it."""
@@ -337,6 +343,7 @@ class PendingQueue:
         entry.reason = Reason.QUEUED
         entry.due_ms = until_ms
         self._backing_off[entry.batch.id] = None
+        self._step_aside(entry)
 
     def wake(self, cause: FamilyVersion | TransactionId) -> None:
         """What batches waited for has come (or, for a dependency, will not): they may be tried."""
@@ -348,12 +355,28 @@ class PendingQueue:
         """A batch that held this transaction was judged invalid; ``at_the_door``: it never was in the block.
 
         Only whom that concerns is woken, however many hold it: who depends on it, where no other batch may bring it;
-        who let that batch go first, where it went.
+        where it had gone first, the next of those who let it.
         """
         if transaction_id not in self._homes:
             self._wake(transaction_id)
         if not at_the_door:
-            self._wake(_Behind(transaction_id))
+            self._wake_next(transaction_id)
+
+    def _wake_next(self, transaction_id: TransactionId) -> None:
+        """One at a time: the others would find that it went first."""
+        batch_id = next(iter(self._parked.get(_Behind(transaction_id), ())), None)
+        if batch_id is not None:
+            self.put_back(self._entries[batch_id])
+            self._leads[batch_id].append(transaction_id)
+
+    def _step_aside(self, entry: Pending, behind: TransactionId | None = None) -> None:
+        """A batch that waits for something, or is gone, keeps nobody behind it.
+
+        ``behind``: the transaction of another that it waits for itself; the next one is woken when that is settled.
+        """
+        for transaction_id in self._leads.pop(entry.batch.id, ()):
+            if transaction_id != behind:
+                self._wake_next(transaction_id)
 
     def _wake(self, cause: _Cause) -> None:
         for batch_id in self._parked.pop(cause, ()):
