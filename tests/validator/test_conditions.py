@@ -310,7 +310,7 @@ def test_without_a_chain_or_a_disk_that_takes_blocks_there_is_no_other_name_for_
 
 def test_a_list_of_junk_makes_no_full_queue_of_an_idle_one(store: Store) -> None:
     bench = Conditioned(store, replace(SMALL, pending_batches_max=20, pending_share_percent_max=90))
-    for junk in (b"", make_batch("junk").raw):
-        answer = bench.submitted(*[junk] * 19)
+    for junk in ([b"%d" % number for number in range(19)], [make_batch(number).raw for number in range(19)]):
+        answer = bench.submitted(*junk)
         assert (answer.reason, bench.tick(1)) == ("too_large", [])
         assert "at most 18 can" in answer.message
