@@ -24,6 +24,7 @@ from validator.maintenance.places import (
 )
 from validator.store import StorageFailed, StoreReader
 from validator.store.length import DATA, require_whole
+from validator.store.owner import make_file
 from validator.store.ownership import OWNER_LOCK, own
 from validator.store.records import FORMAT, TABLES
 from validator.store.snapshot import page_faults
@@ -70,10 +71,10 @@ def backup(store: Path, target: Path, tell: Tell, finish: Finish, removed: list[
         raise StorageFailed(f"{target} is there already: a backup is never written over anything")
     if not target.parent.is_dir():
         raise StorageFailed(f"there is no folder {target.parent} to put a backup into")
-    with being_made(target.parent / f".{target.name}.partial", removed) as folder:
+    # Who owns the folder beside may be no one who may read the ledger.
+    with being_made(target.parent / f".{target.name}.partial", removed, handed_over=False) as folder:
         held: Held = apart(tell, _copy, store, folder)
-        descriptor = os.open(folder / RECORD, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
+        with os.fdopen(make_file(folder / RECORD), "wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(held)) + b"\n")
         sync_file(folder / RECORD)
         (folder / OWNER_LOCK).unlink()
@@ -129,7 +130,7 @@ def _copy(tell: Tell, store: Path, folder: Path) -> Held:
     try:
         file = reader.file()
         expected = file.page_bytes * file.used_pages
-        descriptor = os.open(folder / DATA, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = make_file(folder / DATA)
         try:
             _copy_to(reader, descriptor, expected, tell)
             os.fsync(descriptor)

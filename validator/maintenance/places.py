@@ -15,10 +15,11 @@ from typing import Final
 from validator.maintenance.apart import Step, Tell
 from validator.store import StorageFailed
 from validator.store.length import DATA
+from validator.store.opening import LOCK
+from validator.store.owner import make_file, make_folder, make_where_absent
 from validator.store.ownership import READERS_LOCK, keep_readers_out, own
 from validator.store.room import want_of_room
 
-LOCK: Final = "lock.mdb"
 COMPACTING: Final = "compacting"
 REPAIRING: Final = "repairing"
 DAMAGED: Final = "damaged-*.mdb"
@@ -31,10 +32,11 @@ Finish = Callable[[], None]
 
 
 @contextmanager
-def being_made(folder: Path, removed: list[Path]) -> Iterator[Path]:
+def being_made(folder: Path, removed: list[Path], *, handed_over: bool = True) -> Iterator[Path]:
     """A folder to make something in; gone afterwards, unless it was renamed. What a killed run left goes first.
 
-    ``removed`` gets its name where that was so. Raises StorageFailed.
+    ``removed`` gets its name where that was so. ``handed_over``: it belongs to the owner of the folder that it is in,
+    and so does what is made in it. Raises StorageFailed.
     """
     try:
         if folder.exists():
@@ -45,7 +47,10 @@ def being_made(folder: Path, removed: list[Path]) -> Iterator[Path]:
             with lock:
                 shutil.rmtree(folder)
             removed.append(folder)
-        folder.mkdir(mode=0o700)
+        if handed_over:
+            make_folder(folder)
+        else:
+            folder.mkdir(mode=0o700)
         with own(folder):
             try:
                 yield folder
@@ -87,7 +92,8 @@ def swap_in(made: Path, store: Path, finish: Finish, *, keep: bool) -> Path | No
 @contextmanager
 def _nobody_reads(store: Path) -> Iterator[None]:
     """Hold LMDB's own lock on its table of readers, which everybody shares who has the store open."""
-    with (store / LOCK).open("ab+") as file:
+    make_where_absent(store / LOCK)
+    with (store / LOCK).open("rb+") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError:
@@ -100,8 +106,7 @@ def _nobody_reads(store: Path) -> Iterator[None]:
 def copy_file(source: Path, target: Path, tell: Tell) -> None:
     """Copy a file, synced on return; the new one is for its owner alone. Raises OSError."""
     total, done = source.stat().st_size, 0
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with source.open("rb") as old, os.fdopen(descriptor, "wb") as new:
+    with source.open("rb") as old, os.fdopen(make_file(target), "wb") as new:
         while piece := old.read(_COPY_BYTES):
             new.write(piece)
             done += len(piece)

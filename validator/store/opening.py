@@ -1,13 +1,14 @@
 """How the file of a store is made, and how it is opened: whole, or not at all."""
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import lmdb
 
 from validator.store.length import DATA, require_whole
+from validator.store.owner import make_file, make_where_absent
 from validator.store.records import FORMAT, FORMAT_KEY, TABLES
 from validator.store.snapshot import StorageFailed
 
@@ -16,6 +17,9 @@ READERS_MAX: Final = 512
 
 _SPARE_SNAPSHOTS: Final = 1
 """What is let go keeps its slot among READERS_MAX for what is begun next: nobody can take it in between."""
+
+LOCK: Final = "lock.mdb"
+"""In a store's folder: LMDB's table of readers."""
 
 _MAKING: Final = f"{DATA}.new"
 
@@ -29,6 +33,7 @@ def make(folder: Path, map_bytes: int) -> None:
     # Who was killed may have left one.
     made.unlink(missing_ok=True)
     try:
+        os.close(make_file(made))
         env = lmdb.open(str(made), subdir=False, lock=False, map_size=map_bytes, max_dbs=len(TABLES), mode=0o600)
         try:
             tables = {name: env.open_db(name.encode()) for name in TABLES}
@@ -55,6 +60,9 @@ def open_file(folder: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
     Raises StorageFailed where the file is no whole store, lmdb.Error and OSError.
     """
     require_whole(folder)
+    # LMDB would make it whoever runs this. Without, it refuses or does without a lock.
+    with suppress(OSError):
+        make_where_absent(folder / LOCK)
     with ExitStack() as undo:
         env = lmdb.open(
             str(folder),

@@ -5,10 +5,12 @@ with the old file beside the new one where that is put in its place meanwhile.
 """
 
 import fcntl
-import os
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
+from validator.store.owner import make_where_absent, want_of_permission
+from validator.store.room import want_of_room
 from validator.store.snapshot import StorageFailed
 
 OWNER_LOCK: Final = "owner.lock"
@@ -26,12 +28,16 @@ def own(path: Path) -> IO[bytes]:
 def read_shared(path: Path) -> IO[bytes] | None:
     """Keep the store's file in the folder ``path`` where it is, until the file is closed or the process ends.
 
-    Waits where it is being replaced. None where nobody may write to the folder: nor can anybody replace it then.
+    Waits where it is being replaced. None where there is no lock and this process may make none: who replaces the file
+    asks for LMDB's own lock too. Raises StorageFailed where there is one that may not be opened.
     """
+    lock = path / READERS_LOCK
     try:
-        file = os.fdopen(os.open(path / READERS_LOCK, os.O_RDONLY | os.O_CREAT, 0o600), "rb")
-    except OSError:
-        return None
+        file = _open(lock)
+    except OSError as error:
+        if not lock.exists():
+            return None
+        raise _cannot_lock(lock, error) from None
     fcntl.flock(file, fcntl.LOCK_SH)
     return file
 
@@ -47,11 +53,27 @@ def keep_readers_out(path: Path) -> IO[bytes]:
 
 
 def _hold(lock: Path, held: str) -> IO[bytes]:
-    """Lock a file alone, which is made where it is absent. Raises StorageFailed with ``held`` where another has it."""
-    file = os.fdopen(os.open(lock, os.O_RDONLY | os.O_CREAT, 0o600), "rb")
+    """Lock a file alone, which is made where it is absent. Raises StorageFailed, with ``held`` where another has it."""
+    try:
+        file = _open(lock)
+    except OSError as error:
+        raise _cannot_lock(lock, error) from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
         raise StorageFailed(held) from None
     return file
+
+
+def _open(lock: Path) -> IO[bytes]:
+    """A lock's file, which is made where it is absent. Raises OSError."""
+    with suppress(FileNotFoundError):
+        return lock.open("rb")
+    make_where_absent(lock)
+    return lock.open("rb")
+
+
+def _cannot_lock(lock: Path, error: OSError) -> StorageFailed:
+    want = want_of_permission(error, lock.parent) or want_of_room(error, lock.parent)
+    return StorageFailed(f"cannot lock {lock}: {error.strerror}{want and f'; {want}'}")

@@ -17,7 +17,8 @@ from validator.journal.model import InvalidBatch
 from validator.state.nodes import EMPTY, Ref
 from validator.store import records
 from validator.store.length import DATA
-from validator.store.opening import READERS_MAX, open_file
+from validator.store.opening import LOCK, READERS_MAX, open_file
+from validator.store.owner import want_of_permission
 from validator.store.ownership import read_shared
 from validator.store.records import (
     FORMAT,
@@ -86,10 +87,9 @@ class StoreReader(Snapshot):
             except lmdb.ReadersFullError:
                 raise _too_many(path) from None
             except (lmdb.Error, OSError) as error:
-                advice = (
-                    "a reader must be allowed to read data.mdb there and to write lock.mdb. Where it is, the file is"
-                    " damaged: `dovetail store repair`, or restore a backup"
-                )
+                advice = "where its file is damaged, `dovetail store repair` or a backup brings it back"
+                if want := want_of_permission(error, path, path / LOCK):
+                    advice = f"a reader must be allowed to read {DATA} there and to write {LOCK}: {want}"
                 raise StorageFailed(
                     f"cannot read the store at {path}: {error}; {want_of_room(error, path) or advice}"
                 ) from None

@@ -22,7 +22,8 @@ from validator.crash_points import CrashPoint, reach
 from validator.journal.model import BlockCommit, InvalidBatch
 from validator.store import records
 from validator.store.length import DATA
-from validator.store.opening import make, open_file
+from validator.store.opening import LOCK, make, open_file
+from validator.store.owner import make_folder, want_of_permission
 from validator.store.ownership import own
 from validator.store.reader import StoreReader
 from validator.store.records import FORMAT, FORMAT_KEY, PRUNED_KEY, BlockInfo, Pruned, id_key, key, sealed
@@ -86,7 +87,8 @@ class Store(StoreReader):
         self._state_depth_blocks = state_depth_blocks
         with ExitStack() as undo:
             try:
-                path.mkdir(parents=True, exist_ok=True, mode=0o700)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(path, exist_ok=True)
                 undo.callback((lock := own(path)).close)
                 if not (path / DATA).exists():
                     make(path, limits.store_map_bytes_initial)
@@ -96,9 +98,8 @@ class Store(StoreReader):
                 undo.callback(self._witness.close)
             except (lmdb.Error, OSError) as error:
                 advice = "where its file is damaged, `dovetail store repair` or a backup brings it back"
-                raise StorageFailed(
-                    f"cannot open the store at {path}: {error}; {want_of_room(error, path) or advice}"
-                ) from None
+                want = want_of_permission(error, path, path / DATA, path / LOCK) or want_of_room(error, path)
+                raise StorageFailed(f"cannot open the store at {path}: {error}; {want or advice}") from None
             self._lock = lock
             self.refused_writes = 0
             """How many writes the disk refused so far."""

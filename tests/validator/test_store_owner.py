@@ -1,0 +1,110 @@
+"""Whose the files of a store are where root works on a user's, and what is said where one may not be opened."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.dovetail.flipped import forked, forked_apart
+from tests.dovetail.verified import Here, make_store
+from tests.validator.support import LIMITS
+from validator.maintenance import copies
+from validator.maintenance.repair import repair
+from validator.store import StorageFailed, Store, StoreReader
+
+USER = 12345
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file to another user")
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A user's store, in a folder that the user may come to."""
+    for place in ("copies.apart", "repair.apart"):
+        monkeypatch.setattr(f"validator.maintenance.{place}", forked_apart)
+    monkeypatch.setattr("validator.verification.whole.Checkers", lambda processes: nullcontext(Here()))
+    with tempfile.TemporaryDirectory() as folder:
+        made = make_store(Path(folder) / "store")
+        for path in (made.parent, made, *made.iterdir()):
+            os.chown(path, USER, USER)
+        yield made
+
+
+def _as_user(work: Callable[[], object]) -> None:
+    def run() -> None:
+        os.setgroups([])
+        os.setgid(USER)
+        os.setuid(USER)
+        work()
+
+    forked(run)
+
+
+def _open(store: Path) -> None:
+    StoreReader.open(store).close()
+    Store(store, LIMITS).close()
+
+
+def _compact(store: Path) -> None:
+    copies.compact(store, lambda step: None, lambda: None, [])
+
+
+def _repair(store: Path) -> None:
+    repair(store, LIMITS, None, 0, lambda step: None, lambda: None, [])
+
+
+def _restore(store: Path) -> None:
+    backup = store.with_name("backup")
+    copies.backup(store, backup, lambda step: None, lambda: None, [])
+    assert {path.stat().st_uid for path in (backup, *backup.iterdir())} == {0}, "who may read it is root's to say"
+    store.rename(store.with_name("moved"))
+    copies.restore(backup, store, lambda step: None, lambda: None, [], verify=False)
+
+
+@pytest.mark.parametrize("work", [_open, _compact, _repair, _restore])
+def test_after_root_the_store_is_its_users_still(store: Path, work: Callable[[Path], None]) -> None:
+    for path in store.glob("*.lock"):
+        path.unlink()
+    (store / "lock.mdb").unlink()
+    work(store)
+    assert {path.stat().st_uid for path in (store, *store.iterdir())} == {USER}
+    _as_user(lambda: _compact(store))
+    _as_user(lambda: _open(store))
+
+
+def test_what_a_killed_run_of_root_left_its_user_removes(store: Path) -> None:
+    """Also the folder in the folder: nobody else may empty that of root."""
+
+    def kill(*arguments: object, **named: object) -> None:
+        os._exit(0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("validator.maintenance.repair.swap_in", kill)
+        if (child := os.fork()) == 0:
+            try:
+                _repair(store)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+    assert (store / "repairing" / "store" / "data.mdb").stat().st_uid == USER
+    _as_user(lambda: _repair(store))
+
+
+@pytest.mark.parametrize("name", ["data.mdb", "lock.mdb", "owner.lock", "readers.lock"])
+def test_a_file_of_another_user_is_told_so_and_not_as_damage(store: Path, name: str) -> None:
+    _open(store)
+    os.chown(store / name, 0, 0)
+    works: list[Callable[[Path], object]] = [_compact, lambda path: Store(path, LIMITS), StoreReader.open]
+    for work in works:
+        if (work is StoreReader.open and name == "owner.lock") or (name == "readers.lock" and work is works[1]):
+            continue
+        with pytest.raises(StorageFailed) as refused:
+            _as_user(partial(work, store))
+        said = str(refused.value)
+        assert f"{store / name} belongs to user 0 (root), this process is user {USER}: run it as user 0 (root)" in said
+        assert f"or `chown -R {USER} {store}`" in said
+        assert "damaged" not in said
