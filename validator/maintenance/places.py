@@ -4,6 +4,7 @@ What is being made lies under one name each beside what it is for, and is locked
 what a killed one left, and removes it.
 """
 
+import errno
 import fcntl
 import os
 import shutil
@@ -17,7 +18,7 @@ from validator.store import StorageFailed
 from validator.store.length import DATA
 from validator.store.opening import LOCK
 from validator.store.owner import make_file, make_folder, make_where_absent
-from validator.store.ownership import READERS_LOCK, keep_readers_out, own
+from validator.store.ownership import READERS_LOCK, keep_readers_out, no_locks, own
 from validator.store.room import want_of_room
 
 COMPACTING: Final = "compacting"
@@ -96,7 +97,9 @@ def _nobody_reads(store: Path) -> Iterator[None]:
     with (store / LOCK).open("rb+") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-        except OSError:
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise no_locks(store / LOCK, error) from None
             raise StorageFailed(
                 f"another process reads the store at {store}: wait until it has ended, and try again"
             ) from None

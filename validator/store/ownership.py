@@ -38,7 +38,11 @@ def read_shared(path: Path) -> IO[bytes] | None:
         if not lock.exists():
             return None
         raise _cannot_lock(lock, error) from None
-    fcntl.flock(file, fcntl.LOCK_SH)
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH)
+    except OSError as error:
+        file.close()
+        raise no_locks(lock, error) from None
     return file
 
 
@@ -58,12 +62,29 @@ def _hold(lock: Path, held: str) -> IO[bytes]:
         file = _open(lock)
     except OSError as error:
         raise _cannot_lock(lock, error) from None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if _is_taken(file, fcntl.LOCK_EX, lock):
         file.close()
-        raise StorageFailed(held) from None
+        raise StorageFailed(held)
     return file
+
+
+def _is_taken(file: IO[bytes], how: int, lock: Path) -> bool:
+    """Take a lock unless another has it. Raises StorageFailed, and closes the file, where there are no locks."""
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        file.close()
+        raise no_locks(lock, error) from None
+    return False
+
+
+def no_locks(lock: Path, error: OSError) -> StorageFailed:
+    """What to raise where a file cannot be locked, though nobody else has the lock."""
+    return StorageFailed(
+        f"the file system of {lock} gives no locks ({error.strerror}): put the data folder on a local one"
+    )
 
 
 def _open(lock: Path) -> IO[bytes]:
