@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.validator.support import LIMITS, commit, make_batch, open_store
-from validator.maintenance import places
+from validator.maintenance import copies, places
 from validator.store import StorageFailed, Store, StoreReader
 
 
@@ -35,3 +35,11 @@ def test_a_file_system_without_locks_is_told_as_that(store: Path, monkeypatch: p
     monkeypatch.setattr(fcntl, "lockf", none)
     with pytest.raises(StorageFailed, match=f"lock.mdb {said}"):
         places.swap_in(store, store, lambda: None, keep=False)
+
+
+def test_nothing_is_restored_over_a_file(store: Path, tmp_path: Path) -> None:
+    place = tmp_path / "file"
+    place.write_text("no store")
+    with pytest.raises(StorageFailed, match=f"{place} is no folder: move it away first"):
+        copies.restore(store, place, lambda step: None, lambda: None, [], verify=False)
+    assert place.read_text() == "no store"

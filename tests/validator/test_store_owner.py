@@ -13,6 +13,7 @@ from tests.dovetail.flipped import forked, forked_apart
 from tests.dovetail.verified import Here, make_store
 from tests.validator.support import LIMITS
 from validator.maintenance import copies
+from validator.maintenance.pruning import prune
 from validator.maintenance.repair import repair
 from validator.store import StorageFailed, Store, StoreReader
 
@@ -46,6 +47,10 @@ def _as_user(work: Callable[[], object]) -> None:
 
 def _open(store: Path) -> None:
     StoreReader.open(store).close()
+    _own(store)
+
+
+def _own(store: Path) -> None:
     Store(store, LIMITS).close()
 
 
@@ -55,6 +60,10 @@ def _compact(store: Path) -> None:
 
 def _repair(store: Path) -> None:
     repair(store, LIMITS, None, 0, lambda step: None, lambda: None, [])
+
+
+def _prune(store: Path) -> None:
+    prune(lambda step: None, store, LIMITS, 2)
 
 
 def _restore(store: Path) -> None:
@@ -98,13 +107,25 @@ def test_what_a_killed_run_of_root_left_its_user_removes(store: Path) -> None:
 def test_a_file_of_another_user_is_told_so_and_not_as_damage(store: Path, name: str) -> None:
     _open(store)
     os.chown(store / name, 0, 0)
-    works: list[Callable[[Path], object]] = [_compact, lambda path: Store(path, LIMITS), StoreReader.open]
+    works: list[Callable[[Path], object]] = [_compact]
+    works += [_own] * (name != "readers.lock") + [StoreReader.open] * (name != "owner.lock")
     for work in works:
-        if (work is StoreReader.open and name == "owner.lock") or (name == "readers.lock" and work is works[1]):
-            continue
         with pytest.raises(StorageFailed) as refused:
             _as_user(partial(work, store))
         said = str(refused.value)
         assert f"{store / name} belongs to user 0 (root), this process is user {USER}: run it as user 0 (root)" in said
         assert f"or `chown -R {USER} {store}`" in said
         assert "damaged" not in said
+
+
+@pytest.mark.parametrize("work", [_own, _compact, _repair, _prune])
+def test_a_folder_that_may_not_be_written_or_entered_is_told(store: Path, work: Callable[[Path], None]) -> None:
+    for path in (store, *store.iterdir()):
+        os.chown(path, 0, 0)
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    (store / "owner.lock").unlink()
+    with pytest.raises(StorageFailed, match=f"cannot lock {store}/owner.lock: Permission denied; {store} belongs to"):
+        _as_user(partial(work, store))
+    store.chmod(0o700)
+    with pytest.raises(StorageFailed, match=f"Permission denied.*; .*{store} belongs to user 0"):
+        _as_user(partial(StoreReader.open, store))

@@ -94,6 +94,8 @@ def restore(source: Path, store: Path, tell: Tell, finish: Finish, removed: list
     if not (source / DATA).is_file():
         raise StorageFailed(f"{source} holds no backup: there is no {DATA}")
     if store.exists():
+        if not store.is_dir():
+            raise StorageFailed(f"{store} is no folder: move it away first")
         with own(store):
             pass
         raise StorageFailed(f"there is a store at {store} already: move it away first")

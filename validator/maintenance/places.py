@@ -18,7 +18,7 @@ from validator.store import StorageFailed
 from validator.store.length import DATA
 from validator.store.opening import LOCK
 from validator.store.owner import make_file, make_folder, make_where_absent
-from validator.store.ownership import READERS_LOCK, keep_readers_out, no_locks, own
+from validator.store.ownership import READERS_LOCK, StoreInUse, keep_readers_out, no_locks, own
 from validator.store.room import want_of_room
 
 COMPACTING: Final = "compacting"
@@ -43,7 +43,7 @@ def being_made(folder: Path, removed: list[Path], *, handed_over: bool = True) -
         if folder.exists():
             try:
                 lock = own(folder)
-            except StorageFailed:
+            except StoreInUse:
                 raise StorageFailed(f"another run is making {folder} now: wait until it has ended") from None
             with lock:
                 shutil.rmtree(folder)

@@ -5,6 +5,7 @@ with the old file beside the new one where that is put in its place meanwhile.
 """
 
 import fcntl
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
@@ -17,10 +18,14 @@ OWNER_LOCK: Final = "owner.lock"
 READERS_LOCK: Final = "readers.lock"
 
 
+class StoreInUse(StorageFailed):
+    """Another process holds the store, or reads it."""
+
+
 def own(path: Path) -> IO[bytes]:
     """Hold the store in the folder ``path`` for this process alone, until the file is closed or the process ends.
 
-    Raises StorageFailed where another holds it.
+    Raises StoreInUse where another holds it, and StorageFailed.
     """
     return _hold(path / OWNER_LOCK, f"the store at {path} is in use by another validator: stop that first")
 
@@ -35,7 +40,7 @@ def read_shared(path: Path) -> IO[bytes] | None:
     try:
         file = _open(lock)
     except OSError as error:
-        if not lock.exists():
+        if not os.path.exists(lock):
             return None
         raise _cannot_lock(lock, error) from None
     try:
@@ -49,7 +54,7 @@ def read_shared(path: Path) -> IO[bytes] | None:
 def keep_readers_out(path: Path) -> IO[bytes]:
     """Let nobody open the store in the folder ``path`` for reading, until the file is closed.
 
-    Raises StorageFailed where somebody reads it.
+    Raises StoreInUse where somebody reads it, and StorageFailed.
     """
     return _hold(
         path / READERS_LOCK, f"another process reads the store at {path}: wait until it has ended, and try again"
@@ -57,14 +62,14 @@ def keep_readers_out(path: Path) -> IO[bytes]:
 
 
 def _hold(lock: Path, held: str) -> IO[bytes]:
-    """Lock a file alone, which is made where it is absent. Raises StorageFailed, with ``held`` where another has it."""
+    """Lock a file alone, which is made where it is absent. Raises StoreInUse with ``held``, and StorageFailed."""
     try:
         file = _open(lock)
     except OSError as error:
         raise _cannot_lock(lock, error) from None
     if _is_taken(file, fcntl.LOCK_EX, lock):
         file.close()
-        raise StorageFailed(held)
+        raise StoreInUse(held)
     return file
 
 

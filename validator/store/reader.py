@@ -74,13 +74,15 @@ class StoreReader(Snapshot):
         Changes nothing but the table of readers in the lock file. A process may have a store open once only. Raises
         StorageFailed where there is no store, none that may be read, or one of another format.
         """
-        if not (path / DATA).exists():
-            raise StorageFailed(f"there is no store at {path}: a validator makes it when it starts with that folder")
         with ExitStack() as undo:
-            shared = read_shared(path)
-            if shared is not None:
-                undo.callback(shared.close)
             try:
+                if not (path / DATA).exists():
+                    raise StorageFailed(
+                        f"there is no store at {path}: a validator makes it when it starts with that folder"
+                    )
+                shared = read_shared(path)
+                if shared is not None:
+                    undo.callback(shared.close)
                 # Without a size of its own the map has the size that the writer gave it.
                 env, tables = open_file(path, map_size=0, readonly=True)
                 undo.callback(env.close)
