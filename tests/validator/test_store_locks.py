@@ -3,11 +3,13 @@
 import errno
 import fcntl
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.dovetail.flipped import forked_apart
 from tests.validator.support import LIMITS, commit, make_batch, open_store
 from validator.maintenance import copies, places
 from validator.store import StorageFailed, Store, StoreReader
@@ -43,3 +45,44 @@ def test_nothing_is_restored_over_a_file(store: Path, tmp_path: Path) -> None:
     with pytest.raises(StorageFailed, match=f"{place} is no folder: move it away first"):
         copies.restore(store, place, lambda step: None, lambda: None, [], verify=False)
     assert place.read_text() == "no store"
+
+
+def test_who_locks_a_leftover_that_another_run_removed_leaves_what_that_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, flock = tmp_path / "making", fcntl.flock
+    folder.mkdir()
+    with ExitStack() as other:
+
+        def late(file: Any, how: int) -> None:
+            monkeypatch.setattr(fcntl, "flock", flock)
+            other.enter_context(places.being_made(folder, []))
+            (folder / "data.mdb").write_text("the other's")
+            flock(file, how)
+
+        monkeypatch.setattr(fcntl, "flock", late)
+        with pytest.raises(StorageFailed, match="another run is making"), places.being_made(folder, []):
+            pass
+        assert (folder / "data.mdb").read_text() == "the other's"
+    assert not folder.exists()
+
+
+def test_what_was_renamed_leaves_its_name_to_the_next_run(tmp_path: Path) -> None:
+    folder = tmp_path / "making"
+    with ExitStack() as other:
+        with places.being_made(folder, []):
+            folder.rename(tmp_path / "made")
+            other.enter_context(places.being_made(folder, []))
+        assert folder.exists()
+
+
+def test_a_backup_is_locked_until_it_has_its_name(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "apart", forked_apart)
+    backup = tmp_path / "backup"
+
+    def finish() -> None:
+        with pytest.raises(StorageFailed, match="another run is making"):
+            copies.backup(store, backup, lambda step: None, lambda: None, [])
+
+    copies.backup(store, backup, lambda step: None, finish, [])
+    assert {path.name for path in backup.iterdir()} == {"data.mdb", "backup.json"}

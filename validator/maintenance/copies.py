@@ -5,6 +5,7 @@ What is made has no name before it is whole and on disk. Keys are no part of a s
 
 import os
 import threading
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -77,10 +78,12 @@ def backup(store: Path, target: Path, tell: Tell, finish: Finish, removed: list[
         with os.fdopen(make_file(folder / RECORD), "wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(held)) + b"\n")
         sync_file(folder / RECORD)
-        (folder / OWNER_LOCK).unlink()
         if held.damage:
             target = _free_name(target.with_name(f"{target.name}.damaged"))
         rename_folder(folder, target, finish)
+        # Not before: without it another run would take the folder for what a killed one left.
+        with suppress(OSError):
+            (target / OWNER_LOCK).unlink()
     return held, target
 
 

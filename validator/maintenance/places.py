@@ -11,14 +11,14 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from validator.maintenance.apart import Step, Tell
 from validator.store import StorageFailed
 from validator.store.length import DATA
 from validator.store.opening import LOCK
 from validator.store.owner import make_file, make_folder, make_where_absent
-from validator.store.ownership import READERS_LOCK, StoreInUse, keep_readers_out, no_locks, own
+from validator.store.ownership import OWNER_LOCK, READERS_LOCK, StoreInUse, is_at, keep_readers_out, no_locks, own
 from validator.store.room import want_of_room
 
 COMPACTING: Final = "compacting"
@@ -40,27 +40,32 @@ def being_made(folder: Path, removed: list[Path], *, handed_over: bool = True) -
     and so does what is made in it. Raises StorageFailed.
     """
     try:
-        if folder.exists():
+        with _claimed(folder, removed, handed_over) as lock:
             try:
-                lock = own(folder)
-            except StoreInUse:
-                raise StorageFailed(f"another run is making {folder} now: wait until it has ended") from None
-            with lock:
+                yield folder
+            finally:
+                # Where it was renamed, another run may be making one of that name.
+                if is_at(lock, folder / OWNER_LOCK):
+                    shutil.rmtree(folder, ignore_errors=True)
+    except OSError as error:
+        lack = want_of_room(error, folder.parent)
+        raise StorageFailed(f"cannot write {folder}: {error.strerror}{lack and f'; {lack}'}") from None
+
+
+def _claimed(folder: Path, removed: list[Path], handed_over: bool) -> IO[bytes]:
+    """Make the folder; its lock, held. Raises StorageFailed and OSError."""
+    try:
+        if folder.exists():
+            with own(folder):
                 shutil.rmtree(folder)
             removed.append(folder)
         if handed_over:
             make_folder(folder)
         else:
             folder.mkdir(mode=0o700)
-        with own(folder):
-            try:
-                yield folder
-            finally:
-                # Only what this run made: before, it may be another's.
-                shutil.rmtree(folder, ignore_errors=True)
-    except OSError as error:
-        lack = want_of_room(error, folder.parent)
-        raise StorageFailed(f"cannot write {folder}: {error.strerror}{lack and f'; {lack}'}") from None
+        return own(folder)
+    except (StoreInUse, FileExistsError):
+        raise StorageFailed(f"another run is making {folder} now: wait until it has ended") from None
 
 
 def leftovers(store: Path) -> list[Path]:

@@ -63,14 +63,26 @@ def keep_readers_out(path: Path) -> IO[bytes]:
 
 def _hold(lock: Path, held: str) -> IO[bytes]:
     """Lock a file alone, which is made where it is absent. Raises StoreInUse with ``held``, and StorageFailed."""
-    try:
-        file = _open(lock)
-    except OSError as error:
-        raise _cannot_lock(lock, error) from None
-    if _is_taken(file, fcntl.LOCK_EX, lock):
+    while True:
+        try:
+            file = _open(lock)
+        except OSError as error:
+            raise _cannot_lock(lock, error) from None
+        if _is_taken(file, fcntl.LOCK_EX, lock):
+            file.close()
+            raise StoreInUse(held)
+        if is_at(file, lock):
+            return file
+        # Who had it meanwhile removed it: another file of that name is the lock.
         file.close()
-        raise StoreInUse(held)
-    return file
+
+
+def is_at(file: IO[bytes], path: Path) -> bool:
+    """Whether an open file is the one at ``path``."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except OSError:
+        return False
 
 
 def _is_taken(file: IO[bytes], how: int, lock: Path) -> bool:
