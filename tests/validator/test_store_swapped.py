@@ -1,6 +1,7 @@
 """The store's file is put in another's place: who opens it meanwhile sees one of them, whole, and keeps it there."""
 
 import fcntl
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.validator.support import LIMITS, address, commit, make_batch, open_store
-from validator.maintenance.places import swap_in
+from validator.maintenance.places import put_aside, swap_in
 from validator.store import StorageFailed, Store, StoreReader, ownership
 from validator.store.length import DATA
 
@@ -70,3 +71,25 @@ def test_nothing_is_swapped_under_a_reader(tmp_path: Path) -> None:
     reader.close()
     swap_in(made, path, lambda: None, keep=False)
     Store(path, LIMITS).close()
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_live_file_is_never_taken_for_one_that_a_repair_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool
+) -> None:
+    """Who is killed in between has given it that name already."""
+    made, path = _store(tmp_path, 3), tmp_path / "store"
+
+    def ends(source: Path, target: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", ends)
+        with pytest.raises(KeyboardInterrupt):
+            swap_in(made, path, lambda: None, keep=True)
+    assert (path / "damaged-1.mdb").samefile(path / DATA)
+    assert put_aside(path) == []
+    old = (path / DATA).stat().st_ino
+    kept = swap_in(made, path, lambda: None, keep=keep)
+    assert put_aside(path) == ([kept] if keep else [])
+    assert {file.stat().st_ino for file in path.glob("damaged-*")} == ({old} if keep else set())

@@ -74,8 +74,15 @@ def leftovers(store: Path) -> list[Path]:
 
 
 def put_aside(store: Path) -> list[Path]:
-    """The damaged files that repairs have kept."""
-    return sorted(store.glob(DAMAGED))
+    """The damaged files that repairs have kept; not the store's own, which a killed one has given such a name too."""
+    return sorted(path for path in store.glob(DAMAGED) if not _is_live(path))
+
+
+def _is_live(path: Path) -> bool:
+    try:
+        return path.samefile(path.with_name(DATA))
+    except FileNotFoundError:
+        return False
 
 
 def swap_in(made: Path, store: Path, finish: Finish, *, keep: bool) -> Path | None:
@@ -86,6 +93,8 @@ def swap_in(made: Path, store: Path, finish: Finish, *, keep: bool) -> Path | No
     kept = None
     with keep_readers_out(store), _nobody_reads(store):
         sync_file(made / DATA)
+        for path in filter(_is_live, store.glob(DAMAGED)):
+            path.unlink()
         finish()
         if keep:
             kept = next(path for n in range(1, 10**6) if not (path := store / DAMAGED.replace("*", str(n))).exists())
