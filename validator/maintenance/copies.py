@@ -20,6 +20,7 @@ from validator.maintenance.places import (
     being_made,
     copy_file,
     rename_folder,
+    require_unread,
     swap_in,
     sync_file,
 )
@@ -120,11 +121,13 @@ def compact(store: Path, tell: Tell, finish: Finish, removed: list[Path]) -> Com
     """Write the store's file anew without free pages, and let that take its place. Raises StorageFailed and Ended."""
     if not (store / DATA).exists():
         raise StorageFailed(f"there is no store at {store}")
-    with own(store), being_made(store / COMPACTING, removed) as folder:
-        before = (store / DATA).stat().st_size
-        apart(tell, _compact, store, folder)
-        swap_in(folder, store, finish, keep=False)
-        return Compacted(before, (store / DATA).stat().st_size)
+    with own(store):
+        require_unread(store)
+        with being_made(store / COMPACTING, removed) as folder:
+            before = (store / DATA).stat().st_size
+            apart(tell, _compact, store, folder)
+            swap_in(folder, store, finish, keep=False)
+            return Compacted(before, (store / DATA).stat().st_size)
 
 
 # In a process of their own

@@ -85,6 +85,12 @@ def _is_live(path: Path) -> bool:
         return False
 
 
+def require_unread(store: Path) -> None:
+    """Raises StorageFailed where others have the store open: ``swap_in`` would, once all the work is done."""
+    with keep_readers_out(store), _nobody_reads(store):
+        pass
+
+
 def swap_in(made: Path, store: Path, finish: Finish, *, keep: bool) -> Path | None:
     """Let the file of the folder ``made`` be the store's, in one step; ``keep``: the old one under another name.
 

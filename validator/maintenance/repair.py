@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from ledger.limits import Limits
 from validator.maintenance.apart import Ended, Step, Tell, apart
-from validator.maintenance.places import REPAIRING, Finish, being_made, swap_in
+from validator.maintenance.places import REPAIRING, Finish, being_made, require_unread, swap_in
 from validator.maintenance.rebuild import Plan, Rebuilt, rebuild
 from validator.store import StorageFailed
 from validator.store.length import DATA
@@ -43,28 +43,30 @@ def repair(
     """
     if not (store / DATA).exists():
         raise StorageFailed(f"there is no store at {store}")
-    with own(store), being_made(store / REPAIRING, removed) as folder:
-        made = folder / "store"
-        rebuilt, ended_at = _rebuild(Plan(store, made, limits, last), tell)
-        if last is not None and rebuilt.held and last >= rebuilt.held:
-            raise BehindHead(
-                f"there is no block {last} to keep: as far as the file tells, its last is {rebuilt.held - 1}"
-            )
-        if rebuilt.lost is not None:
-            raise CannotRepair(f"{rebuilt.lost}. {_advice(rebuilt.blocks)}")
-        if rebuilt.blocks == 0:
-            raise CannotRepair(f"no block can be read. {_advice(0)}")
-        tell(Step("verifying, blocks", 0, rebuilt.blocks))
-        findings = verify_whole(made, processes, lambda done, total: tell(Step("verifying, blocks", done, total)))
-        if len(findings):
-            first = findings.kept[0]
-            at = first.block_num if first.block_num is not None else rebuilt.blocks
-            raise CannotRepair(
-                f"what was rebuilt is not sound, {len(findings)} findings, the first: {first}. {_advice(at)}"
-            )
-        kept = swap_in(made, store, finish, keep=True)
-        assert kept is not None, "it was to be kept"
-        return Repaired(rebuilt, ended_at, kept)
+    with own(store):
+        require_unread(store)
+        with being_made(store / REPAIRING, removed) as folder:
+            made = folder / "store"
+            rebuilt, ended_at = _rebuild(Plan(store, made, limits, last), tell)
+            if last is not None and rebuilt.held and last >= rebuilt.held:
+                raise BehindHead(
+                    f"there is no block {last} to keep: as far as the file tells, its last is {rebuilt.held - 1}"
+                )
+            if rebuilt.lost is not None:
+                raise CannotRepair(f"{rebuilt.lost}. {_advice(rebuilt.blocks)}")
+            if rebuilt.blocks == 0:
+                raise CannotRepair(f"no block can be read. {_advice(0)}")
+            tell(Step("verifying, blocks", 0, rebuilt.blocks))
+            findings = verify_whole(made, processes, lambda done, total: tell(Step("verifying, blocks", done, total)))
+            if len(findings):
+                first = findings.kept[0]
+                at = first.block_num if first.block_num is not None else rebuilt.blocks
+                raise CannotRepair(
+                    f"what was rebuilt is not sound, {len(findings)} findings, the first: {first}. {_advice(at)}"
+                )
+            kept = swap_in(made, store, finish, keep=True)
+            assert kept is not None, "it was to be kept"
+            return Repaired(rebuilt, ended_at, kept)
 
 
 def _rebuild(plan: Plan, tell: Tell) -> tuple[Rebuilt, list[At]]:
