@@ -37,9 +37,11 @@ def test_a_reader_that_begins_during_a_swap_waits_for_its_end(
     flock = fcntl.flock
 
     def watched(file: Any, how: int) -> None:
-        if how == fcntl.LOCK_SH:
-            asks.set()
-        flock(file, how)
+        try:
+            flock(file, how)
+        finally:
+            if how & fcntl.LOCK_SH:
+                asks.set()
 
     monkeypatch.setattr(fcntl, "flock", watched)
     readers: list[StoreReader] = []
@@ -61,6 +63,18 @@ def test_a_reader_that_begins_during_a_swap_waits_for_its_end(
     assert store.head.num == blocks - 1
     commit(store, [make_batch("next")])
     store.close()
+
+
+def test_a_reader_waits_no_longer_than_a_swap_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who holds the lock may be stopped, or hang in a disk."""
+    monkeypatch.setattr(ownership, "_REPLACING_S_MAX", 0)
+    _store(tmp_path, 1)
+    path = tmp_path / "store"
+    lock = ownership.keep_readers_out(path)
+    with pytest.raises(StorageFailed, match=f"the store at {path} is being replaced .* not ended after 0 s: look"):
+        StoreReader.open(path)
+    lock.close()
+    StoreReader.open(path).close()
 
 
 def test_nothing_is_swapped_under_a_reader(tmp_path: Path) -> None:

@@ -97,8 +97,9 @@ def swap_in(made: Path, store: Path, finish: Finish, *, keep: bool) -> Path | No
     The caller owns the store. Raises StorageFailed where others have it open.
     """
     kept = None
+    # Before the lock, for which readers wait.
+    sync_file(made / DATA)
     with keep_readers_out(store), _nobody_reads(store):
-        sync_file(made / DATA)
         for path in filter(_is_live, store.glob(DAMAGED)):
             path.unlink()
         finish()

@@ -6,6 +6,7 @@ with the old file beside the new one where that is put in its place meanwhile.
 
 import fcntl
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
@@ -16,6 +17,10 @@ from validator.store.snapshot import StorageFailed
 
 OWNER_LOCK: Final = "owner.lock"
 READERS_LOCK: Final = "readers.lock"
+
+_REPLACING_S_MAX: Final = 10
+"""Replacing takes a moment: what was made is on disk before."""
+_LOOK_S: Final = 0.02
 
 
 class StoreInUse(StorageFailed):
@@ -33,8 +38,9 @@ def own(path: Path) -> IO[bytes]:
 def read_shared(path: Path) -> IO[bytes] | None:
     """Keep the store's file in the folder ``path`` where it is, until the file is closed or the process ends.
 
-    Waits where it is being replaced. None where there is no lock and this process may make none: who replaces the file
-    asks for LMDB's own lock too. Raises StorageFailed where there is one that may not be opened.
+    Waits where it is being replaced, _REPLACING_S_MAX at most. None where there is no lock and this process may make
+    none: who replaces the file asks for LMDB's own lock too. Raises StorageFailed where there is one that may not be
+    opened or taken.
     """
     lock = path / READERS_LOCK
     try:
@@ -43,11 +49,15 @@ def read_shared(path: Path) -> IO[bytes] | None:
         if not os.path.exists(lock):
             return None
         raise _cannot_lock(lock, error) from None
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH)
-    except OSError as error:
-        file.close()
-        raise no_locks(lock, error) from None
+    until = time.monotonic() + _REPLACING_S_MAX
+    while _is_taken(file, fcntl.LOCK_SH, lock):
+        if time.monotonic() > until:
+            file.close()
+            raise StoreInUse(
+                f"the file of the store at {path} is being replaced (store compact, store repair), and that has not"
+                f" ended after {_REPLACING_S_MAX} s: look whether that process is stopped, and try again"
+            )
+        time.sleep(_LOOK_S)
     return file
 
 
