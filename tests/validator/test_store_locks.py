@@ -5,13 +5,15 @@ import fcntl
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+import lmdb
 import pytest
 
 from tests.dovetail.flipped import forked_apart
 from tests.validator.support import LIMITS, commit, make_batch, open_store
 from validator.maintenance import copies, places
+from validator.maintenance.pruning import prune
 from validator.store import StorageFailed, Store, StoreReader
 
 
@@ -86,3 +88,29 @@ def test_a_backup_is_locked_until_it_has_its_name(store: Path, tmp_path: Path, m
 
     copies.backup(store, backup, lambda step: None, finish, [])
     assert {path.name for path in backup.iterdir()} == {"data.mdb", "backup.json"}
+
+
+def test_a_read_only_file_system_is_told_as_that(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as damage: ``lock.mdb`` is the first file there that is opened for writing."""
+    StoreReader.open(store).close()
+
+    def lmdb_refuses(path: str, **options: Any) -> None:
+        error = lmdb.Error(f"{path}: {os.strerror(errno.EROFS)}")
+        vars(error)["code"] = errno.EROFS
+        raise error
+
+    def refuses(path: Path, mode: str) -> IO[bytes]:
+        if "+" in mode:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return path_open(path, mode)
+
+    path_open = Path.open
+    said = f"Read-only file system; {store} is on a read-only file system: mount it for writing"
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", refuses)
+        with pytest.raises(StorageFailed, match=f"cannot lock {store}/lock.mdb: {said}"):
+            copies.compact(store, lambda step: None, lambda: None, [])
+    monkeypatch.setattr(lmdb, "open", lmdb_refuses)
+    with pytest.raises(StorageFailed, match=f"cannot open the store at {store}: .*: {said}") as refused:
+        prune(lambda step: None, store, LIMITS, 2)
+    assert "damaged" not in str(refused.value)

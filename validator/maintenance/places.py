@@ -18,7 +18,16 @@ from validator.store import StorageFailed
 from validator.store.length import DATA
 from validator.store.opening import LOCK
 from validator.store.owner import make_file, make_folder, make_where_absent
-from validator.store.ownership import OWNER_LOCK, READERS_LOCK, StoreInUse, is_at, keep_readers_out, no_locks, own
+from validator.store.ownership import (
+    OWNER_LOCK,
+    READERS_LOCK,
+    StoreInUse,
+    cannot_lock,
+    is_at,
+    keep_readers_out,
+    no_locks,
+    own,
+)
 from validator.store.room import want_of_room
 
 COMPACTING: Final = "compacting"
@@ -114,13 +123,18 @@ def swap_in(made: Path, store: Path, finish: Finish, *, keep: bool) -> Path | No
 @contextmanager
 def _nobody_reads(store: Path) -> Iterator[None]:
     """Hold LMDB's own lock on its table of readers, which everybody shares who has the store open."""
-    make_where_absent(store / LOCK)
-    with (store / LOCK).open("rb+") as file:
+    lock = store / LOCK
+    try:
+        make_where_absent(lock)
+        file = lock.open("rb+")
+    except OSError as error:
+        raise cannot_lock(lock, error) from None
+    with file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EAGAIN):
-                raise no_locks(store / LOCK, error) from None
+                raise no_locks(lock, error) from None
             raise StorageFailed(
                 f"another process reads the store at {store}: wait until it has ended, and try again"
             ) from None

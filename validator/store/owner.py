@@ -43,11 +43,13 @@ def make_folder(path: Path, *, exist_ok: bool = False) -> None:
 
 
 def want_of_permission(error: Exception, store: Path, *used: Path) -> str:
-    """What to say of permission, in words; empty where it is not what is wanting.
+    """What to say of permission to write or read, in words; empty where it is not what is wanting.
 
     ``used``: the files of the ``store`` that are read and written, of which LMDB does not say which was refused.
     """
     code = error.errno if isinstance(error, OSError) else getattr(error, "code", None)
+    if code == errno.EROFS:
+        return f"{store} is on a read-only file system: mount it for writing, or restore a backup of it elsewhere"
     if code not in _FORBIDDEN:
         return ""
     named = getattr(error, "filename", None)

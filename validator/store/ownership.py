@@ -48,7 +48,7 @@ def read_shared(path: Path) -> IO[bytes] | None:
     except OSError as error:
         if not os.path.exists(lock):
             return None
-        raise _cannot_lock(lock, error) from None
+        raise cannot_lock(lock, error) from None
     until = time.monotonic() + _REPLACING_S_MAX
     while _is_taken(file, fcntl.LOCK_SH, lock):
         if time.monotonic() > until:
@@ -77,7 +77,7 @@ def _hold(lock: Path, held: str) -> IO[bytes]:
         try:
             file = _open(lock)
         except OSError as error:
-            raise _cannot_lock(lock, error) from None
+            raise cannot_lock(lock, error) from None
         if _is_taken(file, fcntl.LOCK_EX, lock):
             file.close()
             raise StoreInUse(held)
@@ -122,6 +122,7 @@ def _open(lock: Path) -> IO[bytes]:
     return lock.open("rb")
 
 
-def _cannot_lock(lock: Path, error: OSError) -> StorageFailed:
+def cannot_lock(lock: Path, error: OSError) -> StorageFailed:
+    """What to raise where the file of a lock in a store's folder can neither be opened nor made."""
     want = want_of_permission(error, lock.parent) or want_of_room(error, lock.parent)
     return StorageFailed(f"cannot lock {lock}: {error.strerror}{want and f'; {want}'}")
