@@ -64,7 +64,7 @@ def want_of_permission(error: Exception, store: Path, *used: Path) -> str:
     chown = f"chown -R {me} {store}" if path.is_relative_to(store) else f"chown {me} {path}"
     return (
         f"{path} belongs to user {_named(found.st_uid)}, this process is user {_named(me)}: run it as user"
-        f" {_named(found.st_uid)}, or `{chown}`"
+        f" {_named(found.st_uid)}, or, where the store is to be user {_named(me)}'s, `{chown}`"
     )
 
 
