@@ -111,7 +111,7 @@ def test_what_a_killed_run_of_root_left_its_user_removes(store: Path) -> None:
 def test_a_file_of_another_user_is_told_so_and_not_as_damage(store: Path, name: str) -> None:
     _open(store)
     os.chown(store / name, 0, 0)
-    works: list[Callable[[Path], object]] = [_compact]
+    works: list[Callable[[Path], object]] = [_compact, _repair]
     works += [_own] * (name != "readers.lock") + [StoreReader.open] * (name != "owner.lock")
     for work in works:
         with pytest.raises(StorageFailed) as refused:
@@ -120,6 +120,7 @@ def test_a_file_of_another_user_is_told_so_and_not_as_damage(store: Path, name: 
         assert f"{store / name} belongs to user 0 (root), this process is user {USER}: run it as user 0 (root)" in said
         assert f"or, where the store is to be user {USER}'s, `chown -R {USER} {store}`" in said
         assert "damaged" not in said
+        assert "backup" not in said
 
 
 @pytest.mark.parametrize("work", [_own, _compact, _repair, _prune])

@@ -18,6 +18,7 @@ import lmdb
 from validator.store.carving import Carver
 from validator.store.length import DATA, FIRST_PAGES, LAST_PAGE_AT, lacking_bytes
 from validator.store.mending import Mended, mended
+from validator.store.owner import want_of_permission
 from validator.store.records import NUMBER_BYTES, SEAL_BYTES, TABLES, key
 from validator.store.snapshot import StorageFailed
 
@@ -104,7 +105,8 @@ class Salvage:
             except lmdb.Error:
                 self._env = _opened(_with_first_pages(whole, scratch))
         except (lmdb.Error, OSError) as error:
-            raise StorageFailed(f"nothing of the file in {path} can be read: {error}; restore a backup") from None
+            advice = want_of_permission(error, path) or "restore a backup"
+            raise StorageFailed(f"nothing of the file in {path} can be read: {error}; {advice}") from None
         self._carver = Carver(path / DATA)
         self._tables: dict[str, Any] = {}
         for table in TABLES:
