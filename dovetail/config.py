@@ -35,7 +35,7 @@ class ProcessorConfig:
     connect: str = "tcp://127.0.0.1:4004"
     """The validator's endpoint."""
 
-    max_occupancy: int = 512
+    max_occupancy: int = 4_096
     """Transactions that the validator may have handed over to a worker and not yet had back."""
 
     workers: int = 1

@@ -31,7 +31,7 @@ from processor_sdk.worker import MEMORY_MIB_MIN, Orders, Parcel
 
 __all__ = ["CannotStart", "Report", "TransactionProcessor", "WorkerReport"]
 
-MAX_OCCUPANCY_DEFAULT: Final = 512
+MAX_OCCUPANCY_DEFAULT: Final = 4_096
 """Two full packed messages, so that the next is here when one is answered."""
 
 APPLY_TIMEOUT_MS_DEFAULT: Final = 10_000

@@ -120,7 +120,7 @@ class Production:
                 for index in candidate.execution.abandon(event.task, event.begun):
                     entry = candidate.entries[index]
                     entry.losses += event.task.alone and event.begun
-                    entry.alone = True
+                    entry.alone = entry.alone or event.begun
 
     def work(self) -> Work:
         """How it gets on."""

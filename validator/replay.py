@@ -221,7 +221,8 @@ class Replay:
                 run.execution.complete(event.task, event.outcomes, event.namespaces)
             elif isinstance(event, Lost):
                 run = self._tasks.pop(event.task.number)
-                run.alone.update(run.execution.abandon(event.task, event.begun))
+                indexes = run.execution.abandon(event.task, event.begun)
+                run.alone.update(indexes if event.begun else ())
 
     def _look_at_resting(self, run: _Run) -> None:
         assert run.due_s is not None, "only what rests is looked at"

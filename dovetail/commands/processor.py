@@ -55,7 +55,7 @@ def processor(
     ] = None,
     max_occupancy: Annotated[
         int | None,
-        typer.Option("--max-occupancy", metavar="N", help="Transactions that a worker takes at once. Default: 512."),
+        typer.Option("--max-occupancy", metavar="N", help="Transactions that a worker takes at once. Default: 4096."),
     ] = None,
     apply_timeout_ms: Annotated[
         int | None,

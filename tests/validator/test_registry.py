@@ -7,7 +7,7 @@ import pytest
 from ledger.settings import FamilyVersion
 from protos import processor_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope
-from tests.validator.processors_support import FAMILY, OTHER, Bench, make_task
+from tests.validator.processors_support import FAMILY, OTHER, Bench, make_task, touching
 from tests.validator.support import address, make_batch, make_transaction, view_of
 from validator.execution.executor import Execution
 from validator.execution.model import Task, TransactionOutcome, Verdict
@@ -83,7 +83,7 @@ def test_one_connection_registers_a_bounded_number_of_families() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "room"),
-    [({}, 10), ({"max_occupancy": 3}, 3), ({"max_occupancy": 2**32 - 1}, 1_000), ({"packed_version": 1}, 2)],
+    [({}, 10), ({"max_occupancy": 3}, 3), ({"max_occupancy": 2**32 - 1}, 4_096), ({"packed_version": 1}, 2)],
 )
 def test_a_processor_holds_no_more_than_its_room(fields: dict[str, Any], room: int) -> None:
     bench = Bench()
@@ -213,13 +213,37 @@ def test_an_answer_tells_what_its_processor_has_room_for() -> None:
     assert answered.families == (FAMILY, OTHER)
 
 
-@pytest.mark.parametrize(("occupancy", "most"), [(0, 5), (1, 1), (2, 1), (64, 32), (5_000, 500)])
+@pytest.mark.parametrize(("occupancy", "most"), [(0, 5), (1, 1), (2, 1), (64, 32), (5_000, 256)])
 def test_a_packed_task_gives_no_more_than_the_occupancy(occupancy: int, most: int) -> None:
     bench = Bench()
     bench.register(packed_version=1, max_occupancy=occupancy)
-    assert bench.free().transactions_max == most
+    assert bench.free().transactions_max(FAMILY) == most
     bench.register(max_occupancy=occupancy)
-    assert bench.free().transactions_max == 1
+    assert bench.free().transactions_max(FAMILY) == 1
+
+
+@pytest.mark.parametrize(("task_ms", "most"), [(0, 2_048), (1, 2_000), (100, 20), (5_000, 16)])
+def test_a_packed_task_is_as_large_as_its_family_is_fast(task_ms: int, most: int) -> None:
+    bench = Bench()
+    for family in (FAMILY, OTHER):
+        bench.register(family=family, packed_version=1, max_occupancy=4_096)
+    for _ in range(8):
+        sent = bench.start(make_task(1, *([touching(number)] for number in range(80))))
+        bench.now_ms += task_ms
+        bench.answer(sent, b"")
+    assert bench.free().transactions_max(FAMILY) == most
+    assert bench.free().transactions_max(OTHER) == 256
+
+
+def test_an_answer_that_waited_makes_no_family_slow() -> None:
+    """The validator reads none while it writes a block."""
+    bench = Bench()
+    bench.register(packed_version=1, max_occupancy=4_096)
+    for task_ms in (1, *[500] * 7):
+        sent = bench.start(make_task(1, *([touching(number)] for number in range(80))))
+        bench.now_ms += task_ms
+        bench.answer(sent, b"")
+    assert bench.free().transactions_max(FAMILY) == 2_000
 
 
 def alone_together(*, workers: int = 1, **fields: Any) -> tuple[Bench, Execution]:
@@ -269,3 +293,22 @@ def test_what_a_processor_had_not_begun_is_not_what_it_died_of(packed_version: i
     assert events[1:3] == [Lost(busy, True), Lost(task, not packed_version)]
     assert execution.abandon(task, not packed_version) == [0]
     assert (execution.results()[0] is None) == bool(packed_version)
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_only_what_was_begun_is_alone_from_then_on(begun: bool) -> None:
+    """What waited behind it is not what the processor died of, and would be done one by one for nothing."""
+    bench = Bench()
+    bench.register(packed_version=1, max_occupancy=100)
+    batches = [
+        make_batch(number, make_transaction(number, inputs=[address(number)], outputs=[address(number)]))
+        for number in range(2)
+    ]
+    execution = Execution(view_of({}), batches, bench.limits)
+    (task,) = dispatch(execution, bench.processors, 256)
+    bench.gone.add(b"p")
+    bench.processors.probe()
+    assert execution.abandon(task, begun) == [0, 1]
+    bench.gone.clear()
+    bench.register(packed_version=1, max_occupancy=100)
+    assert held(dispatch(execution, bench.processors, 256)) == ([(True, [0])] if begun else [(False, [0, 1])])

@@ -130,8 +130,11 @@ class Execution:
         self._frees = order.frees
         self._dependents = order.dependents
         self._ready: defaultdict[FamilyVersion, list[int]] = defaultdict(list)
+        self._batches = batches
         self.left = len(batches)
         """How many batches have no result yet."""
+        self.transactions_left = sum(len(batch.transactions) for batch in batches)
+        """How many transactions these hold."""
         self.changes: dict[str, bytes | None] = {}
         """What the applied batches changed, merged: address to new value, None removes."""
         self._state = Changed(base, self.changes)
@@ -264,8 +267,8 @@ class Execution:
     def abandon(self, task: Task, begun: bool) -> list[int]:
         """A task went down with its processor; gives the indexes of its batches.
 
-        They run again, each in a task of its own. One that was alone already is withdrawn, if it was ``begun``: it may
-        be what its processors die of.
+        They run again; if it was ``begun`` each in a task of its own, and one that was alone already is withdrawn: it
+        may be what its processors die of.
         """
         indexes = [index for index in self._tasks.pop(task.number) if index is not None]
         for index in indexes:
@@ -273,7 +276,7 @@ class Execution:
             run.running = False
             if run.alone and begun:
                 self._finish(index, Withdrawn("processor_lost", family=task.route))
-            run.alone = True
+            run.alone = run.alone or begun
             self._make_ready(index)
         return indexes
 
@@ -323,6 +326,7 @@ class Execution:
         self._results[index] = result
         self._runs[index].state = None
         self.left -= 1
+        self.transactions_left -= len(self._batches[index].transactions)
         if self._frees[index] and not self._waits_for[index]:
             self._free(index)
 

@@ -19,8 +19,8 @@ def dispatch(execution: Execution, processors: Processors, packed_transactions_m
         withdrawn = False
         for route in execution.ready_routes():
             while (processor := processors.free(route, migration=execution.migrates(route))) is not None:
-                share = -(-execution.left // processors.count(route))
-                most = min(packed_transactions_max, max(share, _SHARE_MIN), processor.transactions_max)
+                share = -(-execution.transactions_left // processors.count(route))
+                most = min(packed_transactions_max, max(share, _SHARE_MIN), processor.transactions_max(route))
                 task = execution.next_task(route, most)
                 if task is None:
                     break

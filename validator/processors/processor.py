@@ -17,6 +17,15 @@ OCCUPANCY_DEFAULT: Final = 10
 _PACKED_IN_FLIGHT: Final = 2
 """Tasks at a packed processor at once: it works on one while the other travels."""
 
+_TASK_MS: Final = 25
+"""What a packed task should take: long enough that a processor is busy while the validator writes a large block, short
+enough that little is done again where it is lost."""
+
+_UNTIMED_TRANSACTIONS_MAX: Final = 256
+_SLOW_TRANSACTIONS_MAX: Final = 16
+"""Most transactions of a task of a family that is not timed yet, and of one that is slow."""
+
+_PACED_TASKS: Final = 8
 _TIMED_TASKS_MAX: Final = 1_000
 _PERCENTILES: Final = (50, 95, 99)
 _transactions_of = attrgetter("transactions")
@@ -102,10 +111,16 @@ class Processor:
             return 0
         return _PACKED_IN_FLIGHT - len(self.held)
 
-    @property
-    def transactions_max(self) -> int:
-        """How many transactions one task may give it."""
-        return max(1, self.occupancy // _PACKED_IN_FLIGHT) if self.packed_version else 1
+    def transactions_max(self, family: FamilyVersion) -> int:
+        """How many transactions of ``family`` one task may give it, as fast as it was lately."""
+        if not self.packed_version:
+            return 1
+        pace_ms = self.record.pace_ms(family)
+        if pace_ms is None:
+            most = _UNTIMED_TRANSACTIONS_MAX
+        else:
+            most = max(_SLOW_TRANSACTIONS_MAX, int(_TASK_MS / max(pace_ms, 1e-3)))
+        return max(1, min(most, self.occupancy // _PACKED_IN_FLIGHT))
 
     def longest_held(self, now_ms: float) -> Holding | None:
         """The task that it has held longest; None where it holds none."""
@@ -154,6 +169,7 @@ class Record:
         self._answered_ms = 0.0
         self._times: deque[tuple[float, int]] = deque(maxlen=_TIMED_TASKS_MAX)
         """Milliseconds a transaction, and how many transactions, of the newest tasks."""
+        self._paces: dict[FamilyVersion, deque[float]] = {}
 
     def answered(self, held: Held, outcomes: Outcomes, now_ms: float) -> None:
         """The last word on a task has come.
@@ -168,8 +184,17 @@ class Record:
         else:
             for unit, results in zip(units, outcomes, strict=True):
                 self._count(len(unit.transactions), [result.verdict for result in results])
-        self._times.append(((now_ms - max(held.given_ms, self._answered_ms)) / transactions, transactions))
+        each_ms = (now_ms - max(held.given_ms, self._answered_ms)) / transactions
+        self._times.append((each_ms, transactions))
+        self._paces.setdefault(held.assignment.task.route, deque(maxlen=_PACED_TASKS)).append(each_ms)
         self._answered_ms = now_ms
+
+    def pace_ms(self, family: FamilyVersion) -> float | None:
+        """Milliseconds a transaction of ``family`` in the fastest of the newest tasks; None before the first.
+
+        The others' answers may have waited while the validator was busy.
+        """
+        return min(self._paces[family]) if family in self._paces else None
 
     def _count(self, transactions: int, verdicts: list[Verdict]) -> None:
         """One unit: what stands behind a failure was not looked at, and what is missing without one has no verdict."""

@@ -32,7 +32,7 @@ from validator.processors.processor import OCCUPANCY_DEFAULT, Held, Holding, Pro
 
 PACKED_VERSION: Final = 1
 BUILD_ID_CHARACTERS_MAX: Final = 256
-_OCCUPANCY_MAX: Final = 1_000
+_OCCUPANCY_MAX: Final = 4_096
 _FAMILIES_MAX: Final = 100
 _NAMESPACES_MAX: Final = 1_000
 
