@@ -158,7 +158,7 @@ class Production:
                 self._built, self._executing = self._executing, None
                 reach(CrashPoint.EXECUTED)
                 self._do(Happened.BUILT)
-                more = self._sealed is not None and self._executing is not None
+                more = self._sealed is not None and self._executing is not None and self._executing.execution.left > 0
             elif self._queue.has_ready:
                 self._do(Happened.WORK_READY)
                 if self._executing is None:

@@ -32,7 +32,7 @@ def check_node(node: Node, disk: Disk) -> None:
         # What got no result has left it again.
         results = zip(built.entries, built.execution.results(), strict=True)
         in_block |= _batches_of(built) - {entry.batch.id for entry, result in results if result is None}
-    if executing is not None and not _tasks_held(node):
+    if executing is not None and not _tasks_held(node) and node._goes_on is None:
         raise Violated("a block is in the making, and no processor has work of it")
     _same("batches in the making", {entry.batch.id for entry in entries if entry.reason is Reason.EXECUTING}, in_block)
     ready = {item[1] for item in queue._ready if queue._is_ready(item)}
