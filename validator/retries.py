@@ -35,7 +35,7 @@ class Retries:
             if back_off_ms := self.back_off_ms(entry, verdict):
                 self._queue.back_off(entry, now_ms + back_off_ms)
             elif (verdict.family is not None and self._processors.has(verdict.family)) or (
-                verdict.dependency is not None and not self._queue.holds(verdict.dependency)
+                verdict.dependency is not None and not self._queue.may_bring(verdict.dependency, entry)
             ):
                 self._queue.put_back(entry)
             else:
@@ -97,11 +97,11 @@ class Retries:
         for entry in self._queue.tick(now_ms):
             dependency = entry.dependency
             assert dependency is not None, "only waits for dependencies end"
-            asking = next((item.id for item in entry.batch.transactions if dependency in item.dependencies), None)
+            asking = entry.asks_for(dependency)
             if asking is not None:
                 late.append((entry, dependency, asking))
             else:
-                # It depends on nothing: it let another batch with the same transaction go first, which came to no end.
+                # It lacks nothing: it let another batch with the same transaction go first, which came to no end.
                 entry.due_ms = None
                 self._queue.put_back(entry)
         return late

@@ -92,6 +92,22 @@ def test_who_depends_on_what_it_holds_itself_later_is_invalid(store: Store) -> N
     assert (verdict.reason, verdict.transaction_id) == ("dependency_missing", batch.transactions[0].id)
 
 
+def test_who_has_what_it_depends_on_and_let_another_go_first_is_tried_again(store: Store) -> None:
+    """The other, which holds the same transaction, came to no end."""
+    queue, clock = PendingQueue(LIMITS), Clock()
+    production = production_over(store, queue, clock)
+    twice = make_transaction("twice")
+    batch = make_batch("both", twice, make_transaction("asks", dependencies=[twice.id]))
+    queue.add(0, batch)
+    entry = queue.pop_ready()
+    assert entry is not None
+    queue.park_for_dependency(entry, twice.id, WAIT_MS)
+    clock.now_ms = WAIT_MS
+    production.tick()
+    assert store.invalid(batch.id) is None
+    assert (entry.reason, entry.due_ms) == (Reason.QUEUED, None)
+
+
 def test_who_depends_on_what_is_tried_again_goes_on_waiting(store: Store) -> None:
     """It arrived before the batch that holds the transaction and is tried again at the same tick."""
     queue, clock = PendingQueue(LIMITS), Clock()

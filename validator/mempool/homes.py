@@ -23,6 +23,11 @@ class Homes:
         shared = self._shared.get(transaction_id)
         return next(iter(shared)) if shared else self._first.get(transaction_id)
 
+    def hold_another(self, batch_id: BatchId, transaction_id: TransactionId) -> bool:
+        """Whether a batch other than this one holds a transaction."""
+        only = self._first.get(transaction_id)
+        return transaction_id in self._shared if only is None else only != batch_id
+
     def is_shared_by(self, batch_id: BatchId, transaction_id: TransactionId) -> bool:
         """Whether this batch holds a transaction, and another one too."""
         return batch_id in self._shared.get(transaction_id, ())

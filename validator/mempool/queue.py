@@ -72,6 +72,18 @@ class Pending:
         self.alone = False
         """Whether it must not share a task, because a processor was lost that held it."""
 
+    def asks_for(self, dependency: TransactionId) -> TransactionId | None:
+        """The transaction of the batch that lacks ``dependency``; None where it holds it itself by then.
+
+        Such a batch waits for it only because another one holds the same transaction, and goes first.
+        """
+        for transaction in self.batch.transactions:
+            if transaction.id == dependency:
+                return None
+            if dependency in transaction.dependencies:
+                return transaction.id
+        return None
+
 
 _ENTRY_BYTES: Final = 200
 """What is counted for an input, output or dependency beside its bytes in the batch.
@@ -168,6 +180,12 @@ class PendingQueue:
     def holds(self, transaction_id: TransactionId) -> bool:
         """Whether a pending batch holds this transaction."""
         return transaction_id in self._homes
+
+    def may_bring(self, dependency: TransactionId, entry: Pending) -> bool:
+        """Whether a pending batch holds what ``entry`` waits for; ``entry`` itself does not count where it has it."""
+        if entry.asks_for(dependency) is None:
+            return self._homes.hold_another(entry.batch.id, dependency)
+        return dependency in self._homes
 
     def holder(self, transaction_id: TransactionId) -> Pending | None:
         """A pending batch that holds this transaction; one that does not wait for a dependency itself, if there is."""
@@ -333,10 +351,8 @@ class PendingQueue:
         self._step_aside(entry, behind=dependency if behind else None)
 
     def _lets_go_first(self, entry: Pending, dependency: TransactionId) -> bool:
-        """Whether a batch waits only because another has the same transaction, not because it depends on it."""
-        return self._homes.is_shared_by(entry.batch.id, dependency) and not any(
-            dependency in transaction.dependencies for transaction in entry.batch.transactions
-        )
+        """Whether a batch waits only because another has the same transaction."""
+        return self._homes.is_shared_by(entry.batch.id, dependency) and entry.asks_for(dependency) is None
 
     def back_off(self, entry: Pending, until_ms: int) -> None:
         """Try a batch again, but not before ``until_ms``."""
