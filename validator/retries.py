@@ -5,11 +5,11 @@ No blocks, no store: what is judged here is written by ``validator.production``.
 
 import structlog
 
-from ledger.ids import TransactionId
+from ledger.ids import BatchId, TransactionId
 from ledger.limits import Limits
 from validator.execution.model import Rejected, Withdrawn
 from validator.journal import builder
-from validator.mempool.queue import Pending, PendingQueue, Reason
+from validator.mempool.queue import Pending, PendingQueue
 from validator.processors.registry import Processors
 
 log = structlog.get_logger("validator.production")
@@ -78,9 +78,10 @@ class Retries:
         Ends the back-offs whose time has come. Who waits for a batch that may still come waits on.
         """
         missing: list[tuple[Pending, Rejected]] = []
+        known: dict[BatchId, bool] = {}
         for entry, dependency, asking in self._late(now_ms):
             holder = self._queue.holder(dependency)
-            if holder is not None and holder.reason is not Reason.WAITING_FOR_DEPENDENCY:
+            if self._may_come(holder, known):
                 entry.due_ms = now_ms + self._limits.dependency_wait_ms
             elif holder is not None and holder.due_ms is not None and holder.due_ms > now_ms:
                 # Not longer than its holder waits itself: two that wait for each other both end.
@@ -90,6 +91,18 @@ class Retries:
                 message = f"it depends on transaction {dependency}, which did not come within {waited_s:g} s"
                 missing.append((entry, Rejected("dependency_missing", message, asking)))
         return missing
+
+    def _may_come(self, holder: Pending | None, known: dict[BatchId, bool]) -> bool:
+        """Whether a batch waits for none, or through others for one that does not; ``known``: what was found so far."""
+        way: list[BatchId] = []
+        while holder is not None and holder.dependency is not None and holder.batch.id not in known:
+            # Until the end of the way is found: who comes back here goes in circles.
+            known[holder.batch.id] = False
+            way.append(holder.batch.id)
+            holder = self._queue.holder(holder.dependency)
+        comes = holder is not None and (holder.dependency is None or known[holder.batch.id])
+        known.update(dict.fromkeys(way, comes))
+        return comes
 
     def _late(self, now_ms: int) -> list[tuple[Pending, TransactionId, TransactionId]]:
         """The batches whose time is over, with the dependency, and with their transaction that names it."""

@@ -7,6 +7,7 @@ import pytest
 
 from ledger.batch import VerifiedBatch
 from ledger.ids import BatchId
+from ledger.settings import FamilyVersion
 from tests.validator.support import (
     LIMITS,
     SIGNER,
@@ -152,3 +153,27 @@ def test_a_refused_batch_wakes_nobody_whose_transaction_another_may_bring(
     queue.add(20, refused)
     assert production.advance().settled == [refused.id]
     assert looks == [refused.id]
+
+
+def test_who_waits_through_others_for_what_may_still_come_goes_on_waiting(store: Store) -> None:
+    """All are due at once, and the first to be looked at is the last of the chain."""
+    queue, clock = PendingQueue(LIMITS), Clock()
+    production = production_over(store, queue, clock)
+    first, second = make_transaction("first"), make_transaction("second")
+    entries = [
+        queue.add(0, make_batch("third", make_transaction("third", dependencies=[second.id]))),
+        queue.add(1, make_batch("second", make_transaction("x", dependencies=[first.id]), second)),
+        queue.add(2, make_batch("first", first)),
+    ]
+    for entry, awaited in zip(entries, (second.id, first.id), strict=False):
+        assert queue.pop_ready() is entry
+        queue.park_for_dependency(entry, awaited, WAIT_MS)
+    assert queue.pop_ready() is entries[2]
+    queue.park_for_processor(entries[2], FamilyVersion("missing", "1.0"))
+    clock.now_ms = WAIT_MS
+    production.tick()
+    assert [entry.due_ms for entry in entries[:2]] == [2 * WAIT_MS] * 2
+    queue.remove(entries[2])
+    clock.now_ms = 2 * WAIT_MS
+    production.tick()
+    assert len(queue) == 0

@@ -190,10 +190,9 @@ def test_of_those_that_let_a_batch_go_first_one_at_a_time_has_its_turn() -> None
     for entry in behind:
         queue.park_for_dependency(entry, shared.id, 10)
     queue.remove(first)
+    assert order(queue) == [1]
     queue.wake_refused(shared.id, at_the_door=True)
     assert not queue.has_ready
-    queue.wake_refused(shared.id, at_the_door=False)
-    assert order(queue) == [1]
     # It lets another go first once more: whoever that is, its end wakes the next.
     queue.park_for_dependency(behind[0], shared.id, 10)
     assert not queue.has_ready
@@ -205,6 +204,17 @@ def test_of_those_that_let_a_batch_go_first_one_at_a_time_has_its_turn() -> None
     queue.remove(behind[2])
     assert order(queue) == [4]
     queue.back_off(behind[3], 10)
+    assert order(queue) == [1]
+
+
+def test_who_went_first_and_was_put_off_keeps_nobody_behind_it() -> None:
+    shared = make_transaction("shared")
+    queue = PendingQueue(Limits())
+    for arrival in range(2):
+        queue.add(arrival, make_batch(arrival, shared))
+    first, behind = popped(queue), popped(queue)
+    queue.park_for_dependency(behind, shared.id, 10)
+    queue.park_for_processor(first, FAMILIES[0])
     assert order(queue) == [1]
 
 

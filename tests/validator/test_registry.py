@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ledger.settings import FamilyVersion
-from protos import processor_pb2, state_context_pb2
+from protos import packed_pb2, processor_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope
 from tests.validator.processors_support import FAMILY, OTHER, Bench, make_task, touching
 from tests.validator.support import address, make_batch, make_transaction, view_of
@@ -222,6 +222,14 @@ def test_a_packed_task_gives_no_more_than_the_occupancy(occupancy: int, most: in
     assert bench.free().transactions_max(FAMILY) == 1
 
 
+def packed_answer(units: int) -> packed_pb2.PackedProcessResponse:
+    """Units of one transaction each, all applied."""
+    answer = packed_pb2.PackedProcessResponse()
+    for _ in range(units):
+        answer.units.add().results.add(status=processor_pb2.TpProcessResponse.OK)
+    return answer
+
+
 @pytest.mark.parametrize(("task_ms", "most"), [(0, 2_048), (1, 2_000), (100, 20), (5_000, 16)])
 def test_a_packed_task_is_as_large_as_its_family_is_fast(task_ms: int, most: int) -> None:
     bench = Bench()
@@ -230,7 +238,7 @@ def test_a_packed_task_is_as_large_as_its_family_is_fast(task_ms: int, most: int
     for _ in range(8):
         sent = bench.start(make_task(1, *([touching(number)] for number in range(80))))
         bench.now_ms += task_ms
-        bench.answer(sent, b"")
+        bench.answer(sent, packed_answer(80))
     assert bench.free().transactions_max(FAMILY) == most
     assert bench.free().transactions_max(OTHER) == 256
 
@@ -242,7 +250,7 @@ def test_an_answer_that_waited_makes_no_family_slow() -> None:
     for task_ms in (1, *[500] * 7):
         sent = bench.start(make_task(1, *([touching(number)] for number in range(80))))
         bench.now_ms += task_ms
-        bench.answer(sent, b"")
+        bench.answer(sent, packed_answer(80))
     assert bench.free().transactions_max(FAMILY) == 2_000
 
 
@@ -275,9 +283,25 @@ def test_nothing_goes_behind_a_batch_that_is_alone() -> None:
 
 
 def test_a_1x_processor_takes_it_beside_others() -> None:
-    """An apply of it that never ends must not keep its other slots empty."""
+    """An apply of it that never ends must not keep its other slots empty. But never two of them: one may be deadly."""
     bench, execution = alone_together(max_occupancy=100)
-    assert held(dispatch(execution, bench.processors, 256)) == [(True, [0]), (True, [1]), (False, [2])]
+    first, _ = tasks = dispatch(execution, bench.processors, 256)
+    assert held(tasks) == [(True, [0]), (False, [2])]
+    sent = next(sent for sent in bench.take_sent() if sent.message_type == Envelope.TP_PROCESS_REQUEST)
+    bench.answer(sent, OK)
+    execution.complete(first, [[TransactionOutcome(Verdict.OK)]], ("1cf126",))
+    assert held(dispatch(execution, bench.processors, 256)) == [(True, [1])]
+
+
+def test_answers_that_are_read_together_are_timed_together() -> None:
+    """Of two tasks that were answered while the validator was busy the second did not take no time."""
+    bench = Bench()
+    bench.register(packed_version=1, max_occupancy=4_096)
+    both = [bench.start(make_task(of, *([touching(number)] for number in range(80)))) for of in range(2)]
+    bench.now_ms += 800
+    for sent in both:
+        bench.answer(sent, packed_answer(80))
+    assert bench.free().transactions_max(FAMILY) == 16
 
 
 @pytest.mark.parametrize("packed_version", [0, 1])

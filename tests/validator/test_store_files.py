@@ -10,7 +10,7 @@ import lmdb
 import pytest
 
 from tests.dovetail.flipped import forked
-from tests.validator.support import address, commit, make_batch, open_store
+from tests.validator.support import LIMITS, address, commit, make_batch, open_store
 from validator.maintenance.apart import Ended
 from validator.store import StorageFailed, Store, StoreReader
 from validator.store.length import lacking_bytes, require_whole
@@ -161,3 +161,10 @@ def test_where_the_list_of_free_pages_is_not_whole_a_short_file_is_refused(tmp_p
         _file(tmp_path).write_bytes(content)
         with pytest.raises(StorageFailed, match="was cut short"):
             require_whole(tmp_path / "store")
+
+
+def test_a_link_to_a_disk_that_is_not_mounted_is_no_new_store(tmp_path: Path) -> None:
+    (tmp_path / "data.mdb").symlink_to(tmp_path / "elsewhere" / "data.mdb")
+    with pytest.raises(StorageFailed, match="No such file"):
+        Store(tmp_path, LIMITS)
+    assert (tmp_path / "data.mdb").is_symlink()

@@ -193,12 +193,14 @@ class Execution:
         for run in self._runs:
             run.state = None
 
-    def next_task(self, route: FamilyVersion, transactions_max: int) -> Task | None:
+    def next_task(self, route: FamilyVersion, transactions_max: int, *, alone: bool = True) -> Task | None:
         """The next work for a processor of ``route``: one unit at least, more while they fit; None if nothing may run.
 
-        A batch that waits only for batches of the same task travels behind them.
+        A batch that waits only for batches of the same task travels behind them. ``alone``: whether it may be one that
+        must be alone.
         """
         ready = self._ready[route]
+        passed: list[int] = []
         behind: list[int] = []
         ahead: dict[int, int] = {}
         units: list[Unit] = []
@@ -209,6 +211,11 @@ class Execution:
             run = self._runs[index]
             if self._results[index] is not None or run.running:
                 heappop(source)
+                continue
+            if run.alone and not alone:
+                heappop(source)
+                if source is ready:
+                    passed.append(index)
                 continue
             transactions += len(run.transactions)
             data_bytes += sum([len(transaction.raw) for transaction in run.transactions])
@@ -225,6 +232,8 @@ class Execution:
                     ahead[follower] = ahead.get(follower, 0) + 1
                     if ahead[follower] == self._waits_for[follower] and self._runs[follower].route == route:
                         heappush(behind, follower)
+        for index in passed:
+            heappush(ready, index)
         if not units:
             return None
         first = self._runs[units[0].batch]

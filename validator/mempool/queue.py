@@ -148,7 +148,7 @@ class PendingQueue:
         self._backing_off: dict[BatchId, None] = {}
         self._homes = Homes()
         """Those that wait for a dependency stand behind the others."""
-        self._leads: defaultdict[BatchId, list[TransactionId]] = defaultdict(list)
+        self._leads: defaultdict[BatchId, dict[TransactionId, None]] = defaultdict(dict)
         """For which transactions a batch has its turn before those that let another with the same one go first."""
         self._held = _Size()
         self._held_by: dict[str, _Size] = {}
@@ -348,6 +348,9 @@ class PendingQueue:
         self._homes.line_up(entry.batch, last=True)
         behind = self._lets_go_first(entry, dependency)
         self._parked[_Behind(dependency) if behind else dependency][entry.batch.id] = None
+        leader = self._homes.first(dependency) if behind else None
+        if leader is not None and leader != entry.batch.id:
+            self._leads[leader][dependency] = None
         self._step_aside(entry, behind=dependency if behind else None)
 
     def _lets_go_first(self, entry: Pending, dependency: TransactionId) -> bool:
@@ -383,7 +386,7 @@ class PendingQueue:
         batch_id = next(iter(self._parked.get(_Behind(transaction_id), ())), None)
         if batch_id is not None:
             self.put_back(self._entries[batch_id])
-            self._leads[batch_id].append(transaction_id)
+            self._leads[batch_id][transaction_id] = None
 
     def _step_aside(self, entry: Pending, behind: TransactionId | None = None) -> None:
         """A batch that waits for something, or is gone, keeps nobody behind it.

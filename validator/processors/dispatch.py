@@ -21,7 +21,7 @@ def dispatch(execution: Execution, processors: Processors, packed_transactions_m
             while (processor := processors.free(route, migration=execution.migrates(route))) is not None:
                 share = -(-execution.transactions_left // processors.count(route))
                 most = min(packed_transactions_max, max(share, _SHARE_MIN), processor.transactions_max(route))
-                task = execution.next_task(route, most)
+                task = execution.next_task(route, most, alone=processor.takes_alone)
                 if task is None:
                     break
                 if processors.start(processor, task, execution.view):

@@ -26,6 +26,9 @@ _SLOW_TRANSACTIONS_MAX: Final = 16
 """Most transactions of a task of a family that is not timed yet, and of one that is slow."""
 
 _PACED_TASKS: Final = 8
+_TOGETHER_MS: Final = 0.5
+"""No task takes less from its hand-over, or the answer before, to its own answer: those were read together."""
+
 _TIMED_TASKS_MAX: Final = 1_000
 _PERCENTILES: Final = (50, 95, 99)
 _transactions_of = attrgetter("transactions")
@@ -111,6 +114,14 @@ class Processor:
             return 0
         return _PACKED_IN_FLIGHT - len(self.held)
 
+    @property
+    def takes_alone(self) -> bool:
+        """Whether it takes what must be alone; in the 1.x conversation beside others, but never two.
+
+        Where it dies of one, the other would be taken for what it died of as well.
+        """
+        return bool(self.packed_version) or not any(assignment.task.alone for assignment, _ in self.held.values())
+
     def transactions_max(self, family: FamilyVersion) -> int:
         """How many transactions of ``family`` one task may give it, as fast as it was lately."""
         if not self.packed_version:
@@ -169,7 +180,8 @@ class Record:
         self._answered_ms = 0.0
         self._times: deque[tuple[float, int]] = deque(maxlen=_TIMED_TASKS_MAX)
         """Milliseconds a transaction, and how many transactions, of the newest tasks."""
-        self._paces: dict[FamilyVersion, deque[float]] = {}
+        self._paces: dict[FamilyVersion, deque[tuple[float, int]]] = {}
+        """Milliseconds, and transactions answered, of the newest tasks."""
 
     def answered(self, held: Held, outcomes: Outcomes, now_ms: float) -> None:
         """The last word on a task has come.
@@ -184,17 +196,27 @@ class Record:
         else:
             for unit, results in zip(units, outcomes, strict=True):
                 self._count(len(unit.transactions), [result.verdict for result in results])
-        each_ms = (now_ms - max(held.given_ms, self._answered_ms)) / transactions
-        self._times.append((each_ms, transactions))
-        self._paces.setdefault(held.assignment.task.route, deque(maxlen=_PACED_TASKS)).append(each_ms)
+        begun_ms = max(held.given_ms, self._answered_ms)
+        self._times.append(((now_ms - begun_ms) / transactions, transactions))
+        self._pace(held.assignment.task.route, begun_ms, now_ms, sum(map(len, outcomes)))
         self._answered_ms = now_ms
+
+    def _pace(self, family: FamilyVersion, begun_ms: float, now_ms: float, answered: int) -> None:
+        paces = self._paces.setdefault(family, deque(maxlen=_PACED_TASKS))
+        if paces and now_ms - begun_ms < _TOGETHER_MS:
+            # Read in one turn with the one before: when that was done nobody knows, but when both were.
+            before_ms, before = paces.pop()
+            paces.append((before_ms + now_ms - begun_ms, before + answered))
+        else:
+            paces.append((now_ms - begun_ms, answered))
 
     def pace_ms(self, family: FamilyVersion) -> float | None:
         """Milliseconds a transaction of ``family`` in the fastest of the newest tasks; None before the first.
 
         The others' answers may have waited while the validator was busy.
         """
-        return min(self._paces[family]) if family in self._paces else None
+        paces = self._paces.get(family)
+        return min(passed_ms / max(1, answered) for passed_ms, answered in paces) if paces else None
 
     def _count(self, transactions: int, verdicts: list[Verdict]) -> None:
         """One unit: what stands behind a failure was not looked at, and what is missing without one has no verdict."""

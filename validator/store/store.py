@@ -90,7 +90,8 @@ class Store(StoreReader):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 make_folder(path, exist_ok=True)
                 undo.callback((lock := own(path)).close)
-                if not (path / DATA).exists():
+                # A link to what is not there is no new store: its disk may not be mounted.
+                if not os.path.lexists(path / DATA):
                     make(path, limits.store_map_bytes_initial)
                 env, tables = open_file(path, map_size=limits.store_map_bytes_initial, sync=sync)
                 undo.callback(env.close)
