@@ -1,5 +1,6 @@
 """``dovetail store`` and ``chain verify`` where the file is empty or cut short: said, not mapped, and repaired."""
 
+import errno
 import os
 import shutil
 import signal
@@ -141,3 +142,21 @@ def test_a_page_that_ends_the_process_is_told_by_chain_verify(
     assert (done.code, done.out) == (1, "")
     assert f"the process that read the store at {data / STORE_NAME} was ended (signal {signal.SIGBUS:d})" in done.err
     assert "Stop the validator, then `dovetail store repair`, or restore a backup" in done.err
+
+
+def test_a_full_disk_is_told_before_the_table_of_readers_ends_a_command(
+    data: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a ledger that was restored: LMDB would map the table where the disk has no page for it."""
+
+    def refuse(descriptor: int, start: int, length: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.posix_fallocate", refuse)
+    (data / STORE_NAME / "lock.mdb").unlink(missing_ok=True)
+    for command in commands(data):
+        done = run(*command)
+        assert (done.code, done.out) == (1, ""), command
+        assert "there is no room on the disk" in done.err, command
+        assert "make room" in done.err, command
+        assert "store repair" not in done.err, command

@@ -10,6 +10,7 @@ import lmdb
 from validator.store.length import DATA, require_whole
 from validator.store.owner import make_file, make_where_absent
 from validator.store.records import FORMAT, FORMAT_KEY, TABLES
+from validator.store.room import NO_ROOM
 from validator.store.snapshot import StorageFailed
 
 READERS_MAX: Final = 512
@@ -20,6 +21,9 @@ _SPARE_SNAPSHOTS: Final = 1
 
 LOCK: Final = "lock.mdb"
 """In a store's folder: LMDB's table of readers."""
+
+_LOCK_BYTES: Final = (READERS_MAX + 2) * 64
+"""How long LMDB makes it: what is common to all, and a place for each reader."""
 
 _MAKING: Final = f"{DATA}.new"
 
@@ -63,6 +67,7 @@ def open_file(folder: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
     # LMDB would make it whoever runs this. Without, it refuses or does without a lock.
     with suppress(OSError):
         make_where_absent(folder / LOCK)
+    _make_room(folder / LOCK)
     with ExitStack() as undo:
         env = lmdb.open(
             str(folder),
@@ -85,6 +90,25 @@ def open_file(folder: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
             ) from None
         undo.pop_all()
     return env, tables
+
+
+def _make_room(lock: Path) -> None:
+    """Take room on the disk for the whole table of readers: LMDB maps it, and a full disk would end the process there.
+
+    Raises OSError where there is no room; whatever else may be wrong is for LMDB to say.
+    """
+    try:
+        # Not one of full length: another environment of this process would lose its locks when the file is closed.
+        if lock.stat().st_size >= _LOCK_BYTES:
+            return
+        descriptor = os.open(lock, os.O_RDWR)
+        try:
+            os.posix_fallocate(descriptor, 0, _LOCK_BYTES)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise OSError(error.errno, error.strerror, str(lock)) from None
 
 
 def _sync(path: Path, flags: int) -> None:

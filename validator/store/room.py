@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What a system says where there is no room for a file to grow."""
 _LITTLE_BYTES: Final = 64 * 1024
 """So much is as good as nothing: a commit's own pages take more."""
 
@@ -25,6 +26,6 @@ def want_of_room(error: Exception, where: Path | int, wanted_bytes: int = 0) -> 
         free = None
     else:
         free = disk.f_bavail * disk.f_frsize
-    if code not in _NO_ROOM and (free is None or free > max(_LITTLE_BYTES, wanted_bytes)):
+    if code not in NO_ROOM and (free is None or free > max(_LITTLE_BYTES, wanted_bytes)):
         return ""
     return f"there is no room on the disk{'' if free is None else f', {free} bytes are free'}: make room"
