@@ -2,6 +2,7 @@
 
 import errno
 import os
+import random
 import shutil
 import signal
 from contextlib import nullcontext
@@ -114,7 +115,7 @@ def test_of_a_file_of_which_much_is_gone_the_first_blocks_can_be_kept(data: Path
 
 
 @pytest.mark.parametrize(
-    ("at", "said"), [(LAST_PAGE_AT, "was cut short, or its first pages are damaged"), (MAP_AT, "cannot read the store")]
+    ("at", "said"), [(LAST_PAGE_AT, "has a damaged first page: how long it says"), (MAP_AT, "cannot read the store")]
 )
 def test_a_first_page_that_says_too_much_is_refused_and_repaired(data: Path, run: Run, at: int, said: str) -> None:
     """One bit of how many pages there are, or for how much there is room: an address that no machine has."""
@@ -160,3 +161,37 @@ def test_a_full_disk_is_told_before_the_table_of_readers_ends_a_command(
         assert "there is no room on the disk" in done.err, command
         assert "make room" in done.err, command
         assert "store repair" not in done.err, command
+
+
+@pytest.mark.parametrize("page", [0, 1])
+def test_of_one_overwritten_first_page_the_other_leads_to_all_blocks(data: Path, run: Run, page: int) -> None:
+    """Also where it is the newer one: nothing leads to the last block then, and its records are found by themselves."""
+    store = data / STORE_NAME
+    head = head_of(store)
+    with (store / "data.mdb").open("r+b") as file:
+        file.seek(page * PAGE_BYTES + 100)
+        file.write(random.Random(page).randbytes(200))
+    for command in commands(data):
+        done = run(*command)
+        assert (done.code, done.out) == (1, ""), command
+        assert "has a damaged first page" in done.err, command
+    done = run(*words(data, "repair"))
+    assert done.code == 0, done.err
+    assert "mended: one of the two first pages" in done.out
+    assert head_of(store) == head
+    assert verify(store).kept == []
+
+
+def test_a_repair_without_room_for_the_copy_says_how_much_it_takes(
+    data: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    file = data / STORE_NAME / "data.mdb"
+    os.truncate(file, file.stat().st_size - PAGE_BYTES)
+    monkeypatch.setattr("shutil.copyfile", refuse)
+    done = run(*words(data, "repair"))
+    assert done.code == 1
+    assert f"make room, {file.stat().st_size} bytes for the copy and as many for the new file" in done.err
+    assert "backup" not in done.err

@@ -95,6 +95,8 @@ class _Rebuilding:
         end = self._end = self._blocks_held()
         if self._plan.last is not None and self._plan.last >= end:
             return Rebuilt(end, 0, 0, "", None, 0, [], [])
+        if self._salvage.lacks_first_page:
+            self._mended.append("one of the two first pages, which say where the tables are")
         last = end - 1 if self._plan.last is None else min(self._plan.last, end - 1)
         lost = None
         num = store.head.num + 1 if store.head else 0
@@ -128,7 +130,11 @@ class _Rebuilding:
         most = max(salvage.last("blocks") + 1, salvage.count("blocks"))
         last_batch = salvage.last("batches")
         found = salvage.named("batches", key(last_batch)) if last_batch >= 0 else None
-        return max(most, records.decode_batch(0, found.content).block_num + 1 if found and found.sound else 0)
+        most = max(most, records.decode_batch(0, found.content).block_num + 1 if found and found.sound else 0)
+        if salvage.lacks_first_page:
+            while any(block.sound for block in salvage.numbered("blocks", most)):
+                most += 1
+        return most
 
     # A block
 

@@ -16,6 +16,9 @@ DATA: Final = "data.mdb"
 FIRST_PAGES: Final = 2
 """Each says how long the file is and where its tables begin, as of one of the last two commits."""
 
+LACKING_BYTES_MAX: Final = 1 << 40
+"""At the end of a file that was cut short; zeros in their place take no room on the disk. No file lacks more."""
+
 _MARK: Final = 0xBEEFC0DE
 _MARK_AT: Final = 16
 _PAGE_BYTES_AT: Final = 40
@@ -31,6 +34,12 @@ _NODE_BYTES: Final = 8
 _LARGE: Final = 1
 """The flag of an entry that lies in pages of its own."""
 _NO_PAGE: Final = (1 << 64) - 1
+
+
+_ADVICE: Final = (
+    "`dovetail store repair` saves what it can find in it; where that finds no block there is only a backup: restore it"
+    " (dovetail store restore), or the store of another node"
+)
 
 
 class Claimed(NamedTuple):
@@ -69,10 +78,14 @@ def require_whole(folder: Path) -> None:
                 return
             before, claimed = claimed, _claimed(file.fileno())
             if claimed == before:
-                raise StorageFailed(
-                    f"{path} was cut short, or its first pages are damaged: it has {file_bytes} bytes, they say"
-                    f" {claimed.file_bytes}. `dovetail store repair` saves what is in it, or restore a backup"
-                )
+                raise StorageFailed(f"{path} {_lack(claimed.file_bytes, file_bytes)}. {_ADVICE}")
+
+
+def _lack(claimed_bytes: int, file_bytes: int) -> str:
+    """What is wrong with a file that says that it is longer than it is."""
+    if claimed_bytes - file_bytes > LACKING_BYTES_MAX:
+        return f"has a damaged first page: how long it says that the file of {file_bytes} bytes is no file can be"
+    return f"was cut short, or its first pages are damaged: it has {file_bytes} bytes, they say {claimed_bytes}"
 
 
 def lacking_bytes(folder: Path) -> int:

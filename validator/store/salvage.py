@@ -4,22 +4,20 @@ LMDB may end the process on a damaged page. So this runs in a process of its own
 ``At``, where another process finds it afterwards, and is not read again when it is named among ``avoid``.
 """
 
-import os
-import shutil
-import struct
-import sys
 from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import lmdb
 
 from validator.store.carving import Carver
-from validator.store.length import DATA, FIRST_PAGES, LAST_PAGE_AT, lacking_bytes
+from validator.store.first_pages import lead_to_tables, lengthened, mend_first_pages
+from validator.store.length import DATA, lacking_bytes
 from validator.store.mending import Mended, mended
 from validator.store.owner import want_of_permission
 from validator.store.records import NUMBER_BYTES, SEAL_BYTES, TABLES, key
+from validator.store.room import want_of_room
 from validator.store.snapshot import StorageFailed
 
 _OPENING: Final = len(TABLES)
@@ -45,23 +43,6 @@ class At(NamedTuple):
         how = f"entry {self.number}" if self.way is Way.BY_KEY else f"walking {self.way.name.lower()}"
         return f"{how} of the table {self.table}"
 
-
-_FIRST_PAGES: Final = (
-    (10, b"\x08\x00"),
-    (16, b"\xde\xc0\xef\xbe\x01\x00\x00\x00"),
-    (32, bytes(8)),
-    (40, b"\x00\x10\x00\x00\x08\x00"),
-    (88, bytes(6)),
-)
-"""What may stand in both first pages of every file of LMDB's 0.9 line, by its place there: that a page is one of the
-two, the mark and version of the format, room for no more than there is, the size of pages, and what kind of keys the
-list of free pages and the table of tables have."""
-_PAGE_BYTES: Final = 4096
-_TABLES_AT: Final = 128
-"""In a first page: the number of the page with the table of tables."""
-
-_LACKING_BYTES_MAX: Final = 1 << 40
-"""At the end of a file that was cut short; zeros in their place take no room on the disk."""
 
 Marker = Any
 """An array of three integers that two processes share."""
@@ -96,15 +77,23 @@ class Salvage:
         self._misplaced: dict[str, dict[bytes, bytes]] = {}
         self._walked: set[str] = set()
         self._reader: Any = None
+        self.lacks_first_page = False
+        """Whether one of the two was made from the other: the newest commit may be the one that nothing leads to."""
         try:
             if not (path / DATA).stat().st_size:
                 raise StorageFailed(f"{path / DATA} is empty, nothing can be repaired: restore a backup")
-            whole = _lengthened(path, scratch) if lacking_bytes(path) else path
+            whole = lengthened(path, scratch) if lacking_bytes(path) else path
             try:
-                self._env = _opened(whole if _lead_to_tables(whole) else _with_first_pages(whole, scratch))
+                self._env = _opened(whole) if lead_to_tables(whole) else self._mended(whole, scratch)
             except lmdb.Error:
-                self._env = _opened(_with_first_pages(whole, scratch))
+                self._env = self._mended(whole, scratch)
         except (lmdb.Error, OSError) as error:
+            if want := want_of_room(error, scratch.parent):
+                file_bytes = (path / DATA).stat().st_size
+                raise StorageFailed(
+                    f"the file in {path} must be copied to be repaired, its first pages are damaged or its end is"
+                    f" gone: {want}, {file_bytes} bytes for the copy and as many for the new file"
+                ) from None
             advice = want_of_permission(error, path) or "restore a backup"
             raise StorageFailed(f"nothing of the file in {path} can be read: {error}; {advice}") from None
         self._carver = Carver(path / DATA)
@@ -172,6 +161,10 @@ class Salvage:
             if table in self._walked:
                 return
 
+    def _mended(self, path: Path, scratch: Path) -> Any:
+        self.lacks_first_page = mend_first_pages(path, scratch)
+        return _opened(scratch)
+
     def _look_for_misplaced(self, table: str) -> dict[bytes, bytes]:
         """What a walk meets and its key does not lead to: the way to it is damaged, or the key itself."""
         found: dict[bytes, bytes] = {}
@@ -232,68 +225,3 @@ class Salvage:
 
 def _opened(path: Path) -> Any:
     return lmdb.open(str(path), map_size=0, max_dbs=len(TABLES), readonly=True, create=False, lock=False)
-
-
-def _lengthened(path: Path, scratch: Path) -> Path:
-    """Copy a file that was cut short, and put zeros in the place of what is gone: LMDB would end the process there.
-
-    Returns the folder. Raises OSError.
-    """
-    lacking = lacking_bytes(path)
-    with _copied(path, scratch).open("r+b") as file:
-        file_bytes = file.seek(0, os.SEEK_END)
-        if lacking <= _LACKING_BYTES_MAX:
-            file.truncate(file_bytes + lacking)
-        else:
-            # No file is cut so short: what it says is what is damaged.
-            for page in range(FIRST_PAGES):
-                file.seek(page * _PAGE_BYTES + LAST_PAGE_AT)
-                file.write(struct.pack("=Q", file_bytes // _PAGE_BYTES - 1))
-    return scratch
-
-
-def _lead_to_tables(path: Path) -> bool:
-    """Whether both first pages name the page with the table of tables. Raises OSError."""
-    with (path / DATA).open("rb") as file:
-        return all(_names_tables(file, _tables_page(file, page)) for page in range(FIRST_PAGES))
-
-
-def _with_first_pages(path: Path, scratch: Path) -> Path:
-    """Copy the file and write into both first pages what stands in those of all files. Returns the folder.
-
-    Where one leads to a page that is not the table of tables, and a single other bit would lead there, that is set.
-    Raises OSError.
-    """
-    copy = scratch / DATA if path == scratch else _copied(path, scratch)
-    with copy.open("r+b") as file:
-        for page in range(FIRST_PAGES):
-            for at, content in _FIRST_PAGES:
-                file.seek(page * _PAGE_BYTES + at)
-                file.write(content)
-            number = _tables_page(file, page)
-            if not _names_tables(file, number):
-                for near in (number ^ 1 << bit for bit in range(64)):
-                    if _names_tables(file, near):
-                        file.seek(page * _PAGE_BYTES + _TABLES_AT)
-                        file.write(struct.pack("=Q", near))
-    return scratch
-
-
-def _tables_page(file: BinaryIO, page: int) -> int:
-    """The number of the page with the table of tables, by one of the first pages; 0, which it never is: none."""
-    file.seek(page * _PAGE_BYTES + _TABLES_AT)
-    return int.from_bytes(file.read(8), sys.byteorder)
-
-
-def _names_tables(file: BinaryIO, number: int) -> bool:
-    """Whether the page ``number`` is there, and the table of tables as of some commit."""
-    if number >= file.seek(0, os.SEEK_END) // _PAGE_BYTES:
-        return False
-    file.seek(number * _PAGE_BYTES)
-    page = file.read(_PAGE_BYTES)
-    return page[:8] == struct.pack("=Q", number) and all(table.encode() in page for table in TABLES)
-
-
-def _copied(path: Path, scratch: Path) -> Path:
-    scratch.mkdir(mode=0o700, exist_ok=True)
-    return Path(shutil.copyfile(path / DATA, scratch / DATA))

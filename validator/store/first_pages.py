@@ -1,0 +1,102 @@
+"""A copy of a damaged store's file, mended so far that LMDB can open it: one cut short, or with damaged first pages.
+
+No LMDB here.
+"""
+
+import os
+import shutil
+import struct
+import sys
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from validator.store.length import DATA, FIRST_PAGES, LACKING_BYTES_MAX, LAST_PAGE_AT, lacking_bytes
+from validator.store.records import TABLES
+
+_FIRST_PAGES: Final = (
+    (10, b"\x08\x00"),
+    (16, b"\xde\xc0\xef\xbe\x01\x00\x00\x00"),
+    (32, bytes(8)),
+    (40, b"\x00\x10\x00\x00\x08\x00"),
+    (88, bytes(6)),
+)
+"""What may stand in both first pages of every file of LMDB's 0.9 line, by its place there: that a page is one of the
+two, the mark and version of the format, room for no more than there is, the size of pages, and what kind of keys the
+list of free pages and the table of tables have."""
+_PAGE_BYTES: Final = 4096
+_TABLES_AT: Final = 128
+"""In a first page: the number of the page with the table of tables."""
+_CLAIMS_AT: Final = 16
+_CLAIMS_BYTES: Final = 136
+"""In a first page: all that it says of the file as of its commit."""
+
+
+def lengthened(path: Path, scratch: Path) -> Path:
+    """Copy a file that was cut short, and put zeros in the place of what is gone: LMDB would end the process there.
+
+    Returns the folder. Raises OSError.
+    """
+    lacking = lacking_bytes(path)
+    with _copied(path, scratch).open("r+b") as file:
+        file_bytes = file.seek(0, os.SEEK_END)
+        if lacking <= LACKING_BYTES_MAX:
+            file.truncate(file_bytes + lacking)
+        else:
+            # No file is cut so short: what it says is what is damaged.
+            for page in range(FIRST_PAGES):
+                file.seek(page * _PAGE_BYTES + LAST_PAGE_AT)
+                file.write(struct.pack("=Q", file_bytes // _PAGE_BYTES - 1))
+    return scratch
+
+
+def lead_to_tables(path: Path) -> bool:
+    """Whether both first pages name the page with the table of tables. Raises OSError."""
+    with (path / DATA).open("rb") as file:
+        return all(_names_tables(file, _tables_page(file, page)) for page in range(FIRST_PAGES))
+
+
+def mend_first_pages(path: Path, scratch: Path) -> bool:
+    """Copy the file and write into both first pages what stands in those of all files.
+
+    Where one leads to a page that is not the table of tables, and a single other bit would lead there, that is set.
+    Where none would, and the other page leads there, both say what that says; returns whether. Raises OSError.
+    """
+    copy = scratch / DATA if path == scratch else _copied(path, scratch)
+    with copy.open("r+b") as file:
+        for page in range(FIRST_PAGES):
+            for at, content in _FIRST_PAGES:
+                file.seek(page * _PAGE_BYTES + at)
+                file.write(content)
+            number = _tables_page(file, page)
+            if not _names_tables(file, number):
+                for near in (number ^ 1 << bit for bit in range(64)):
+                    if _names_tables(file, near):
+                        file.seek(page * _PAGE_BYTES + _TABLES_AT)
+                        file.write(struct.pack("=Q", near))
+        leading = [page for page in range(FIRST_PAGES) if _names_tables(file, _tables_page(file, page))]
+        if len(leading) == 1:
+            file.seek(leading[0] * _PAGE_BYTES + _CLAIMS_AT)
+            claims = file.read(_CLAIMS_BYTES)
+            file.seek((1 - leading[0]) * _PAGE_BYTES + _CLAIMS_AT)
+            file.write(claims)
+    return len(leading) == 1
+
+
+def _tables_page(file: BinaryIO, page: int) -> int:
+    """The number of the page with the table of tables, by one of the first pages; 0, which it never is: none."""
+    file.seek(page * _PAGE_BYTES + _TABLES_AT)
+    return int.from_bytes(file.read(8), sys.byteorder)
+
+
+def _names_tables(file: BinaryIO, number: int) -> bool:
+    """Whether the page ``number`` is there, and the table of tables as of some commit."""
+    if number >= file.seek(0, os.SEEK_END) // _PAGE_BYTES:
+        return False
+    file.seek(number * _PAGE_BYTES)
+    page = file.read(_PAGE_BYTES)
+    return page[:8] == struct.pack("=Q", number) and all(table.encode() in page for table in TABLES)
+
+
+def _copied(path: Path, scratch: Path) -> Path:
+    scratch.mkdir(mode=0o700, exist_ok=True)
+    return Path(shutil.copyfile(path / DATA, scratch / DATA))
