@@ -29,7 +29,8 @@ from validator.store.length import DATA, require_whole
 from validator.store.owner import make_file
 from validator.store.ownership import OWNER_LOCK, own
 from validator.store.records import FORMAT, TABLES
-from validator.store.snapshot import page_faults
+from validator.store.room import want_of_room
+from validator.store.snapshot import WHEN_DAMAGED, page_faults
 from validator.verification.whole import verify_whole
 
 RECORD: Final = "backup.json"
@@ -146,12 +147,18 @@ def _copy(tell: Tell, store: Path, folder: Path) -> Held:
             os.close(descriptor)
     finally:
         reader.close()
-    reader = StoreReader.open(folder)
     try:
-        damage = damage_of(reader, tell)
-    finally:
-        reader.close()
-    held = _look(tell, folder, verify=False)
+        reader = StoreReader.open(folder)
+        try:
+            damage = damage_of(reader, tell)
+        finally:
+            reader.close()
+        held = _look(tell, folder, verify=False)
+    except StorageFailed as failure:
+        if want_of_room(failure, folder):
+            raise
+        # Of the copy, which is gone when this is read, nothing is to be repaired.
+        raise StorageFailed(f"a copy of the store at {store} cannot be read: {WHEN_DAMAGED}") from None
     return msgspec.structs.replace(held, damaged_records=damage.records, first_damaged=damage.first)
 
 

@@ -8,7 +8,7 @@ that knows LMDB. What is in the records is the business of ``validator.store.rec
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import lmdb
 from lmdb.verify import VerifyError, verify
@@ -16,6 +16,12 @@ from lmdb.verify import VerifyError, verify
 from validator.store import records
 from validator.store.records import FORMAT_KEY, NUMBER_BYTES, id_key, key
 from validator.store.room import want_of_room
+
+WHEN_DAMAGED: Final = (
+    "the ledger is damaged: `dovetail chain verify` shows where; stop the validator, then `dovetail store repair`, or"
+    " restore a backup"
+)
+"""What to do where pages or keys are not what was written."""
 
 
 class StorageFailed(Exception):
@@ -101,11 +107,8 @@ class Snapshot:
         try:
             self._env.copyfd(descriptor, compact=True)
         except (lmdb.Error, OSError) as error:
-            advice = (
-                "pages of its file are damaged: stop the validator, then `dovetail store repair`, or restore a backup"
-            )
             raise StorageFailed(
-                f"the store cannot be copied: {error}; {want_of_room(error, descriptor) or advice}"
+                f"the store cannot be copied: {error}; {want_of_room(error, descriptor) or WHEN_DAMAGED}"
             ) from None
 
     def count(self, table: str) -> int:
@@ -173,7 +176,7 @@ class Snapshot:
         if name is None:
             return -1
         if len(name) != NUMBER_BYTES:
-            raise self._damaged(f"the last key of the table {table} is no number: {name.hex()}; restore a backup")
+            raise self._damaged(f"the last key of the table {table} is no number: {name.hex()}; {WHEN_DAMAGED}")
         return int.from_bytes(name, "big")
 
     def _format(self) -> bytes | None:
@@ -194,7 +197,7 @@ class Snapshot:
 
     def _unreadable(self, table: str, error: lmdb.Error) -> StorageDamaged:
         self._go_on()
-        return self._damaged(f"the table {table} cannot be read: {error}; restore a backup of the store's folder")
+        return self._damaged(f"the table {table} cannot be read: {error}; {WHEN_DAMAGED}")
 
     def _go_on(self) -> None:
         """After a page that cannot be read LMDB reads nothing more in this snapshot; who wants one commit keeps it."""

@@ -29,7 +29,7 @@ from validator.store.reader import StoreReader
 from validator.store.records import FORMAT, FORMAT_KEY, PRUNED_KEY, BlockInfo, Pruned, id_key, key, sealed
 from validator.store.room import want_of_room
 from validator.store.sizes import commit_bytes, invalid_bytes, names_bytes, prune_bytes
-from validator.store.snapshot import StorageFailed, StorageLost
+from validator.store.snapshot import WHEN_DAMAGED, StorageFailed, StorageLost
 
 _PAGE_OVERHEAD: Final = 3
 """A write may touch this many times its own bytes in pages: copied tree pages and half-filled new ones."""
@@ -368,6 +368,8 @@ class Store(StoreReader):
             said = f"the store refused a write of {data_bytes} bytes: {error}"
             if lack := want_of_room(error, self._lock.fileno(), data_bytes):
                 said += f"; {lack}"
+            elif isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError):
+                said += f"; {WHEN_DAMAGED}"
             self._require_kept(said)
             if isinstance(error, lmdb.MapFullError) and self._doubled():
                 raise _MapWasSmall(said) from None
