@@ -228,7 +228,9 @@ def repair(
         )
     if as_json:
         ended = [str(at) for at in done.ended_at]
-        print_json({**rebuilt._asdict(), "ended_at": ended, "damaged_file": str(done.kept)})
+        print_json(
+            {**rebuilt._asdict(), "ended_at": ended, "was_sound": done.was_sound, "damaged_file": str(done.kept)}
+        )
         return
     for title, lines in (
         ("mended", rebuilt.mended),
@@ -241,7 +243,10 @@ def repair(
             typer.echo(f"{title}: {len(lines) - _NOTES_SHOWN_MAX} more")
     typer.echo(f"blocks 0 to {rebuilt.blocks - 1}, {rebuilt.transactions} transactions rebuilt and verified")
     typer.echo(f"state root {rebuilt.state_root_hash}")
-    typer.echo(f"the damaged file is {shown(done.kept)}: remove it when you need it no more")
+    if done.was_sound:
+        typer.echo("no damage was found: every record and page of the former file is what was written")
+    kind = "former" if done.was_sound else "damaged"
+    typer.echo(f"the {kind} file is {shown(done.kept)}: remove it when you need it no more")
 
 
 def _settings(config: Path | None, data_dir: Path | None) -> "Config":

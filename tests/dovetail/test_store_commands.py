@@ -456,7 +456,8 @@ def test_pages_on_which_the_library_gives_up_end_no_command(data: Path, run: Run
         done = run(*words(data, *command))
         assert done.code == 1, command
         assert "Traceback" not in done.err
-        assert "repair" in done.err or "restore a backup" in done.err
+        assert "`dovetail store repair`, or restore a backup" in done.err
+        assert "the ledger is damaged: `dovetail chain verify` shows where" in done.err
     done = run(*words(data, "repair"))
     assert done.code == 0, done.err
     assert head_of(store) == head

@@ -8,16 +8,18 @@ import signal
 from contextlib import nullcontext
 from pathlib import Path
 
+import lmdb
 import pytest
 
 from dovetail.genesis import STORE_NAME
 from tests.dovetail.conftest import Run
-from tests.dovetail.flipped import forked_apart
+from tests.dovetail.flipped import forked_apart, lead_nowhere
 from tests.dovetail.rehearsal_chain import long_chain
 from tests.dovetail.test_store_commands import head_of, words
 from tests.dovetail.verified import Here, entries, flip, verify
-from validator.store import records
+from validator.store import StorageFailed, records
 from validator.store.length import LAST_PAGE_AT
+from validator.store.snapshot import WHEN_DAMAGED
 
 PAGE_BYTES = 4096
 MAP_AT = 32
@@ -195,3 +197,43 @@ def test_a_repair_without_room_for_the_copy_says_how_much_it_takes(
     assert done.code == 1
     assert f"make room, {file.stat().st_size} bytes for the copy and as many for the new file" in done.err
     assert "backup" not in done.err
+
+
+def test_a_repair_of_a_sound_ledger_says_that_it_found_no_damage(data: Path, run: Run) -> None:
+    done = run(*words(data, "repair"))
+    assert done.code == 0, done.err
+    assert "no damage was found" in done.out
+    assert f"the former file is {data / STORE_NAME / 'damaged-1.mdb'}" in done.out
+    with (data / STORE_NAME / "data.mdb").open("r+b") as file:
+        content = bytearray(file.read())
+        lead_nowhere(content, b"nodes")
+        file.seek(0)
+        file.write(content)
+    done = run(*words(data, "repair"))
+    assert done.code == 0, done.err
+    assert "no damage" not in done.out
+    assert "the damaged file is" in done.out
+
+
+def test_pages_that_cannot_be_changed_or_copied_are_told_as_damage(
+    data: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not as a refusal of the disk, or of a temporary file that is gone when that is read."""
+
+    def refuse(folder: Path) -> None:
+        if folder.name.endswith(".partial"):
+            raise StorageFailed(f"{folder} is garbled")
+
+    store = data / STORE_NAME
+    monkeypatch.setattr("validator.store.opening.require_whole", refuse)
+    done = run(*words(data, "backup", str(data / "backup")))
+    assert done.code == 1
+    assert f"a copy of the store at {store} cannot be read: {WHEN_DAMAGED}" in " ".join(done.err.split())
+    assert ".partial" not in done.err
+
+    def give_up(*arguments: object) -> None:
+        raise lmdb.CorruptedError("mdb_del")
+
+    monkeypatch.setattr("validator.store.store.Store._make_room", give_up)
+    done = run(*words(data, "prune", "--depth", "2"))
+    assert (done.code, WHEN_DAMAGED in done.err) == (1, True)

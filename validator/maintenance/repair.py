@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from ledger.limits import Limits
 from validator.maintenance.apart import Ended, Step, Tell, apart
+from validator.maintenance.looking import Look, look
 from validator.maintenance.places import REPAIRING, Finish, being_made, require_unread, swap_in
 from validator.maintenance.rebuild import Plan, Rebuilt, rebuild
 from validator.store import StorageFailed
@@ -19,11 +20,15 @@ _ENDS_MAX: Final = 200
 
 
 class Repaired(NamedTuple):
-    """``kept``: the damaged file. ``ended_at``: what could not even be tried again, since it ended the process."""
+    """``kept``: the former file. ``ended_at``: what could not even be tried again, since it ended the process.
+
+    ``was_sound``: whether every record and page of the former file was what was written.
+    """
 
     rebuilt: Rebuilt
     ended_at: list[At]
     kept: Path
+    was_sound: bool
 
 
 class CannotRepair(Exception):
@@ -64,9 +69,18 @@ def repair(
                 raise CannotRepair(
                     f"what was rebuilt is not sound, {len(findings)} findings, the first: {first}. {_advice(at)}"
                 )
+            was_sound = not (ended_at or rebuilt.mended or rebuilt.let_go) and _is_sound(store, tell)
             kept = swap_in(made, store, finish, keep=True)
             assert kept is not None, "it was to be kept"
-            return Repaired(rebuilt, ended_at, kept)
+            return Repaired(rebuilt, ended_at, kept, was_sound)
+
+
+def _is_sound(store: Path, tell: Tell) -> bool:
+    try:
+        seen: Look = apart(tell, look, store)
+    except (StorageFailed, Ended):
+        return False
+    return seen.sound
 
 
 def _rebuild(plan: Plan, tell: Tell) -> tuple[Rebuilt, list[At]]:
