@@ -17,7 +17,7 @@ from tests.e2e.script_family import HANDLER as SCRIPT_HANDLER
 from tests.e2e.script_family import Gate, ScriptHandler, address, script
 from tests.independent.client import Batch
 
-KILLS = int(os.environ.get("DOVETAIL_TEST_KILLS", "10"))
+KILLS = int(os.environ.get("DOVETAIL_TEST_KILLS", "5"))
 """How often a worker is killed; more of them by the environment."""
 
 BATCHES_A_KILL = 2

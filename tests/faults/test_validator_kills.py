@@ -13,7 +13,7 @@ from tests.faults.load import BAD, Load
 from tests.faults.node import Node
 from validator.crash_points import CrashPoint
 
-KILLS = int(os.environ.get("DOVETAIL_TEST_VALIDATOR_KILLS", "4"))
+KILLS = int(os.environ.get("DOVETAIL_TEST_VALIDATOR_KILLS", "2"))
 """How often the validator is killed at a random moment; more of them by the environment."""
 
 SECONDS_A_KILL = 10.0
