@@ -21,7 +21,7 @@ from tests.dovetail.verified import Here, entries, flip, put, put_raw, raw_entri
 from validator.maintenance import apart as apart_module
 from validator.maintenance import places
 from validator.maintenance.apart import Ended, Tell, apart
-from validator.store import StorageFailed, StoreReader, records
+from validator.store import StorageFailed, StoreReader, opening, records
 from validator.store.ownership import own
 
 BLOCKS = 10
@@ -281,7 +281,7 @@ def test_an_interrupt_leaves_all_or_nothing_and_the_exit_code_says_which(
     monkeypatch.chdir(tmp_path)
     store, made = data / STORE_NAME, tmp_path / "made"
     before = (store / "data.mdb").stat().st_ino
-    sync_folder = places.sync_folder
+    sync_folder = opening.sync_folder
     calls = []
 
     def interrupted(path: Path) -> None:

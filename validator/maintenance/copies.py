@@ -22,10 +22,10 @@ from validator.maintenance.places import (
     rename_folder,
     require_unread,
     swap_in,
-    sync_file,
 )
 from validator.store import StorageFailed, StoreReader
 from validator.store.length import DATA, require_whole
+from validator.store.opening import sync_file
 from validator.store.owner import make_file
 from validator.store.ownership import OWNER_LOCK, own
 from validator.store.records import FORMAT, TABLES

@@ -16,7 +16,7 @@ from typing import IO, Final
 from validator.maintenance.apart import Step, Tell
 from validator.store import StorageFailed
 from validator.store.length import DATA
-from validator.store.opening import LOCK
+from validator.store.opening import LOCK, sync_file, sync_folder
 from validator.store.owner import make_file, make_folder, make_where_absent
 from validator.store.ownership import (
     OWNER_LOCK,
@@ -165,19 +165,3 @@ def rename_folder(folder: Path, target: Path, finish: Finish) -> None:
     except OSError as error:
         raise StorageFailed(f"cannot give {folder} the name {target}: {error.strerror}") from None
     sync_folder(target.parent)
-
-
-def sync_file(path: Path) -> None:
-    _sync(path, os.O_RDWR)
-
-
-def sync_folder(path: Path) -> None:
-    _sync(path, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def _sync(path: Path, flags: int) -> None:
-    descriptor = os.open(path, flags)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

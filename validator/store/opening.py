@@ -45,11 +45,11 @@ def make(folder: Path, map_bytes: int) -> None:
                 transaction.put(FORMAT_KEY, FORMAT, db=tables["meta"])
         finally:
             env.close()
-        _sync(made, os.O_RDWR)
+        sync_file(made)
         made.rename(path)
         try:
             for parent in (folder, folder.parent):
-                _sync(parent, os.O_RDONLY | os.O_DIRECTORY)
+                sync_folder(parent)
         except OSError:
             path.unlink()
             raise
@@ -109,6 +109,16 @@ def _make_room(lock: Path) -> None:
     except OSError as error:
         if error.errno in NO_ROOM:
             raise OSError(error.errno, error.strerror, str(lock)) from None
+
+
+def sync_file(path: Path) -> None:
+    """Return when what was written to a file is on disk. Raises OSError."""
+    _sync(path, os.O_RDWR)
+
+
+def sync_folder(path: Path) -> None:
+    """The same of the names in a folder."""
+    _sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def _sync(path: Path, flags: int) -> None:
