@@ -6,7 +6,7 @@ module holds the one around handlers.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -71,6 +71,8 @@ class Dispatcher:
             if family in self._handlers:
                 raise ValueError(f"two handlers for the family {family[0]} {family[1]}")
             self._handlers[family] = handler
+        self._left: tuple[str, Mapping[str, bytes | None]] = ("", {})
+        """The context id of the newest packed request, and what its units left."""
 
     def packed(self, content: bytes, link: Link) -> bytes:
         """A serialized PackedProcessResponse to a serialized PackedProcessRequest (``protos/packed.proto``).
@@ -84,7 +86,14 @@ class Dispatcher:
             error = InternalError(f"{len(content)} bytes from the validator are no PackedProcessRequest")
             _refuse(response.units.add().results.add(), error)
             return response.SerializeToString()
-        overlay = Overlay(request, link)
+        followed, left = self._left
+        if request.follows not in ("", followed):
+            error = InternalError(f"it follows {request.follows[:80]!r}, and the one before it was {followed!r}")
+            for _ in request.units:
+                _refuse(response.units.add().results.add(), error)
+            return response.SerializeToString()
+        overlay = Overlay(request, link, left if request.follows else None)
+        self._left = request.context_id, overlay.left
         progress = self._progress
         alone = len(request.units) == 1 and len(request.units[0].transactions) == 1
         # One reading of the clock for each apply: where one ends, the next of the message begins.

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from processor_sdk.handler import TransactionHandler
 from protos import processor_pb2
 
-PACKED_VERSION: Final = 1
+PACKED_VERSION: Final = 2
 PROTOCOL_VERSION: Final = 1
 BUILD_ID_CHARACTERS_MAX: Final = 256
 _DIGEST_CHARACTERS: Final = 12

@@ -27,11 +27,18 @@ Raises StateUnavailable where there will be none.
 class Overlay:
     """The state that the transactions of one packed request see: the entries, what earlier units left, their own."""
 
-    def __init__(self, request: packed_pb2.PackedProcessRequest, link: Link) -> None:
+    def __init__(
+        self, request: packed_pb2.PackedProcessRequest, link: Link, before: Mapping[str, bytes | None] | None = None
+    ) -> None:
+        """``before``: what the units of the request left that this one follows."""
         self._request = request
         self._context_id = request.context_id
         self._link = link
         self._values: dict[str, bytes | None] = {entry.address: entry.data for entry in request.entries}
+        if before:
+            self._values.update(before)
+        self.left: dict[str, bytes | None] = {}
+        """What the units that are over left."""
         self._named: Collection[str] = ()
         self._unit_start = 0
         self._position = 0
@@ -49,6 +56,7 @@ class Overlay:
     def end_unit(self, transactions: int) -> None:
         """The current unit, of that many transactions, is over; later ones see what is left of it."""
         self._values.update(self.unit)
+        self.left.update(self.unit)
         self.unit = {}
         self._unit_start += transactions
 

@@ -18,7 +18,7 @@ from protos import state_context_pb2 as protos_dot_state__context__pb2
 from protos import transaction_receipt_pb2 as protos_dot_transaction__receipt__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13protos/packed.proto\x12\x08\x64ovetail\x1a\x13protos/events.proto\x1a\x16protos/processor.proto\x1a\x1aprotos/state_context.proto\x1a protos/transaction_receipt.proto\"\xb7\x01\n\x14PackedProcessRequest\x12\x12\n\ncontext_id\x18\x01 \x01(\t\x12\'\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x16.dovetail.TpStateEntry\x12\x32\n\x05units\x18\x03 \x03(\x0b\x32#.dovetail.PackedProcessRequest.Unit\x1a.\n\x04Unit\x12\x14\n\x0ctransactions\x18\x01 \x03(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\t\"\xf3\x02\n\x15PackedProcessResponse\x12\x39\n\x05units\x18\x01 \x03(\x0b\x32*.dovetail.PackedProcessResponse.UnitResult\x1a\xcc\x01\n\x11TransactionResult\x12\x32\n\x06status\x18\x01 \x01(\x0e\x32\".dovetail.TpProcessResponse.Status\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x15\n\rextended_data\x18\x03 \x01(\x0c\x12,\n\rstate_changes\x18\x04 \x03(\x0b\x32\x15.dovetail.StateChange\x12\x1f\n\x06\x65vents\x18\x05 \x03(\x0b\x32\x0f.dovetail.Event\x12\x0c\n\x04\x64\x61ta\x18\x06 \x03(\x0c\x1aP\n\nUnitResult\x12\x42\n\x07results\x18\x01 \x03(\x0b\x32\x31.dovetail.PackedProcessResponse.TransactionResult\"E\n\x10StateListRequest\x12\x12\n\ncontext_id\x18\x01 \x01(\t\x12\x0e\n\x06prefix\x18\x02 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\t\"\xbb\x01\n\x11StateListResponse\x12\x32\n\x06status\x18\x01 \x01(\x0e\x32\".dovetail.StateListResponse.Status\x12\'\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x16.dovetail.TpStateEntry\x12\x0c\n\x04more\x18\x03 \x01(\x08\";\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\x17\n\x13\x41UTHORIZATION_ERROR\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13protos/packed.proto\x12\x08\x64ovetail\x1a\x13protos/events.proto\x1a\x16protos/processor.proto\x1a\x1aprotos/state_context.proto\x1a protos/transaction_receipt.proto\"\xc8\x01\n\x14PackedProcessRequest\x12\x12\n\ncontext_id\x18\x01 \x01(\t\x12\'\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x16.dovetail.TpStateEntry\x12\x32\n\x05units\x18\x03 \x03(\x0b\x32#.dovetail.PackedProcessRequest.Unit\x12\x0f\n\x07\x66ollows\x18\x04 \x01(\t\x1a.\n\x04Unit\x12\x14\n\x0ctransactions\x18\x01 \x03(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\t\"\xf3\x02\n\x15PackedProcessResponse\x12\x39\n\x05units\x18\x01 \x03(\x0b\x32*.dovetail.PackedProcessResponse.UnitResult\x1a\xcc\x01\n\x11TransactionResult\x12\x32\n\x06status\x18\x01 \x01(\x0e\x32\".dovetail.TpProcessResponse.Status\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x15\n\rextended_data\x18\x03 \x01(\x0c\x12,\n\rstate_changes\x18\x04 \x03(\x0b\x32\x15.dovetail.StateChange\x12\x1f\n\x06\x65vents\x18\x05 \x03(\x0b\x32\x0f.dovetail.Event\x12\x0c\n\x04\x64\x61ta\x18\x06 \x03(\x0c\x1aP\n\nUnitResult\x12\x42\n\x07results\x18\x01 \x03(\x0b\x32\x31.dovetail.PackedProcessResponse.TransactionResult\"E\n\x10StateListRequest\x12\x12\n\ncontext_id\x18\x01 \x01(\t\x12\x0e\n\x06prefix\x18\x02 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\t\"\xbb\x01\n\x11StateListResponse\x12\x32\n\x06status\x18\x01 \x01(\x0e\x32\".dovetail.StateListResponse.Status\x12\'\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x16.dovetail.TpStateEntry\x12\x0c\n\x04more\x18\x03 \x01(\x08\";\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\x17\n\x13\x41UTHORIZATION_ERROR\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -26,19 +26,19 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.packed_pb2', _global
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PACKEDPROCESSREQUEST']._serialized_start=141
-  _globals['_PACKEDPROCESSREQUEST']._serialized_end=324
-  _globals['_PACKEDPROCESSREQUEST_UNIT']._serialized_start=278
-  _globals['_PACKEDPROCESSREQUEST_UNIT']._serialized_end=324
-  _globals['_PACKEDPROCESSRESPONSE']._serialized_start=327
-  _globals['_PACKEDPROCESSRESPONSE']._serialized_end=698
-  _globals['_PACKEDPROCESSRESPONSE_TRANSACTIONRESULT']._serialized_start=412
-  _globals['_PACKEDPROCESSRESPONSE_TRANSACTIONRESULT']._serialized_end=616
-  _globals['_PACKEDPROCESSRESPONSE_UNITRESULT']._serialized_start=618
-  _globals['_PACKEDPROCESSRESPONSE_UNITRESULT']._serialized_end=698
-  _globals['_STATELISTREQUEST']._serialized_start=700
-  _globals['_STATELISTREQUEST']._serialized_end=769
-  _globals['_STATELISTRESPONSE']._serialized_start=772
-  _globals['_STATELISTRESPONSE']._serialized_end=959
-  _globals['_STATELISTRESPONSE_STATUS']._serialized_start=900
-  _globals['_STATELISTRESPONSE_STATUS']._serialized_end=959
+  _globals['_PACKEDPROCESSREQUEST']._serialized_end=341
+  _globals['_PACKEDPROCESSREQUEST_UNIT']._serialized_start=295
+  _globals['_PACKEDPROCESSREQUEST_UNIT']._serialized_end=341
+  _globals['_PACKEDPROCESSRESPONSE']._serialized_start=344
+  _globals['_PACKEDPROCESSRESPONSE']._serialized_end=715
+  _globals['_PACKEDPROCESSRESPONSE_TRANSACTIONRESULT']._serialized_start=429
+  _globals['_PACKEDPROCESSRESPONSE_TRANSACTIONRESULT']._serialized_end=633
+  _globals['_PACKEDPROCESSRESPONSE_UNITRESULT']._serialized_start=635
+  _globals['_PACKEDPROCESSRESPONSE_UNITRESULT']._serialized_end=715
+  _globals['_STATELISTREQUEST']._serialized_start=717
+  _globals['_STATELISTREQUEST']._serialized_end=786
+  _globals['_STATELISTRESPONSE']._serialized_start=789
+  _globals['_STATELISTRESPONSE']._serialized_end=976
+  _globals['_STATELISTRESPONSE_STATUS']._serialized_start=917
+  _globals['_STATELISTRESPONSE_STATUS']._serialized_end=976
 # @@protoc_insertion_point(module_scope)

@@ -11,7 +11,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PackedProcessRequest(_message.Message):
-    __slots__ = ("context_id", "entries", "units")
+    __slots__ = ("context_id", "entries", "units", "follows")
     class Unit(_message.Message):
         __slots__ = ("transactions", "batch_id")
         TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
@@ -22,10 +22,12 @@ class PackedProcessRequest(_message.Message):
     CONTEXT_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_FIELD_NUMBER: _ClassVar[int]
     context_id: str
     entries: _containers.RepeatedCompositeFieldContainer[_state_context_pb2.TpStateEntry]
     units: _containers.RepeatedCompositeFieldContainer[PackedProcessRequest.Unit]
-    def __init__(self, context_id: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[_state_context_pb2.TpStateEntry, _Mapping]]] = ..., units: _Optional[_Iterable[_Union[PackedProcessRequest.Unit, _Mapping]]] = ...) -> None: ...
+    follows: str
+    def __init__(self, context_id: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[_state_context_pb2.TpStateEntry, _Mapping]]] = ..., units: _Optional[_Iterable[_Union[PackedProcessRequest.Unit, _Mapping]]] = ..., follows: _Optional[str] = ...) -> None: ...
 
 class PackedProcessResponse(_message.Message):
     __slots__ = ("units",)

@@ -60,7 +60,7 @@ _PROCESSOR: Final = {
             "namespaces": ["1cf126"],
         }
     ],
-    "packed_version": 1,
+    "packed_version": 2,
     "max_occupancy": 512,
     "in_flight": {"tasks": 2, "transactions": 312},
     "done": 48210,

@@ -237,7 +237,7 @@ class _Path:
         laps.end(4)
         execution = candidate.execution
         while (task := execution.next_task(self._family, limits.packed_transactions_max)) is not None:
-            assignment = PackedAssignment(task, execution.view, self._send, "c", self._namespaces, limits)
+            assignment = PackedAssignment(task, execution.view, self._send, "c", "", self._namespaces, limits)
             assignment.start()
             laps.end(5)
             answer = self._dispatcher.packed(self._sent, _no_link)

@@ -106,7 +106,7 @@ for handler in make_handlers(sys.argv[1]):
 """
 
 
-@pytest.mark.parametrize(("legacy", "packed_version"), [(False, "1"), (True, "0")])
+@pytest.mark.parametrize(("legacy", "packed_version"), [(False, "2"), (True, "0")])
 def test_a_legacy_processor_does_not_offer_packed_execution(legacy: bool, packed_version: str) -> None:
     handler = intkey_processors(2, 1, legacy=legacy)[1][1]
     # In an interpreter of its own: a legacy handler is made for good.

@@ -47,11 +47,11 @@ class Liar:
 
     def __enter__(self) -> "Liar":
         request = processor_pb2.TpRegisterRequest(
-            family=self._family, version="1.0", namespaces=[self._namespace], packed_version=1, max_occupancy=100
+            family=self._family, version="1.0", namespaces=[self._namespace], packed_version=2, max_occupancy=100
         )
         self.send(Envelope.TP_REGISTER_REQUEST, "register", request.SerializeToString())
         registered = self.receive(Envelope.TP_REGISTER_RESPONSE)
-        assert processor_pb2.TpRegisterResponse.FromString(registered.content).packed_version == 1
+        assert processor_pb2.TpRegisterResponse.FromString(registered.content).packed_version == 2
         return self
 
     def __exit__(

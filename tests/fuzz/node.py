@@ -182,7 +182,7 @@ class Messages(Target):
         yield _step(_FRAMES, chunk(b"a") + chunk(b"b"))
         register = TYPES.index(Envelope.TP_REGISTER_REQUEST)
         submit = _step(TYPES.index(Envelope.CLIENT_BATCH_SUBMIT_REQUEST), _batches("set", "b", "c"), peer=1)
-        for packed, answer in ((0, self._single_answer()), (1, self._packed_answer())):
+        for packed, answer in ((0, self._single_answer()), (2, self._packed_answer())):
             taken = _step(register, _registration(packed)) + submit
             state = _step(
                 TYPES.index(Envelope.TP_STATE_GET_REQUEST),

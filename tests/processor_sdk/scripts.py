@@ -137,10 +137,14 @@ class State:
 
 
 def packed_request(
-    units: Iterable[Sequence[Spec]], values: Mapping[str, bytes], context_id: str = "ctx", batch_id: str = "ba" * 64
+    units: Iterable[Sequence[Spec]],
+    values: Mapping[str, bytes],
+    context_id: str = "ctx",
+    batch_id: str = "ba" * 64,
+    follows: str = "",
 ) -> bytes:
     """As a validator builds it: every fully named input that holds data stands in the entries."""
-    request = packed_pb2.PackedProcessRequest(context_id=context_id)
+    request = packed_pb2.PackedProcessRequest(context_id=context_id, follows=follows)
     named: dict[str, None] = {}
     for unit in units:
         request.units.add(transactions=[spec.raw() for spec in unit], batch_id=batch_id)

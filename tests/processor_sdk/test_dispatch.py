@@ -144,6 +144,47 @@ def test_a_failed_unit_leaves_nothing_for_later_ones() -> None:
     assert list(results[1][0].data) == [b"data old"]
 
 
+def _following(
+    dispatcher: Dispatcher, context_id: str, follows: str, batches: Sequence[Sequence[Spec]], state: State
+) -> list[packed_pb2.PackedProcessResponse.TransactionResult]:
+    """The results of all units of one request."""
+    content = dispatcher.packed(packed_request(batches, state.values, context_id, follows=follows), state.link)
+    return [result for unit in packed_pb2.PackedProcessResponse.FromString(content).units for result in unit.results]
+
+
+def test_a_request_that_follows_runs_over_what_the_one_before_left() -> None:
+    dispatcher, state = Dispatcher([ScriptHandler()]), State({A: b"old", B: b"old", C: b"old"})
+    write = Spec((A,), (A, B, C), [["set", A, "new"], ["delete", B]])
+    fail = Spec((C,), (C,), [["set", C, "new"], ["invalid", "no"]])
+    read = Spec((A, B, C), (), [["get", A], ["get", B], ["get", C]])
+    _following(dispatcher, "first", "", [[write], [fail]], state)
+    (result,) = _following(dispatcher, "second", "first", [[read]], state)
+    # Its entries are from before the first.
+    assert list(result.data) == [b"data new", b"none", b"data old"]
+    # What the first left is the validator's to tell from then on.
+    (result,) = _following(dispatcher, "third", "second", [[read]], state)
+    assert list(result.data) == [b"data old", b"data old", b"data old"]
+
+
+def test_what_a_request_that_follows_only_read_is_not_left_to_the_next() -> None:
+    dispatcher, state = Dispatcher([ScriptHandler()]), State({A: b"old"})
+    read = Spec(("aaaaaa",), (), [["get", A]])
+    _following(dispatcher, "first", "", [[read]], state)
+    state.values[A] = b"new"
+    (result,) = _following(dispatcher, "second", "first", [[read]], state)
+    assert list(result.data) == [b"data new"]
+
+
+def test_a_request_that_follows_another_than_the_one_before_is_no_verdict() -> None:
+    dispatcher, state = Dispatcher([ScriptHandler()]), State({})
+    unit = [Spec((), (), [])]
+    _following(dispatcher, "first", "", [unit], state)
+    results = _following(dispatcher, "second", "another", [unit, unit], state)
+    assert [(result.status, result.message) for result in results] == [
+        (INTERNAL, "InternalError: it follows 'another', and the one before it was 'first'")
+    ] * 2
+
+
 @pytest.mark.parametrize("inputs", [(A,), ("aaaaaa",)])
 def test_deleting_nothing_changes_nothing(inputs: tuple[str, ...]) -> None:
     script = [["delete", A], ["set", A, "x"], ["delete", A]]

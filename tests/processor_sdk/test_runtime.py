@@ -147,7 +147,7 @@ def test_tasks_that_come_during_a_state_call_wait_their_turn(start: Start, valid
 def test_packed_execution_with_a_fetch(start: Start, validator: Validator) -> None:
     start(validator.url, ScriptHandler())
     request = validator.accept()
-    assert (request.packed_version, request.request_header_style) == (1, processor_pb2.TpRegisterRequest.RAW)
+    assert (request.packed_version, request.request_header_style) == (2, processor_pb2.TpRegisterRequest.RAW)
     units = [[Spec((A,), (A,), [["set", A, "new"]])], [Spec(("aaaaaa",), (), [["get", A], ["get", B]])]]
     validator.send(Message.PACKED_PROCESS_REQUEST, "task", packed_request(units, {A: b"old"}))
     get = validator.receive(Message.TP_STATE_GET_REQUEST)

@@ -254,7 +254,7 @@ class Network:
                 version=handler.family_version,
                 namespaces=handler.namespaces,
                 max_occupancy=512 if packed else 3,
-                packed_version=1 if packed else 0,
+                packed_version=2 if packed else 0,
                 migrates=handler.migrates,
             )
             self.processors.handle(name, Envelope.TP_REGISTER_REQUEST, "r", request.SerializeToString())
@@ -280,9 +280,12 @@ class Network:
         busy = sorted(name for name in self._dispatchers if self._frames[name])
         name = busy[self._choose(len(busy))]
         frames = self._frames[name]
-        # 1.x processors may answer in any order.
-        envelope = frames[position := self._choose(len(frames))]
-        del frames[position]
+        # The 1.x conversation may be answered in any order, packed messages in theirs.
+        packed = [frame for frame in frames if frame.message_type == Envelope.PACKED_PROCESS_REQUEST]
+        envelope = frames[self._choose(len(frames))]
+        if envelope in packed:
+            envelope = packed[0]
+        frames.remove(envelope)
         self.messages += 1
 
         def link(message_type: int, content: bytes) -> bytes:

@@ -32,11 +32,12 @@ FAR = "f" * 70
 class Nature(NamedTuple):
     """What one processor is like.
 
-    ``life_ms``: how long it stays, None for ever. ``lie``: of LIES, one in five of its answers is so; "" for none.
+    ``packed``: the version of packed execution, 0 for the 1.x conversation. ``life_ms``: how long it stays, None for
+    ever. ``lie``: of LIES, one in five of its answers is so; "" for none.
     """
 
     families: tuple[FamilyVersion, ...]
-    packed: bool
+    packed: int
     raw_header: bool = False
     occupancy: int = 10
     apply_ms: int = 0
@@ -62,6 +63,8 @@ class Applying(ABC):
         self._stage = stage
         self._packed: deque[Envelope] = deque()
         """Packed messages that came: they are worked off in their order."""
+        self._newest: tuple[str, Changes] = ("", {})
+        """The context id of the newest of them that was begun, and what its units left."""
 
     @abstractmethod
     async def _ask(self, message_type: int, request: Message) -> bytes:
@@ -145,12 +148,17 @@ class Applying(ABC):
         self._stage.contexts[request.context_id] = self.name
         response = packed_pb2.PackedProcessResponse()
         there = {entry.address: entry.data for entry in request.entries}
-        left: Changes = {}
+        followed, before = self._newest
+        assert request.follows in ("", followed), "it follows the one before"
+        left: Changes = dict(before) if request.follows else {}
+        of_this: Changes = {}
+        self._newest = request.context_id, of_this
         number = 0
         lie = self._lie(False)
         for unit in request.units:
             results = response.units.add().results
             own: Changes = dict(left)
+            of_unit: Changes = {}
             failed = False
             for position, raw in enumerate(unit.transactions):
                 if failed:
@@ -163,9 +171,11 @@ class Applying(ABC):
                 results.append(result)
                 failed = result.status != OK
                 own.update(changes)
+                of_unit.update(changes)
             number += len(unit.transactions)
             if not failed:
                 left = own
+                of_this.update(of_unit)
         if lie == "short":
             del response.units[-1].results[-1]
         self._answer(Envelope.PACKED_PROCESS_RESPONSE, envelope.correlation_id, response.SerializeToString(), lie)

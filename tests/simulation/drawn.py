@@ -50,7 +50,7 @@ def draw_nature(rng: Random, families: list[FamilyVersion], packed: float, numbe
         served += (HOT_NEXT,)
     return Nature(
         families=served,
-        packed=rng.random() < packed,
+        packed=rng.choice([1, 2, 2]) if rng.random() < packed else 0,
         raw_header=rng.random() < 0.5,
         occupancy=rng.choice([1, 10, 100, 100]),
         apply_ms=rng.choice([0, 1, 5, 30, 100]),

@@ -140,7 +140,7 @@ class Processor(Applying):
             version=family.version,
             namespaces=NAMESPACES[family],
             max_occupancy=nature.occupancy,
-            packed_version=int(nature.packed),
+            packed_version=nature.packed,
             request_header_style="RAW" if nature.raw_header else "EXPANDED",
             migrates=True,
         )

@@ -117,7 +117,7 @@ class World:
         for number in range(rng.randint(1, 5)):
             nature = draw_nature(rng, self._families, packed, number)
             self._processors.append(Processor(f"p{number}", nature, self.stage))
-        self._processors.append(Processor("s0", Nature((SETTINGS,), packed=rng.random() < 0.5), self.stage))
+        self._processors.append(Processor("s0", Nature((SETTINGS,), packed=rng.choice([0, 2])), self.stage))
         busy_ms = rng.choice([2, 20, 100, 300])
         self._clients = [
             Client(number, rng.randint(6, 35), busy_ms, self.maker, self.stage) for number in range(rng.randint(1, 5))
@@ -143,7 +143,7 @@ class World:
         # Whoever sat where the last was lost comes anew, so that what was refused for them is tried again.
         await pause(3_000)
         for number, families in enumerate([(HOT, LIST, HOT_NEXT), (FLAKY, SETTINGS), (HOT, HOT_NEXT, FLAKY)]):
-            honest = Processor(f"h{number}", Nature(families, packed=number != 1), self.stage)
+            honest = Processor(f"h{number}", Nature(families, packed=2 if number != 1 else 0), self.stage)
             self._processors.append(honest)
             self._spawn(honest.live())
 

@@ -98,7 +98,7 @@ def test_a_task_that_could_not_be_sent_is_lost(gone: bool) -> None:
     assert bench.processors.start(bench.free(), task, lambda batch: view_of({}))
     refusing.clear()
     bench.processors.heard(b"p")
-    assert bench.processors.free(FAMILY) is None
+    assert not bench.processors.with_room(FAMILY)
     assert bench.processors.tick() == [Left((FAMILY,), "it takes no messages"), Lost(task, True)]
     assert bench.processors.tick() == []
     bench.register()

@@ -7,10 +7,10 @@ else. Who carries tasks to processors, and when, is the shell's business.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count, groupby
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from ledger.access import write_refusal
 from ledger.addresses import AccessList
@@ -93,6 +93,18 @@ class _Found:
         return Changed(run.state, run.changes) if run.changes else run.state
 
 
+class _Out(NamedTuple):
+    """A task at a processor.
+
+    ``indexes``: where the batches of its units stand; None for one that got its result in an execution before.
+    ``follows``: the number of the task whose writes its processor runs it over, before they are merged here.
+    """
+
+    route: FamilyVersion
+    indexes: list[int | None]
+    follows: int | None
+
+
 class Execution:
     """The batches of one block over ``base``, the state that it builds on.
 
@@ -118,11 +130,12 @@ class Execution:
             _Run(batches[index], index in alone, index in migrations) for index in range(len(carried), len(batches))
         ]
         places = {old: new for new, old in enumerate(carried)}
-        # Where the units of each task stand; None where a batch got its result before this execution.
-        self._tasks: dict[int, list[int | None]] = {
-            number: [None if old is None else places.get(old) for old in indexes]
-            for number, indexes in (resumed._tasks.items() if resumed else ())
+        self._tasks: dict[int, _Out] = {
+            number: out._replace(indexes=[None if old is None else places.get(old) for old in out.indexes])
+            for number, out in (resumed._tasks.items() if resumed else ())
         }
+        self._unsound: set[int] = set(resumed._unsound) if resumed else set()
+        """Tasks that follow one whose processor believes of some batch what did not come true."""
         self._resumed_tasks = frozenset(self._tasks)
         self._results: list[Result | None] = [None] * len(batches)
         order = schedule(batches)
@@ -157,8 +170,9 @@ class Execution:
         return list(self._results)
 
     def at_processors(self) -> list[int]:
-        """Indexes of the batches without a result that are in a task."""
-        return [index for index in self.not_finished() if self._runs[index].running]
+        """Indexes of the batches without a result that are in a task which may bring one."""
+        again = {index for number in self._unsound for index in self._tasks[number].indexes}
+        return [index for index in self.not_finished() if self._runs[index].running and index not in again]
 
     def not_finished(self) -> list[int]:
         """Indexes of the batches without a result."""
@@ -175,9 +189,14 @@ class Execution:
             heappop(ready)
         return bool(ready) and self._runs[ready[0]].migration
 
-    def ready_routes(self) -> list[FamilyVersion]:
-        """Families with work that may run now."""
-        return [route for route, waiting in self._ready.items() if waiting]
+    def routes(self) -> list[FamilyVersion]:
+        """Families with work that may run now, or may behind what is at a processor."""
+        ready = filter(self.is_ready, self._ready)
+        return list(dict.fromkeys([*ready, *(out.route for out in self._tasks.values())]))
+
+    def is_ready(self, route: FamilyVersion) -> bool:
+        """Whether a family has work that may run now."""
+        return bool(self._ready[route])
 
     def view(self, batch: int) -> View:
         """The state that the next transaction of a batch finds.
@@ -193,20 +212,26 @@ class Execution:
         for run in self._runs:
             run.state = None
 
-    def next_task(self, route: FamilyVersion, transactions_max: int, *, alone: bool = True) -> Task | None:
+    def next_task(
+        self, route: FamilyVersion, transactions_max: int, *, alone: bool = True, behind: int | None = None
+    ) -> Task | None:
         """The next work for a processor of ``route``: one unit at least, more while they fit; None if nothing may run.
 
-        A batch that waits only for batches of the same task travels behind them. ``alone``: whether it may be one that
-        must be alone.
+        A batch that waits only for batches of the same task travels with them. ``alone``: whether it may be one that
+        must be alone. ``behind``: the number of a task that the same processor works off before it: what waits only for
+        batches of the two may travel, and where something does, the task follows that one.
         """
         ready = self._ready[route]
         passed: list[int] = []
-        behind: list[int] = []
-        ahead: dict[int, int] = {}
+        ahead = self._held_up_by(behind)
+        waiting = [index for index, count in ahead.items() if self._next_behind(index, count, route)]
+        heapify(waiting)
+        follows: int | None = None
+        own: dict[int, int] = {}
         units: list[Unit] = []
         transactions = data_bytes = 0
-        while ready or behind:
-            source = behind if behind and (not ready or behind[0] < ready[0]) else ready
+        while ready or waiting:
+            source = waiting if waiting and (not ready or waiting[0] < ready[0]) else ready
             index = source[0]
             run = self._runs[index]
             if self._results[index] is not None or run.running:
@@ -225,21 +250,39 @@ class Execution:
             heappop(source)
             run.running = True
             units.append(Unit(index, run.batch_id, run.transactions))
+            if self._waits_for[index] > own.get(index, 0):
+                follows = behind
             if run.alone or transactions_max <= 1:
                 break
             if len(run.segments) == 1:
                 for follower in self._frees[index]:
-                    ahead[follower] = ahead.get(follower, 0) + 1
-                    if ahead[follower] == self._waits_for[follower] and self._runs[follower].route == route:
-                        heappush(behind, follower)
+                    own[follower] = own.get(follower, 0) + 1
+                    if self._next_behind(follower, own[follower] + ahead.get(follower, 0), route):
+                        heappush(waiting, follower)
         for index in passed:
             heappush(ready, index)
         if not units:
             return None
         first = self._runs[units[0].batch]
-        task = Task(next(_task_numbers), route, tuple(units), first.alone, first.migration)
-        self._tasks[task.number] = [unit.batch for unit in units]
+        task = Task(next(_task_numbers), route, tuple(units), first.alone, first.migration, follows)
+        self._tasks[task.number] = _Out(route, [unit.batch for unit in units], follows)
         return task
+
+    def _held_up_by(self, task: int | None) -> dict[int, int]:
+        """How many batches of a task that is out hold up each later one: those that it can settle for good."""
+        held_up: dict[int, int] = {}
+        out = self._tasks.get(task) if task is not None and task not in self._unsound else None
+        for index in out.indexes if out else ():
+            if index is not None and self._results[index] is None and len(self._runs[index].segments) == 1:
+                for follower in self._frees[index]:
+                    held_up[follower] = held_up.get(follower, 0) + 1
+        return held_up
+
+    def _next_behind(self, index: int, ahead: int, route: FamilyVersion) -> bool:
+        """Whether a batch waits for nothing but the ``ahead`` ones that go before it to a processor of ``route``."""
+        run = self._runs[index]
+        shares = run.route == route and not (run.running or run.alone or run.migration)
+        return shares and ahead == self._waits_for[index]
 
     def complete(
         self, task: Task, outcomes: Sequence[Sequence[TransactionOutcome]], namespaces: tuple[str, ...]
@@ -247,11 +290,15 @@ class Execution:
         """Take the answers for a task: for each unit, outcomes of its transactions up to the first that is not OK.
 
         ``namespaces``: what the processor registered. What the processor believes applied and the rules refuse leaves
-        nothing, and later units of the task, which saw it, run again.
+        nothing, and later units of the task, which saw it, run again; so does a task that follows it.
         """
-        again = False
-        for index, unit, unit_outcomes in zip(self._tasks.pop(task.number), task.units, outcomes, strict=True):
+        out = self._tasks.pop(task.number)
+        again = out.follows in self._tasks or task.number in self._unsound
+        told = True
+        for index, unit, unit_outcomes in zip(out.indexes, task.units, outcomes, strict=True):
             applied = bool(unit_outcomes) and unit_outcomes[-1].verdict is Verdict.OK
+            # What it says nothing of it may have applied.
+            told = told and bool(unit_outcomes) and (not applied or len(unit_outcomes) == len(unit.transactions))
             if index is None:
                 again = again or applied
                 continue
@@ -272,6 +319,7 @@ class Execution:
                 else:
                     self.changes.update(run.changes)
                     self._finish(index, Applied(tuple(run.receipts)))
+        self._ended(task.number, sound=told and not again)
 
     def abandon(self, task: Task, begun: bool) -> list[int]:
         """A task went down with its processor; gives the indexes of its batches.
@@ -279,7 +327,8 @@ class Execution:
         They run again; if it was ``begun`` each in a task of its own, and one that was alone already is withdrawn: it
         may be what its processors die of.
         """
-        indexes = [index for index in self._tasks.pop(task.number) if index is not None]
+        indexes = [index for index in self._tasks.pop(task.number).indexes if index is not None]
+        self._ended(task.number, sound=False)
         for index in indexes:
             run = self._runs[index]
             run.running = False
@@ -291,12 +340,18 @@ class Execution:
 
     def split(self, task: Task) -> None:
         """A task is too large for one message: its batches run again, each in a task of its own."""
-        for index in self._tasks.pop(task.number):
+        for index in self._tasks.pop(task.number).indexes:
             if index is not None:
                 run = self._runs[index]
                 run.running = False
                 run.alone = True
                 self._make_ready(index)
+
+    def _ended(self, task: int, *, sound: bool) -> None:
+        """A task is out no more; unless it was ``sound``, what follows it ran over what is not so."""
+        self._unsound.discard(task)
+        if not sound:
+            self._unsound.update(number for number, out in self._tasks.items() if out.follows == task)
 
     def withdraw(self, route: FamilyVersion) -> None:
         """No processor of ``route`` is left: what needs one, and is not with one, stays pending."""

@@ -44,7 +44,8 @@ class Task(NamedTuple):
     """Work for one processor: units that run in this order, each over what the earlier ones left.
 
     ``alone``: its one unit must not share a message, and goes by the 1.x conversation, whose messages stay small.
-    ``migration``: it is one, and goes to a processor that migrates.
+    ``migration``: it is one, and goes to a processor that migrates. ``follows``: the number of the task that its
+    processor has before it, and whose writes its units run over as well.
     """
 
     number: int
@@ -52,6 +53,7 @@ class Task(NamedTuple):
     units: tuple[Unit, ...]
     alone: bool = False
     migration: bool = False
+    follows: int | None = None
 
 
 class Applied(NamedTuple):

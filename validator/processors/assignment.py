@@ -60,17 +60,26 @@ class PackedAssignment:
     """The whole task in one round trip (protos/packed.proto)."""
 
     def __init__(
-        self, task: Task, view_for: ViewFor, send: Send, context_id: str, namespaces: tuple[str, ...], limits: Limits
+        self,
+        task: Task,
+        view_for: ViewFor,
+        send: Send,
+        context_id: str,
+        follows: str,
+        namespaces: tuple[str, ...],
+        limits: Limits,
     ) -> None:
+        """``follows``: the context id of the task that this one follows; empty where it follows none."""
         self.task = task
         self.namespaces = namespaces
+        self._follows = follows
         self._view_for = view_for
         self._send = send
         self._context_id = context_id
         self._limits = limits
 
     def start(self) -> bool:
-        request = packed_pb2.PackedProcessRequest(context_id=self._context_id)
+        request = packed_pb2.PackedProcessRequest(context_id=self._context_id, follows=self._follows)
         add_unit, add_entry = request.units.add, request.entries.add
         seen: set[str] = set()
         for unit in self.task.units:

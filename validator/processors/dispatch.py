@@ -2,8 +2,10 @@
 
 from typing import Final
 
+from ledger.settings import FamilyVersion
 from validator.execution.executor import Execution
 from validator.execution.model import Task
+from validator.processors.processor import Processor
 from validator.processors.registry import Processors
 
 _SHARE_MIN: Final = 32
@@ -17,18 +19,31 @@ def dispatch(execution: Execution, processors: Processors, packed_transactions_m
     while withdrawn:
         # What is withdrawn may set other families' work free.
         withdrawn = False
-        for route in execution.ready_routes():
-            while (processor := processors.free(route, migration=execution.migrates(route))) is not None:
-                share = -(-execution.transactions_left // processors.count(route))
-                most = min(packed_transactions_max, max(share, _SHARE_MIN), processor.transactions_max(route))
-                task = execution.next_task(route, most, alone=processor.takes_alone)
-                if task is None:
-                    break
+        for route in execution.routes():
+            while (given := _next(execution, processors, route, packed_transactions_max)) is not None:
+                processor, task = given
                 if processors.start(processor, task, execution.view):
                     started.append(task)
                 else:
                     execution.split(task)
-            if not processors.has(route, migration=execution.migrates(route)):
+            if execution.is_ready(route) and not processors.has(route, migration=execution.migrates(route)):
                 execution.withdraw(route)
                 withdrawn = True
     return started
+
+
+def _next(
+    execution: Execution, processors: Processors, route: FamilyVersion, packed_transactions_max: int
+) -> tuple[Processor, Task] | None:
+    """The next task of a family, and the processor for it: the one with the fewest, or one that has what it follows."""
+    for place, processor in enumerate(processors.with_room(route, migration=execution.migrates(route))):
+        behind = processor.followed
+        if place and behind is None:
+            # There was no task for the first.
+            continue
+        share = -(-execution.transactions_left // processors.count(route))
+        most = min(packed_transactions_max, max(share, _SHARE_MIN), processor.transactions_max(route))
+        task = execution.next_task(route, most, alone=processor.takes_alone, behind=behind)
+        if task is not None:
+            return processor, task
+    return None

@@ -10,12 +10,15 @@ from typing import Final, NamedTuple
 from ledger.settings import FamilyVersion
 from protos.node_pb2 import ProcessorStatus
 from validator.execution.model import Task, Verdict
-from validator.processors.assignment import Assignment, Outcomes
+from validator.processors.assignment import Assignment, Outcomes, PackedAssignment
 
 STATES: Final = ("takes_work", "draining", "silent")
 OCCUPANCY_DEFAULT: Final = 10
 _PACKED_IN_FLIGHT: Final = 2
 """Tasks at a packed processor at once: it works on one while the other travels."""
+
+_FOLLOWING_VERSION: Final = 2
+"""Of packed execution, from which a task may follow one that is not answered."""
 
 _TASK_MS: Final = 25
 """What a packed task should take: long enough that a processor is busy while the validator writes a large block, short
@@ -75,6 +78,8 @@ class Processor:
         self.unreachable = False
         """A message to it could not be sent: it is dropped at the next tick."""
         self.held: dict[str, Held] = {}
+        self.newest = ""
+        """The context id of the task that it was given last, which it may have answered."""
         self.record = Record()
         self.connected_ms = now_ms
         self.heard_ms = now_ms
@@ -121,6 +126,14 @@ class Processor:
         Where it dies of one, the other would be taken for what it died of as well.
         """
         return bool(self.packed_version) or not any(assignment.task.alone for assignment, _ in self.held.values())
+
+    @property
+    def followed(self) -> int | None:
+        """The number of the task that the next may follow: what it works off right before that, over its own writes."""
+        newest = self.held.get(self.newest)
+        if newest is None or self.packed_version < _FOLLOWING_VERSION:
+            return None
+        return newest.assignment.task.number if isinstance(newest.assignment, PackedAssignment) else None
 
     def transactions_max(self, family: FamilyVersion) -> int:
         """How many transactions of ``family`` one task may give it, as fast as it was lately."""

@@ -30,7 +30,7 @@ from validator.processors.assignment import (
 )
 from validator.processors.processor import OCCUPANCY_DEFAULT, Held, Holding, Processor, Registered
 
-PACKED_VERSION: Final = 1
+PACKED_VERSION: Final = 2
 BUILD_ID_CHARACTERS_MAX: Final = 256
 _OCCUPANCY_MAX: Final = 4_096
 _FAMILIES_MAX: Final = 100
@@ -147,17 +147,18 @@ class Processors:
         """How many there are in each state, by the words of ``processor.STATES``."""
         return Counter(processor.state for processor in self._connected.values())
 
-    def free(self, family: FamilyVersion, *, migration: bool = False) -> Processor | None:
-        """The processor of ``family`` with the fewest tasks, if one has room; for its migration the one that came last.
+    def with_room(self, family: FamilyVersion, *, migration: bool = False) -> list[Processor]:
+        """The processors of ``family`` that take one more task, those with the fewest first.
 
-        That may be what mends the one before, which refused. Where processors are lost with it, the others have a turn.
+        For its migration the one that came last: that may be what mends the one before, which refused. Where processors
+        are lost with it, the others have a turn.
         """
         takers = [
             entry for entry in self._connected.values() if entry.takes(family, migration=migration) and entry.room > 0
         ]
         if migration:
-            return takers[-1 - self._migrations_lost[family] % len(takers)] if takers else None
-        return min(takers, key=lambda entry: len(entry.held), default=None)
+            return [takers[-1 - self._migrations_lost[family] % len(takers)]] if takers else []
+        return sorted(takers, key=lambda entry: len(entry.held))
 
     def start(self, processor: Processor, task: Task, view_for: ViewFor) -> bool:
         """Hand a task to a processor with room: it comes back as Answered or Lost.
@@ -172,12 +173,14 @@ class Processors:
         namespaces = processor.families[task.route].namespaces
         assignment: Assignment
         if processor.packed_version and not (task.alone or task.migration):
-            assignment = PackedAssignment(task, view_for, send, context_id, namespaces, self._limits)
+            follows = "" if task.follows is None else processor.newest
+            assignment = PackedAssignment(task, view_for, send, context_id, follows, namespaces, self._limits)
         else:
             raw_header = processor.raw_header
             assignment = Conversation(task, view_for, send, context_id, namespaces, raw_header, self._limits)
         processor.held[context_id] = Held(assignment, self._clock_ms())
         if assignment.start():
+            processor.newest = context_id
             return True
         del processor.held[context_id]
         return False
