@@ -14,6 +14,7 @@ from tests.simulation.disk import Disk
 from tests.simulation.model import Violated
 from tests.simulation.world import run_world
 from validator.consensus.solo import Do, Happened, SoloEngine
+from validator.execution import run
 from validator.execution.executor import Execution
 from validator.execution.schedule import _Places
 from validator.journal.rules import Body
@@ -89,7 +90,7 @@ def keep_what_a_failed_batch_wrote(patch: Patch) -> None:
 
 
 def believe_what_processors_write(patch: Patch) -> None:
-    patch.setattr(Execution, "_refusal", lambda self, transaction, outcome, namespaces: None)
+    patch.setattr(run, "_refusal", lambda transaction, outcome, namespaces, limits: None)
 
 
 def take_answers_from_anybody(patch: Patch) -> None:

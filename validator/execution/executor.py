@@ -1,96 +1,34 @@
 """The only place where transactions run: block building and block checking both drive an ``Execution``.
 
 It is a value machine: ``next_task`` says what may run now, ``complete`` takes what a processor answered, ``changes``
-and ``results`` are what the block makes of it. Authorization of what comes back and merging it happen here and nowhere
-else. Who carries tasks to processors, and when, is the shell's business.
+and ``results`` are what the block makes of it. What may stand of an answer is ``validator.execution.run``'s; who
+carries tasks to processors, and when, is the shell's business.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
-from itertools import count, groupby
-from operator import attrgetter
+from itertools import count
 from typing import Final, NamedTuple
 
-from ledger.access import write_refusal
-from ledger.addresses import AccessList
-from ledger.batch import VerifiedBatch, VerifiedTransaction
+from ledger.batch import VerifiedBatch
 from ledger.limits import Limits
-from ledger.listing import Entry
-from ledger.receipt import Receipt, encode_receipt, receipt_refusal
 from ledger.settings import FamilyVersion
 from validator.execution.model import (
     Applied,
     Rejected,
     Result,
-    Settled,
     Task,
     TransactionOutcome,
     Unit,
     Verdict,
     Withdrawn,
 )
+from validator.execution.run import Found, Run
 from validator.execution.schedule import Dependent, schedule
 from validator.state.view import Changed, View
 
 _task_numbers: Final = count(1)
-_family_of: Final[Callable[[VerifiedTransaction], FamilyVersion]] = attrgetter("family")
-
-
-class _Run:
-    """One batch on its way: its runs of one family each, and what the finished ones left."""
-
-    __slots__ = ("alone", "batch_id", "changes", "migration", "position", "receipts", "running", "segments", "state")
-
-    def __init__(self, batch: VerifiedBatch, alone: bool, migration: bool) -> None:
-        transactions = batch.transactions
-        if len(transactions) == 1:
-            self.segments: tuple[tuple[FamilyVersion, tuple[VerifiedTransaction, ...]], ...] = (
-                (transactions[0].family, transactions),
-            )
-        else:
-            self.segments = tuple((family, tuple(run)) for family, run in groupby(transactions, _family_of))
-        self.batch_id = batch.id
-        self.alone = alone
-        self.migration = migration
-        self.position = 0
-        self.changes: dict[str, bytes | None] = {}
-        self.receipts: list[bytes] = []
-        self.running = False
-        self.state: View | None = None
-        """Of the execution that carries it; None when it has its result, or is carried by none."""
-
-    @property
-    def route(self) -> FamilyVersion:
-        return self.segments[self.position][0]
-
-    @property
-    def transactions(self) -> tuple[VerifiedTransaction, ...]:
-        return self.segments[self.position][1]
-
-
-class _Found:
-    """The state that a run finds, of whichever execution carries it: that of one before is pruned some time.
-
-    Reading raises Settled where none does.
-    """
-
-    __slots__ = ("_run",)
-
-    def __init__(self, run: _Run) -> None:
-        self._run = run
-
-    def get(self, address: str) -> bytes | None:
-        return self._view().get(address)
-
-    def under(self, prefix: str, after: str) -> Iterator[Entry]:
-        return self._view().under(prefix, after)
-
-    def _view(self) -> View:
-        run = self._run
-        if run.state is None:
-            raise Settled(f"batch {run.batch_id} is not being executed")
-        return Changed(run.state, run.changes) if run.changes else run.state
 
 
 class _Out(NamedTuple):
@@ -125,9 +63,9 @@ class Execution:
     ) -> None:
         self._limits = limits
         carried = resumed.at_processors() if resumed else []
-        self._runs: list[_Run] = [resumed._runs[old] for old in carried] if resumed else []
+        self._runs: list[Run] = [resumed._runs[old] for old in carried] if resumed else []
         self._runs += [
-            _Run(batches[index], index in alone, index in migrations) for index in range(len(carried), len(batches))
+            Run(batches[index], index in alone, index in migrations) for index in range(len(carried), len(batches))
         ]
         places = {old: new for new, old in enumerate(carried)}
         self._tasks: dict[int, _Out] = {
@@ -205,7 +143,7 @@ class Execution:
         completed, though others are merged meanwhile and the next execution takes over: whatever may write there waits.
         Where the batch got its result meanwhile, or the execution was dropped, reading raises Settled.
         """
-        return _Found(self._runs[batch])
+        return Found(self._runs[batch])
 
     def drop(self) -> None:
         """Nothing comes of this execution: tasks that are out read nothing any more."""
@@ -309,7 +247,7 @@ class Execution:
             elif again:
                 self._make_ready(index)
             else:
-                failure = self._merge(run, unit, unit_outcomes, namespaces)
+                failure = run.merge(unit, unit_outcomes, namespaces, self._limits)
                 if failure is not None:
                     self._finish(index, failure)
                     again = applied
@@ -410,56 +348,6 @@ class Execution:
                     freed.append(follower)
                 else:
                     self._make_ready(follower)
-
-    def _merge(
-        self, run: _Run, unit: Unit, outcomes: Sequence[TransactionOutcome], namespaces: tuple[str, ...]
-    ) -> Rejected | Withdrawn | None:
-        """Add a unit's writes and receipts to its batch; the reason where they may not stand."""
-        changes = dict(run.changes)
-        receipts = []
-        for transaction, outcome in zip(unit.transactions, outcomes, strict=False):
-            if outcome.verdict is not Verdict.OK:
-                if outcome.verdict is Verdict.INVALID:
-                    return Rejected("invalid_transaction", outcome.message, transaction.id, outcome.extended_data)
-                return Withdrawn("internal_error", transaction.family, message=outcome.message)
-            refusal = self._refusal(transaction, outcome, namespaces)
-            if refusal:
-                return Rejected("invalid_transaction", refusal, transaction.id)
-            kept = outcome.changes
-            if None in kept.values():
-                # A removal of what is not there changes nothing.
-                view = Changed(self._state, changes)
-                kept = {name: value for name, value in kept.items() if value is not None or view.get(name) is not None}
-            receipt = encode_receipt(Receipt(transaction.id, kept, outcome.events, outcome.data))
-            refusal = receipt_refusal(len(receipt), self._limits.receipt_bytes_max, run.migration)
-            if refusal:
-                return Rejected("invalid_transaction", refusal, transaction.id)
-            receipts.append(receipt)
-            changes.update(kept)
-        if len(outcomes) != len(unit.transactions):
-            message = f"its processor answered {len(outcomes)} of {len(unit.transactions)} transactions"
-            return Withdrawn("internal_error", unit.transactions[0].family, message=message)
-        run.changes = changes
-        run.receipts += receipts
-        return None
-
-    def _refusal(
-        self, transaction: VerifiedTransaction, outcome: TransactionOutcome, namespaces: tuple[str, ...]
-    ) -> str | None:
-        """Why the writes of a transaction may not stand; None if they may."""
-        if not outcome.changes:
-            return None
-        outputs = AccessList(transaction.outputs)
-        for address, value in outcome.changes.items():
-            refusal = write_refusal(address, outputs, namespaces)
-            if refusal is not None:
-                return refusal
-            if value is not None and len(value) > self._limits.state_value_bytes_max:
-                return (
-                    f"it wrote {len(value)} bytes at {address}, one address holds at most"
-                    f" {self._limits.state_value_bytes_max}"
-                )
-        return None
 
 
 def _depends(result: Rejected | Withdrawn, dependent: Dependent) -> Rejected | Withdrawn:
