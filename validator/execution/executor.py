@@ -38,7 +38,6 @@ class _Out(NamedTuple):
     ``follows``: the number of the task whose writes its processor runs it over, before they are merged here.
     """
 
-    route: FamilyVersion
     indexes: list[int | None]
     follows: int | None
 
@@ -75,6 +74,10 @@ class Execution:
         self._unsound: set[int] = set(resumed._unsound) if resumed else set()
         """Tasks that follow one whose processor believes of some batch what did not come true."""
         self._resumed_tasks = frozenset(self._tasks)
+        self._resumed_out = len(self._tasks)
+        """How many of these are out."""
+        self._follower: dict[int, int] = dict(resumed._follower) if resumed else {}
+        """The task that follows each one which is out, where one does."""
         self._results: list[Result | None] = [None] * len(batches)
         order = schedule(batches)
         self._waits_for = order.waits_for
@@ -100,8 +103,12 @@ class Execution:
 
     @property
     def held_up(self) -> bool:
-        """Whether some batches have results, and all work that is still out was out before this execution."""
-        return 0 < self.left < len(self._runs) and self._tasks.keys() <= self._resumed_tasks
+        """Whether some batches have results, and all that is out was out before, and none of that has come meanwhile.
+
+        Where some of it comes, so may the rest: it is not slow, it is much.
+        """
+        nothing_new = len(self._tasks) == self._resumed_out in (0, len(self._resumed_tasks))
+        return 0 < self.left < len(self._runs) and nothing_new
 
     def results(self) -> list[Result | None]:
         """What became of each batch, in their order; None for the unfinished."""
@@ -127,14 +134,9 @@ class Execution:
             heappop(ready)
         return bool(ready) and self._runs[ready[0]].migration
 
-    def routes(self) -> list[FamilyVersion]:
-        """Families with work that may run now, or may behind what is at a processor."""
-        ready = filter(self.is_ready, self._ready)
-        return list(dict.fromkeys([*ready, *(out.route for out in self._tasks.values())]))
-
-    def is_ready(self, route: FamilyVersion) -> bool:
-        """Whether a family has work that may run now."""
-        return bool(self._ready[route])
+    def ready_routes(self) -> list[FamilyVersion]:
+        """Families with work that may run now."""
+        return [route for route, waiting in self._ready.items() if waiting]
 
     def view(self, batch: int) -> View:
         """The state that the next transaction of a batch finds.
@@ -203,7 +205,9 @@ class Execution:
             return None
         first = self._runs[units[0].batch]
         task = Task(next(_task_numbers), route, tuple(units), first.alone, first.migration, follows)
-        self._tasks[task.number] = _Out(route, [unit.batch for unit in units], follows)
+        self._tasks[task.number] = _Out([unit.batch for unit in units], follows)
+        if follows is not None:
+            self._follower[follows] = task.number
         return task
 
     def _held_up_by(self, task: int | None) -> dict[int, int]:
@@ -230,7 +234,7 @@ class Execution:
         ``namespaces``: what the processor registered. What the processor believes applied and the rules refuse leaves
         nothing, and later units of the task, which saw it, run again; so does a task that follows it.
         """
-        out = self._tasks.pop(task.number)
+        out = self._take_out(task)
         again = out.follows in self._tasks or task.number in self._unsound
         told = True
         for index, unit, unit_outcomes in zip(out.indexes, task.units, outcomes, strict=True):
@@ -265,7 +269,7 @@ class Execution:
         They run again; if it was ``begun`` each in a task of its own, and one that was alone already is withdrawn: it
         may be what its processors die of.
         """
-        indexes = [index for index in self._tasks.pop(task.number).indexes if index is not None]
+        indexes = [index for index in self._take_out(task).indexes if index is not None]
         self._ended(task.number, sound=False)
         for index in indexes:
             run = self._runs[index]
@@ -278,18 +282,27 @@ class Execution:
 
     def split(self, task: Task) -> None:
         """A task is too large for one message: its batches run again, each in a task of its own."""
-        for index in self._tasks.pop(task.number).indexes:
+        for index in self._take_out(task).indexes:
             if index is not None:
                 run = self._runs[index]
                 run.running = False
                 run.alone = True
                 self._make_ready(index)
 
+    def _take_out(self, task: Task) -> _Out:
+        """It is out no more."""
+        self._resumed_out -= task.number in self._resumed_tasks
+        return self._tasks.pop(task.number)
+
     def _ended(self, task: int, *, sound: bool) -> None:
-        """A task is out no more; unless it was ``sound``, what follows it ran over what is not so."""
+        """A task that was handed over is out no more; unless it was ``sound``, what follows it ran over what is not so.
+
+        What follows it may be out no more itself.
+        """
         self._unsound.discard(task)
-        if not sound:
-            self._unsound.update(number for number, out in self._tasks.items() if out.follows == task)
+        follower = self._follower.pop(task, None)
+        if follower in self._tasks and not sound:
+            self._unsound.add(follower)
 
     def withdraw(self, route: FamilyVersion) -> None:
         """No processor of ``route`` is left: what needs one, and is not with one, stays pending."""

@@ -72,6 +72,7 @@ def choose(
     base: View,
     has_processor: Callable[[FamilyVersion], bool],
     limits: Limits,
+    transactions_max: int,
     now_ms: int,
     before: Candidate | None,
 ) -> Candidate:
@@ -95,7 +96,7 @@ def choose(
         body.include(entry.batch)
     refused: list[tuple[Pending, Rejected]] = []
     has_processor = cache(has_processor)
-    size = _Size(limits)
+    size = _Size(limits, transactions_max)
     while (ready := queue.pop_ready()) is not None:
         entry, batch = ready, ready.batch
         if not size.has_room_for(batch):
@@ -130,15 +131,16 @@ def choose(
 class _Size:
     """How much a block took in so far. What was carried over does not count: it must not shut others out."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, transactions_max: int) -> None:
         self._limits = limits
+        self._transactions_max = transactions_max
         self._transactions = self._bytes = self._addresses = 0
 
     def has_room_for(self, batch: VerifiedBatch) -> bool:
         """Whether one more batch fits; the first always does."""
         limits = self._limits
         return not self._transactions or (
-            self._transactions + len(batch.transactions) <= limits.block_transactions_max
+            self._transactions + len(batch.transactions) <= self._transactions_max
             and self._bytes + len(batch.raw) <= limits.block_bytes_max
             and self._addresses + batch.declared <= limits.block_addresses_max
         )

@@ -19,14 +19,14 @@ def dispatch(execution: Execution, processors: Processors, packed_transactions_m
     while withdrawn:
         # What is withdrawn may set other families' work free.
         withdrawn = False
-        for route in execution.routes():
+        for route in dict.fromkeys([*execution.ready_routes(), *processors.routes_behind()]):
             while (given := _next(execution, processors, route, packed_transactions_max)) is not None:
                 processor, task = given
                 if processors.start(processor, task, execution.view):
                     started.append(task)
                 else:
                     execution.split(task)
-            if execution.is_ready(route) and not processors.has(route, migration=execution.migrates(route)):
+            if route in execution.ready_routes() and not processors.has(route, migration=execution.migrates(route)):
                 execution.withdraw(route)
                 withdrawn = True
     return started
@@ -43,7 +43,7 @@ def _next(
             continue
         share = -(-execution.transactions_left // processors.count(route))
         most = min(packed_transactions_max, max(share, _SHARE_MIN), processor.transactions_max(route))
-        task = execution.next_task(route, most, alone=processor.takes_alone, behind=behind)
+        task = execution.next_task(route, most, alone=processor.takes_alone, behind=behind and behind.number)
         if task is not None:
             return processor, task
     return None

@@ -78,6 +78,8 @@ class Processor:
         self.unreachable = False
         """A message to it could not be sent: it is dropped at the next tick."""
         self.held: dict[str, Held] = {}
+        """By context id; changed by ``hold`` and ``release`` alone."""
+        self._held_alone = 0
         self.newest = ""
         """The context id of the task that it was given last, which it may have answered."""
         self.record = Record()
@@ -115,7 +117,7 @@ class Processor:
         """
         if not self.packed_version:
             return self.occupancy - len(self.held)
-        if any(assignment.task.alone for assignment, _ in self.held.values()):
+        if self._held_alone:
             return 0
         return _PACKED_IN_FLIGHT - len(self.held)
 
@@ -125,15 +127,26 @@ class Processor:
 
         Where it dies of one, the other would be taken for what it died of as well.
         """
-        return bool(self.packed_version) or not any(assignment.task.alone for assignment, _ in self.held.values())
+        return bool(self.packed_version) or not self._held_alone
 
     @property
-    def followed(self) -> int | None:
-        """The number of the task that the next may follow: what it works off right before that, over its own writes."""
+    def followed(self) -> Task | None:
+        """The task that the next may follow: what it works off right before that, over its own writes."""
         newest = self.held.get(self.newest)
         if newest is None or self.packed_version < _FOLLOWING_VERSION:
             return None
-        return newest.assignment.task.number if isinstance(newest.assignment, PackedAssignment) else None
+        return newest.assignment.task if isinstance(newest.assignment, PackedAssignment) else None
+
+    def hold(self, context_id: str, held: Held) -> None:
+        """It is given a task."""
+        self.held[context_id] = held
+        self._held_alone += held.assignment.task.alone
+
+    def release(self, context_id: str) -> Task:
+        """It holds a task no more."""
+        task = self.held.pop(context_id).assignment.task
+        self._held_alone -= task.alone
+        return task
 
     def transactions_max(self, family: FamilyVersion) -> int:
         """How many transactions of ``family`` one task may give it, as fast as it was lately."""

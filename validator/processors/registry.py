@@ -160,6 +160,11 @@ class Processors:
             return [takers[-1 - self._migrations_lost[family] % len(takers)]] if takers else []
         return sorted(takers, key=lambda entry: len(entry.held))
 
+    def routes_behind(self) -> list[FamilyVersion]:
+        """The families of tasks that the next may follow."""
+        followed = (entry.followed for entry in self._connected.values() if entry.room > 0)
+        return [task.route for task in followed if task is not None]
+
     def start(self, processor: Processor, task: Task, view_for: ViewFor) -> bool:
         """Hand a task to a processor with room: it comes back as Answered or Lost.
 
@@ -178,11 +183,11 @@ class Processors:
         else:
             raw_header = processor.raw_header
             assignment = Conversation(task, view_for, send, context_id, namespaces, raw_header, self._limits)
-        processor.held[context_id] = Held(assignment, self._clock_ms())
+        processor.hold(context_id, Held(assignment, self._clock_ms()))
         if assignment.start():
             processor.newest = context_id
             return True
-        del processor.held[context_id]
+        processor.release(context_id)
         return False
 
     def heard(self, identity: bytes) -> list[ProcessorEvent]:
@@ -245,8 +250,7 @@ class Processors:
         return lost
 
     def _lose(self, processor: Processor, why: str) -> list[ProcessorEvent]:
-        tasks = [assignment.task for assignment, _ in processor.held.values()]
-        processor.held.clear()
+        tasks = [processor.release(context_id) for context_id in list(processor.held)]
         self._forget_drained(processor)
         self._migrations_lost.update(task.route for task in tasks if task.migration)
         lost = [Lost(task, not processor.packed_version or place == 0) for place, task in enumerate(tasks)]
@@ -326,7 +330,7 @@ class Processors:
         processor.record.answered(held, outcomes, self._clock_ms())
         if assignment.task.migration:
             del self._migrations_lost[assignment.task.route]
-        del processor.held[key]
+        processor.release(key)
         self._forget_drained(processor)
         return [Answered(assignment.task, outcomes, assignment.namespaces, processor.serves)]
 
