@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ledger.batch import VerifiedBatch
-from ledger.ids import BatchId
+from ledger.ids import BatchId, TransactionId
 from ledger.settings import FamilyVersion
 from tests.validator.support import (
     LIMITS,
@@ -20,7 +20,7 @@ from tests.validator.support import (
 from validator.execution.model import Rejected, Withdrawn
 from validator.gateway import Delivery
 from validator.journal.rules import Body
-from validator.mempool.queue import PendingQueue, Reason
+from validator.mempool.queue import Pending, PendingQueue, Reason
 from validator.metrics import Metrics
 from validator.processors.registry import Processors
 from validator.production import Production
@@ -49,6 +49,15 @@ def production_over(
     commit(store, [make_batch("genesis")], state)
     processors = Processors(lambda *_: Delivery.SENT, lambda: clock.now_ms, LIMITS)
     return Production(store, queue, processors, SIGNER, LIMITS, clock.seconds, Metrics(LIMITS, clock.seconds))
+
+
+def parked(queue: PendingQueue, batch: VerifiedBatch, dependency: TransactionId, arrival: int = 0) -> Pending:
+    """A batch that is queued alone, tried, and waits for a transaction since."""
+    queue.add(arrival, batch)
+    entry = queue.pop_ready()
+    assert entry is not None
+    queue.park_for_dependency(entry, dependency, WAIT_MS)
+    return entry
 
 
 def test_who_let_the_same_transaction_go_first_is_tried_again_when_that_comes_to_no_end(store: Store) -> None:
@@ -82,10 +91,7 @@ def test_who_depends_on_what_it_holds_itself_later_is_invalid(store: Store) -> N
     production = production_over(store, queue, clock)
     later = make_transaction("later")
     batch = make_batch("own", make_transaction("asks", dependencies=[later.id]), later)
-    queue.add(0, batch)
-    entry = queue.pop_ready()
-    assert entry is not None
-    queue.park_for_dependency(entry, later.id, WAIT_MS)
+    parked(queue, batch, later.id)
     clock.now_ms = WAIT_MS
     production.tick()
     verdict = store.invalid(batch.id)
@@ -99,10 +105,7 @@ def test_who_has_what_it_depends_on_and_let_another_go_first_is_tried_again(stor
     production = production_over(store, queue, clock)
     twice = make_transaction("twice")
     batch = make_batch("both", twice, make_transaction("asks", dependencies=[twice.id]))
-    queue.add(0, batch)
-    entry = queue.pop_ready()
-    assert entry is not None
-    queue.park_for_dependency(entry, twice.id, WAIT_MS)
+    entry = parked(queue, batch, twice.id)
     clock.now_ms = WAIT_MS
     production.tick()
     assert store.invalid(batch.id) is None
@@ -116,10 +119,7 @@ def test_who_depends_on_what_is_tried_again_goes_on_waiting(store: Store) -> Non
     held = make_transaction("held")
     asks = make_batch("asks", make_transaction("asks", dependencies=[held.id]))
     for arrival, batch in enumerate([asks, make_batch("holds", held)]):
-        queue.add(arrival, batch)
-        entry = queue.pop_ready()
-        assert entry is not None
-        queue.park_for_dependency(entry, held.id, WAIT_MS)
+        parked(queue, batch, held.id, arrival)
     clock.now_ms = WAIT_MS
     production.tick()
     assert store.invalid(asks.id) is None
