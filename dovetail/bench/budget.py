@@ -199,7 +199,7 @@ class _Path:
         """Take these batches to their commit, block by block."""
         waiting = list(raw_batches)[::-1]
         while waiting or len(self._queue):
-            while waiting and self._queue.transactions < self._limits.block_transactions_max:
+            while waiting and self._queue.room.transactions < self._limits.block_transactions_max:
                 self._arrive(waiting, laps)
             self._make_block(laps)
 

@@ -14,11 +14,11 @@ def check_node(node: Node, disk: Disk) -> None:
     """Between two events, when what was pending is restored. Raises Violated."""
     queue = node._queue
     entries = list(queue)
-    _same("transactions of the queue", queue.transactions, sum(len(entry.batch.transactions) for entry in entries))
+    _same("transactions of the queue", queue.room.transactions, sum(len(entry.batch.transactions) for entry in entries))
     each = [item for entry in entries for item in entry.batch.transactions]
     declared = sum(len(item.inputs) + len(item.outputs) + len(item.dependencies) for item in each)
     data_bytes = sum(len(entry.batch.raw) for entry in entries) + 200 * declared
-    _same("bytes of the queue", queue.data_bytes, data_bytes)
+    _same("bytes of the queue", queue.room.data_bytes, data_bytes)
     held = {entry.batch.id: entry.arrival for entry in entries if entry.arrival != INJECTED}
     if node._store.head is not None:
         # The genesis batches are in no table.

@@ -171,7 +171,7 @@ def miscount_the_queue(patch: Patch) -> None:
 
     def short(self: PendingQueue, entry: Pending) -> None:
         remove(self, entry)
-        self._held.transactions += len(entry.batch.transactions) - 1
+        self.room._held.transactions += len(entry.batch.transactions) - 1
 
     patch.setattr(PendingQueue, "remove", short)
 

@@ -5,7 +5,7 @@ nobody else.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from enum import StrEnum
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
@@ -15,6 +15,7 @@ from ledger.ids import BatchId, TransactionId
 from ledger.limits import Limits
 from ledger.settings import FamilyVersion
 from validator.mempool.homes import Homes
+from validator.mempool.room import Room
 
 INJECTED: Final = -1
 """The arrival number of what nobody handed in: it comes before all others."""
@@ -85,63 +86,14 @@ class Pending:
         return None
 
 
-_ENTRY_BYTES: Final = 200
-"""What is counted for an input, output or dependency beside its bytes in the batch.
-
-Measured: a dependency takes 185 in memory, an address 127, the shortest prefix 59.
-"""
-
-
-class _Size:
-    """How much of the queue's room something takes."""
-
-    __slots__ = ("batches", "data_bytes", "transactions")
-
-    def __init__(self, batches: int = 0, transactions: int = 0, data_bytes: int = 0) -> None:
-        self.batches = batches
-        self.transactions = transactions
-        self.data_bytes = data_bytes
-
-    def add(self, batch: VerifiedBatch) -> None:
-        self.batches += 1
-        self.transactions += len(batch.transactions)
-        self.data_bytes += _held_bytes(batch)
-
-    def take(self, batch: VerifiedBatch) -> None:
-        self.batches -= 1
-        self.transactions -= len(batch.transactions)
-        self.data_bytes -= _held_bytes(batch)
-
-
-def _held_bytes(batch: VerifiedBatch) -> int:
-    return len(batch.raw) + _ENTRY_BYTES * (batch.declared + batch.dependencies)
-
-
-_ANYTHING: Final = _Size(1, 1, 1)
-"""No batch takes less."""
-
-_NOTHING: Final = _Size()
-
-_KEY_CHARACTERS_SHOWN: Final = 16
 _STALE_MAX: Final = 1_000
 
 
-class ShareRefusal(NamedTuple):
-    """That batches are more than one key may hold. ``for_ever``: however empty the queue is."""
-
-    message: str
-    for_ever: bool
-
-
 class PendingQueue:
-    """All pending batches; the one place that knows how many there may be, of everybody and of one batcher.
-
-    A batcher's key may hold ``pending_share_percent_max`` of the room that the batches of other keys leave. So no key
-    takes it all, and two that send all they can come to hold the same; many keys together can take it all.
-    """
+    """All pending batches, and in ``room`` how much of them there may be."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        self.room = Room(limits)
         self._entries: dict[BatchId, Pending] = {}
         self._ready: list[tuple[int, BatchId]] = []
         self._parked: defaultdict[_Cause, dict[BatchId, None]] = defaultdict(dict)
@@ -150,8 +102,6 @@ class PendingQueue:
         """Those that wait for a dependency stand behind the others."""
         self._leads: defaultdict[BatchId, dict[TransactionId, None]] = defaultdict(dict)
         """For which transactions a batch has its turn before those that let another with the same one go first."""
-        self._held = _Size()
-        self._held_by: dict[str, _Size] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -159,16 +109,6 @@ class PendingQueue:
     def __iter__(self) -> Iterator[Pending]:
         """Every pending batch, in the order in which they were added."""
         return iter(self._entries.values())
-
-    @property
-    def transactions(self) -> int:
-        """How many transactions the pending batches hold."""
-        return self._held.transactions
-
-    @property
-    def data_bytes(self) -> int:
-        """How many bytes the pending batches have, and what all that they declare takes beside."""
-        return self._held.data_bytes
 
     def reasons(self) -> Counter[Reason]:
         """How many batches are pending for each reason; looks at every one."""
@@ -192,77 +132,11 @@ class PendingQueue:
         batch_id = self._homes.first(transaction_id)
         return None if batch_id is None else self._entries[batch_id]
 
-    def refusal(self, batches: Iterable[VerifiedBatch]) -> str | None:
-        """Why these new batches do not fit together, whoever signed them, with the values; None if they do."""
-        more = _Size()
-        for batch in batches:
-            more.add(batch)
-        return self._refusal(more)
-
-    def share_refusal(self, batches: Iterable[VerifiedBatch]) -> "ShareRefusal | None":
-        """Why these new batches are more than one of their keys may hold; None if they are not."""
-        more_of: defaultdict[str, _Size] = defaultdict(_Size)
-        for batch in batches:
-            more_of[batch.signer].add(batch)
-        return self._share_refusal(more_of)
-
-    def claims_refusal(self, claimed: Mapping[str, int]) -> "ShareRefusal | str | None":
-        """Both for batches that are not verified yet, so many as each key is said to have signed, however small."""
-        every = sum(claimed.values())
-        share = self._share_refusal({signer: _Size(count, count, count) for signer, count in claimed.items()})
-        return share if share is not None and share.for_ever else self._refusal(_Size(every, every, every)) or share
-
-    def is_full(self) -> str | None:
-        """Why not even the smallest batch fits, whoever signed it."""
-        return self._refusal(_ANYTHING)
-
-    def is_half_full(self) -> bool:
-        """Whether half of some room is taken."""
-        return any(2 * held >= most for _, held, _, most in self._rooms(self._held, _NOTHING))
-
-    def _refusal(self, more: _Size) -> str | None:
-        for name, held, added, most in self._rooms(self._held, more):
-            if held + added > most:
-                return f"the pending queue holds {held} of at most {most} {name}, {added} more do not fit"
-        return None
-
-    def _share_refusal(self, more_of: Mapping[str, _Size]) -> "ShareRefusal | None":
-        for signer, more in more_of.items():
-            held_by = self._held_by.get(signer, _NOTHING)
-            for (name, held, added, most), (_, own, _, _) in zip(
-                self._rooms(self._held, more), self._rooms(held_by, more), strict=True
-            ):
-                share, alone = self._share(most - (held - own)), self._share(most)
-                if own + added > share:
-                    shown = f"{signer[:_KEY_CHARACTERS_SHOWN]}…"
-                    if added > alone:
-                        words = f"{added} {name} of the key {shown} can never be pending, at most {alone} can"
-                        return ShareRefusal(words, for_ever=True)
-                    words = (
-                        f"the pending queue holds {own} {name} of the key {shown}, at most {share} while it holds"
-                        f" {held - own} of others; {added} more do not fit"
-                    )
-                    return ShareRefusal(words, for_ever=False)
-        return None
-
-    def _share(self, room: int) -> int:
-        """What of a room one key may take: rounded up, so that the smallest queues are everybody's."""
-        return min(room, -(-room * self._limits.pending_share_percent_max // 100))
-
-    def _rooms(self, held: _Size, more: _Size) -> tuple[tuple[str, int, int, int], ...]:
-        limits = self._limits
-        return (
-            ("batches", held.batches, more.batches, limits.pending_batches_max),
-            ("transactions", held.transactions, more.transactions, limits.pending_transactions_max),
-            ("bytes", held.data_bytes, more.data_bytes, limits.pending_bytes_max),
-        )
-
     def add(self, arrival: int, batch: VerifiedBatch) -> Pending:
         """Queue a batch that is not in it. Whether it fits was asked before: an accepted one is never dropped."""
         assert batch.id not in self._entries, "an entry would lose its place"
         entry = self._entries[batch.id] = Pending(arrival, batch)
-        self._held.add(batch)
-        self._held_by.setdefault(batch.signer, _Size()).add(batch)
+        self.room.take(batch)
         self._homes.add(batch)
         heappush(self._ready, (arrival, batch.id))
         return entry
@@ -276,11 +150,7 @@ class PendingQueue:
         self._unpark(entry)
         del self._entries[entry.batch.id]
         self._step_aside(entry)
-        self._held.take(entry.batch)
-        held_by = self._held_by[entry.batch.signer]
-        held_by.take(entry.batch)
-        if not held_by.batches:
-            del self._held_by[entry.batch.signer]
+        self.room.give_back(entry.batch)
         self._homes.remove(entry.batch)
         if len(self._ready) > 2 * len(self._entries) + _STALE_MAX:
             # What left before its turn, or was put back twice, would lie there until what is older is done.
