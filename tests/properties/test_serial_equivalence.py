@@ -100,7 +100,7 @@ def _same_without_the_undecided(outcome: Outcome, state: dict[str, bytes], batch
 
 
 @pytest.mark.parametrize("protocols", ["p", "l", "ppp", "lll", "plp"])
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(block=blocks(), seed=st.integers(0, 2**32), transactions_max=st.sampled_from((1, 3, 256)))
 def test_equals_plain_serial_execution(
     protocols: str, block: tuple[dict[str, bytes], list[VerifiedBatch]], seed: int, transactions_max: int
@@ -112,7 +112,7 @@ def test_equals_plain_serial_execution(
     _same(run_on(network, state, batches, transactions_max), run_serially(state, batches))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(block=blocks(), seed=st.integers(0, 2**32), transactions_max=st.sampled_from((1, 3, 256)))
 def test_blocks_that_end_while_work_is_out_change_nothing(
     block: tuple[dict[str, bytes], list[VerifiedBatch]], seed: int, transactions_max: int
@@ -126,7 +126,7 @@ def test_blocks_that_end_while_work_is_out_change_nothing(
     _same(outcome, run_serially(state, batches))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(block=blocks(), seed=st.integers(0, 2**32))
 def test_processors_that_die_in_mid_task_change_nothing(
     block: tuple[dict[str, bytes], list[VerifiedBatch]], seed: int
@@ -145,7 +145,7 @@ def test_processors_that_die_in_mid_task_change_nothing(
     _same_without_the_undecided(outcome, state, batches)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(block=blocks(), seed=st.integers(0, 2**32))
 def test_what_a_lying_processor_claims_leaves_nothing_and_misleads_nobody(
     block: tuple[dict[str, bytes], list[VerifiedBatch]], seed: int
@@ -159,7 +159,7 @@ def test_what_a_lying_processor_claims_leaves_nothing_and_misleads_nobody(
     _same(run_on(network, state, batches, 256), run_serially(state, batches, lies))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(block=blocks(), seed=st.integers(0, 2**32), transactions_max=st.sampled_from((1, 3, 256)))
 def test_batches_that_no_processor_takes_are_left_out_and_hold_up_nobody(
     block: tuple[dict[str, bytes], list[VerifiedBatch]], seed: int, transactions_max: int

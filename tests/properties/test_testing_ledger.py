@@ -71,7 +71,7 @@ def by_the_test_kit(ledger: Ledger, batches: Sequence[VerifiedBatch]) -> tuple[l
 
 
 @pytest.mark.parametrize("packed", [True, False])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(block=blocks())
 def test_scripts(packed: bool, block: tuple[dict[str, bytes], list[VerifiedBatch]]) -> None:
     state, batches = block
@@ -115,7 +115,7 @@ def intkey_batches(draw: st.DrawFn) -> list[VerifiedBatch]:
 
 
 @pytest.mark.parametrize("packed", [True, False])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(batches=intkey_batches())
 def test_intkey(packed: bool, batches: list[VerifiedBatch]) -> None:
     expected = by_the_executor([IntkeyHandler()], packed, {}, batches)

@@ -217,7 +217,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     how=st.tuples(st.sampled_from(HOWS), st.sampled_from(HOWS)),
     packed=st.booleans(),
