@@ -230,8 +230,9 @@ class Conditions:
         more = len(missing) - _FAMILIES_NAMED_MAX
         others = f" and {more} other families" if more > 0 else ""
         return (
-            f"{sum(known[family].batches for family in missing)} batches wait for a processor of {named}{others}. Start"
-            " one (dovetail processor MODULE:CLASS); families that nobody shall send can be shut out (dovetail upgrade)"
+            f"{sum(known[family].batches for family in missing)} batches wait for a processor of {named}{others}."
+            " Start one (dovetail processor MODULE:HANDLER); families that nobody shall send can be shut out"
+            " (dovetail upgrade)"
         )
 
 
