@@ -245,7 +245,7 @@ def _report(seen: "Seen", findings: "Findings", tally: Tally, path: Path, most: 
         )
         for public_key, blocks in seen.sealed_by.most_common(_KEYS_SHOWN_MAX):
             typer.echo(f"blocks sealed by {printable(public_key)}: {blocks}")
-        typer.echo(f"block {seen.last}: {seen.last_id}")
+        typer.echo(f"block {seen.last}: {seen.last_id or 'cannot be read'}")
         if not seen.pages_walked:
             typer.echo("the pages of the file were not walked: a validator wrote to it meanwhile")
         if seen.states_from:

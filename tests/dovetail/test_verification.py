@@ -89,6 +89,15 @@ def test_damage_is_found_and_named(copy: Path, damage: str) -> None:
     assert all(finding.advice and finding.expected and finding.found for finding in findings.kept)
 
 
+def test_a_last_block_that_cannot_be_read_is_not_told_by_the_id_of_another(
+    store: Path, tmp_path: Path, run: Run
+) -> None:
+    copied = Path(shutil.copytree(store, tmp_path / "store"))
+    put(copied, "blocks", records.key(2), None)
+    done = run("chain", "verify", "--data-dir", str(tmp_path), "--to", "2", "--processes", "1")
+    assert "\nblock 2: cannot be read\n" in done.out
+
+
 def test_one_wrong_node_is_one_finding_however_often_it_is_read_later(copy: Path) -> None:
     name, node = entries(copy, "nodes")[5]
     put(copy, "nodes", name, flip(node, len(node) - 1))

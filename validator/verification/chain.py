@@ -75,7 +75,7 @@ class Verification:
         self.pages_walked = False
         """Whether the file's pages were looked at too, which is done beside this (``pages``)."""
         self.last_id: BlockId | None = None
-        """The id of the newest block so far, to compare with another node's."""
+        """The id of the newest block so far, to compare with another node's; None where it cannot be read."""
         self._state = StateCheck(reader, self._add)
         self.node = self._state.node
         """Reads a node of a sound block's state."""
@@ -147,6 +147,7 @@ class Verification:
             yield self._check(loaded, [next(checked) for _ in loaded.entries])
 
     def _check(self, loaded: Loaded, checked: list[CheckedBatch]) -> CheckedBlock:
+        self.last_id = None
         if loaded.header is not None and loaded.info is not None:
             self.sealed_by[loaded.header.signer_pubkey] += 1
             self.last_id = loaded.info.id
