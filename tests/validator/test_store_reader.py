@@ -232,6 +232,8 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
         StoreReader.open(tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
     (tmp_path / "data.mdb").write_bytes(b"no store" * 4096)
+    with pytest.raises(StorageFailed, match="is a backup, which `dovetail store restore`"):
+        StoreReader.open(tmp_path / "store")
     with pytest.raises(StorageFailed, match=r"cannot read the store at .*INVALID"):
         StoreReader.open(tmp_path)
     (tmp_path / "other").mkdir()

@@ -77,9 +77,10 @@ class StoreReader(Snapshot):
         with ExitStack() as undo:
             try:
                 if not (path / DATA).exists():
-                    raise StorageFailed(
-                        f"there is no store at {path}: a validator makes it when it starts with that folder"
-                    )
+                    advice = "a validator makes it when it starts with that folder"
+                    if (path.parent / DATA).exists():
+                        advice = f"{path.parent} is a backup, which `dovetail store restore` verifies and puts in place"
+                    raise StorageFailed(f"there is no store at {path}: {advice}")
                 shared = read_shared(path)
                 if shared is not None:
                     undo.callback(shared.close)
