@@ -31,8 +31,10 @@ from validator.state.nodes import EMPTY
 from validator.state.view import Changed, Stored, View
 from validator.store import BlockInfo, StorageFailed, Store
 
-_CHOSEN_LEAST: Final = 100
-"""Transactions that a block may take from the queue, however few ran in the time of the one before."""
+_WORTH: Final = 4
+"""A block that does not finish lasts so many times as long as it took to begin it, where that was not cheap."""
+
+_CHEAP_MS: Final = 10
 
 log = structlog.get_logger("validator.production")
 
@@ -80,8 +82,8 @@ class Production:
         self._clock_s = clock_s
         self._metrics = metrics
         self._engine = SoloEngine()
-        self._chosen_max = limits.block_transactions_max
-        """How many transactions a block takes from the queue: what does not run in its time was chosen for nothing."""
+        self._worth_ms = 0
+        """How long the block in the making lasts at least, unless it finishes."""
         self._executing: Candidate | None = None
         self._built: Candidate | None = None
         self._sealed: Verdicts | None = None
@@ -160,7 +162,6 @@ class Production:
             elif self._executing is not None:
                 if not self._ends_now(self._executing):
                     break
-                self._chosen_max = self._chosen_next(self._executing)
                 self._built, self._executing = self._executing, None
                 reach(CrashPoint.EXECUTED)
                 self._do(Happened.BUILT)
@@ -180,20 +181,13 @@ class Production:
         execution = candidate.execution
         if execution.finished or self._store.head is None:
             return execution.finished
+        passed_ms = self._now_ms() - candidate.started_ms
+        if passed_ms < self._worth_ms:
+            return False
         if execution.held_up:
             return True
-        late = self._now_ms() - candidate.started_ms > self._limits.block_execution_ms_max
+        late = passed_ms > self._limits.block_execution_ms_max
         return late and (execution.left < len(candidate.entries) or self._queue.has_ready)
-
-    def _chosen_next(self, ended: Candidate) -> int:
-        """How many transactions the block after ``ended`` takes from the queue at most."""
-        execution = ended.execution
-        if execution.finished or execution.held_up:
-            most = 2 * self._chosen_max
-        else:
-            given = sum(len(entry.batch.transactions) for entry in ended.entries)
-            most = max(_CHOSEN_LEAST, 2 * (given - execution.transactions_left))
-        return min(most, self._limits.block_transactions_max)
 
     def tick(self) -> None:
         """Time has passed: end waits for dependencies, let back-offs and a refused disk be tried again."""
@@ -239,10 +233,11 @@ class Production:
             base,
             self._takes_work,
             self._limits,
-            self._chosen_max,
             self._now_ms(),
             self._built,
         )
+        cost_ms = self._now_ms() - candidate.started_ms
+        self._worth_ms = _WORTH * cost_ms if cost_ms > _CHEAP_MS else 0
         if makes_genesis:
             self.genesis_refusal = genesis.refusal(self._queue, candidate, self._limits)
             if self.genesis_refusal is not None:

@@ -122,7 +122,8 @@ class Replay:
         self._timer = self._loop.call_later(_TICK_S, self._on_tick)
         self._probe_timer: asyncio.TimerHandle | None = None
         self._runs: list[_Run] = []
-        self._tasks: dict[int, _Run] = {}
+        self._tasks: dict[int, tuple[_Run, Execution]] = {}
+        """A task may outlast the try that it was given for, where what it depends on came to no end."""
         self.endpoint = self._gateway.endpoint
         """Where processors connect."""
 
@@ -217,11 +218,11 @@ class Replay:
     def _take(self, events: list[ProcessorEvent]) -> None:
         for event in events:
             if isinstance(event, Answered):
-                run = self._tasks.pop(event.task.number)
-                run.execution.complete(event.task, event.outcomes, event.namespaces)
+                _, execution = self._tasks.pop(event.task.number)
+                execution.complete(event.task, event.outcomes, event.namespaces)
             elif isinstance(event, Lost):
-                run = self._tasks.pop(event.task.number)
-                indexes = run.execution.abandon(event.task, event.begun)
+                run, execution = self._tasks.pop(event.task.number)
+                indexes = execution.abandon(event.task, event.begun)
                 run.alone.update(indexes if event.begun else ())
 
     def _look_at_resting(self, run: _Run) -> None:
@@ -245,7 +246,7 @@ class Replay:
     def _dispatch(self, run: _Run) -> None:
         if run.due_s is None:
             for task in dispatch(run.execution, self._processors, self._limits.packed_transactions_max):
-                self._tasks[task.number] = run
+                self._tasks[task.number] = run, run.execution
 
     def _conclude(self) -> None:
         for run in [run for run in self._runs if run.due_s is None and run.execution.finished]:

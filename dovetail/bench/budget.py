@@ -233,9 +233,7 @@ class _Path:
             lambda transaction_id: store.transaction_number(transaction_id) is not None,
             store.judged_invalid,
         )
-        candidate = builder.choose(
-            self._queue, body, base, self._family.__eq__, limits, limits.block_transactions_max, 0, None
-        )
+        candidate = builder.choose(self._queue, body, base, self._family.__eq__, limits, 0, None)
         laps.end(4)
         execution = candidate.execution
         while (task := execution.next_task(self._family, limits.packed_transactions_max)) is not None:

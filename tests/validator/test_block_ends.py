@@ -1,45 +1,26 @@
-"""When a block ends that has not finished, and how much the next then takes from the queue."""
+"""When a block ends that has not finished."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ledger.limits import Limits
 from protos.processor_pb2 import TpProcessResponse
 from tests.validator.processors_support import Bench, Sent
-from tests.validator.support import SIGNER, address, commit, make_batch, make_transaction, open_store, view_of
-from validator.execution.executor import Execution
-from validator.execution.model import TransactionOutcome, Verdict
+from tests.validator.support import SIGNER, address, commit, make_batch, make_transaction, open_store
+from validator.journal import builder
 from validator.mempool.queue import PendingQueue
 from validator.metrics import Metrics
-from validator.processors.dispatch import dispatch
 from validator.production import Production
 
 OK = TpProcessResponse(status=TpProcessResponse.OK)
-PENDING, BLOCK_MAX = 1_000, 500
+PENDING = 500
 TIME_S = 1.5
 """More than a block may take."""
+COST_S = 0.1
 
 BATCHES = [make_batch(number, make_transaction(number, outputs=[address(number)])) for number in range(PENDING)]
-
-
-def test_a_block_waits_for_old_work_only_while_some_of_it_comes() -> None:
-    bench = Bench()
-    bench.register(max_occupancy=4)
-    before = Execution(view_of({}), BATCHES[:4], bench.limits)
-    tasks = dispatch(before, bench.processors, 1)
-    done = [[TransactionOutcome(Verdict.OK)]]
-    before.complete(tasks[0], done, ("1cf126",))
-    bench.answer(bench.take_sent()[1], OK)
-    following = Execution(view_of({}), [*BATCHES[1:4], BATCHES[5]], bench.limits, resumed=before)
-    (fresh,) = dispatch(following, bench.processors, 1)
-    assert not following.held_up
-    following.complete(fresh, done, ("1cf126",))
-    assert following.held_up
-    following.complete(tasks[1], done, ("1cf126",))
-    # It is not slow, it is much.
-    assert not following.held_up
 
 
 class Line:
@@ -47,7 +28,7 @@ class Line:
 
     def __init__(self, folder: Path) -> None:
         self.now_s = 0.0
-        self.bench = Bench(Limits(block_transactions_max=BLOCK_MAX))
+        self.bench = Bench()
         self.bench.register(max_occupancy=PENDING)
         self.bench.take_sent()
         self.store = open_store(folder, self.bench.limits)
@@ -74,7 +55,7 @@ class Line:
             self.held += self.bench.take_sent()
             for event in self.bench.answer(self.held.pop(0), OK):
                 self.production.take(event)
-            self.production.advance()
+            self.pass_s(0)
 
     def pass_s(self, seconds: float) -> None:
         self.now_s += seconds
@@ -82,11 +63,10 @@ class Line:
             pass
 
     @property
-    def chosen(self) -> int:
-        """How many batches the block in the making has."""
-        candidate = self.production._executing
-        assert candidate is not None
-        return len(candidate.entries)
+    def head_num(self) -> int:
+        head = self.store.head
+        assert head is not None
+        return head.num
 
 
 @pytest.fixture
@@ -96,18 +76,28 @@ def line(tmp_path: Path) -> Iterator[Line]:
     made.store.close()
 
 
-def test_a_block_takes_twice_what_ran_in_the_time_of_the_one_before(line: Line) -> None:
-    assert line.chosen == BLOCK_MAX
+def test_a_block_of_old_work_ends_with_the_first_that_is_done(line: Line) -> None:
     line.answer(80)
     line.pass_s(TIME_S)
-    carried = BLOCK_MAX - 80
-    assert line.chosen == carried + 160
-    # All of it in its time: twice as much next.
-    line.answer(carried + 160)
-    assert line.chosen == 320
+    assert line.head_num == 1
+    line.answer(3)
+    assert line.head_num == 4
 
 
-def test_a_block_takes_some_however_few_ran(line: Line) -> None:
-    line.answer(1)
+def test_a_block_that_was_costly_to_begin_lasts_longer_than_that(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose = builder.choose
+
+    def costly(*arguments: Any) -> builder.Candidate:
+        line.now_s += COST_S
+        return choose(*arguments)
+
+    monkeypatch.setattr(builder, "choose", costly)
+    line.answer(80)
     line.pass_s(TIME_S)
-    assert line.chosen == BLOCK_MAX - 1 + 100
+    line.answer(40)
+    assert line.head_num == 1
+    line.pass_s(3 * COST_S)
+    assert line.head_num == 2
+    # Whatever it cost, one that finishes ends.
+    line.answer(PENDING - 120)
+    assert line.head_num == 3

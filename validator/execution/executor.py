@@ -40,6 +40,8 @@ class _Out(NamedTuple):
 
     indexes: list[int | None]
     follows: int | None
+    fruitless: dict[FamilyVersion, int]
+    """By family: how far the execution had moved when nothing of it could follow this task."""
 
 
 class Execution:
@@ -76,6 +78,8 @@ class Execution:
         self._resumed_tasks = frozenset(self._tasks)
         self._resumed_out = len(self._tasks)
         """How many of these are out."""
+        self._moved = 0
+        """Changes with whatever may let something follow a task."""
         self._follower: dict[int, int] = dict(resumed._follower) if resumed else {}
         """The task that follows each one which is out, where one does."""
         self._results: list[Result | None] = [None] * len(batches)
@@ -103,12 +107,8 @@ class Execution:
 
     @property
     def held_up(self) -> bool:
-        """Whether some batches have results, and all that is out was out before, and none of that has come meanwhile.
-
-        Where some of it comes, so may the rest: it is not slow, it is much.
-        """
-        nothing_new = len(self._tasks) == self._resumed_out in (0, len(self._resumed_tasks))
-        return 0 < self.left < len(self._runs) and nothing_new
+        """Whether some batches have results, and all work that is still out was out before this execution."""
+        return 0 < self.left < len(self._runs) and len(self._tasks) == self._resumed_out
 
     def results(self) -> list[Result | None]:
         """What became of each batch, in their order; None for the unfinished."""
@@ -162,8 +162,11 @@ class Execution:
         batches of the two may travel, and where something does, the task follows that one.
         """
         ready = self._ready[route]
+        followed = self._tasks.get(behind) if behind is not None and behind not in self._unsound else None
+        if not ready and (followed is None or followed.fruitless.get(route) == self._moved):
+            return None
         passed: list[int] = []
-        ahead = self._held_up_by(behind)
+        ahead = self._held_up_by(followed)
         waiting = [index for index, count in ahead.items() if self._next_behind(index, count, route)]
         heapify(waiting)
         follows: int | None = None
@@ -202,18 +205,19 @@ class Execution:
         for index in passed:
             heappush(ready, index)
         if not units:
+            if followed is not None:
+                followed.fruitless[route] = self._moved
             return None
         first = self._runs[units[0].batch]
         task = Task(next(_task_numbers), route, tuple(units), first.alone, first.migration, follows)
-        self._tasks[task.number] = _Out([unit.batch for unit in units], follows)
+        self._tasks[task.number] = _Out([unit.batch for unit in units], follows, {})
         if follows is not None:
             self._follower[follows] = task.number
         return task
 
-    def _held_up_by(self, task: int | None) -> dict[int, int]:
+    def _held_up_by(self, out: _Out | None) -> dict[int, int]:
         """How many batches of a task that is out hold up each later one: those that it can settle for good."""
         held_up: dict[int, int] = {}
-        out = self._tasks.get(task) if task is not None and task not in self._unsound else None
         for index in out.indexes if out else ():
             if index is not None and self._results[index] is None and len(self._runs[index].segments) == 1:
                 for follower in self._frees[index]:
@@ -317,6 +321,7 @@ class Execution:
 
     def _make_ready(self, index: int) -> None:
         run = self._runs[index]
+        self._moved += 1
         if not self._waits_for[index] and self._results[index] is None and not run.running:
             heappush(self._ready[run.route], index)
 
@@ -355,6 +360,7 @@ class Execution:
         while freed:
             for follower in self._frees[freed.pop()]:
                 self._waits_for[follower] -= 1
+                self._moved += 1
                 if self._waits_for[follower]:
                     continue
                 if self._results[follower] is not None:

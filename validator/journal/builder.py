@@ -72,7 +72,6 @@ def choose(
     base: View,
     has_processor: Callable[[FamilyVersion], bool],
     limits: Limits,
-    transactions_max: int,
     now_ms: int,
     before: Candidate | None,
 ) -> Candidate:
@@ -96,7 +95,7 @@ def choose(
         body.include(entry.batch)
     refused: list[tuple[Pending, Rejected]] = []
     has_processor = cache(has_processor)
-    size = _Size(limits, transactions_max)
+    size = _Size(limits)
     while (ready := queue.pop_ready()) is not None:
         entry, batch = ready, ready.batch
         if not size.has_room_for(batch):
@@ -131,16 +130,15 @@ def choose(
 class _Size:
     """How much a block took in so far. What was carried over does not count: it must not shut others out."""
 
-    def __init__(self, limits: Limits, transactions_max: int) -> None:
+    def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._transactions_max = transactions_max
         self._transactions = self._bytes = self._addresses = 0
 
     def has_room_for(self, batch: VerifiedBatch) -> bool:
         """Whether one more batch fits; the first always does."""
         limits = self._limits
         return not self._transactions or (
-            self._transactions + len(batch.transactions) <= self._transactions_max
+            self._transactions + len(batch.transactions) <= limits.block_transactions_max
             and self._bytes + len(batch.raw) <= limits.block_bytes_max
             and self._addresses + batch.declared <= limits.block_addresses_max
         )

@@ -35,15 +35,19 @@ def dispatch(execution: Execution, processors: Processors, packed_transactions_m
 def _next(
     execution: Execution, processors: Processors, route: FamilyVersion, packed_transactions_max: int
 ) -> tuple[Processor, Task] | None:
-    """The next task of a family, and the processor for it: the one with the fewest, or one that has what it follows."""
-    for place, processor in enumerate(processors.with_room(route, migration=execution.migrates(route))):
-        behind = processor.followed
-        if place and behind is None:
-            # There was no task for the first.
+    """The next task of a family, and the processor for it: the one with the fewest, or another that may take more."""
+    share = _SHARE_MIN
+    tried: set[tuple[int | None, bool]] = set()
+    for processor in processors.with_room(route, migration=execution.migrates(route)):
+        behind = processor.followed.number if processor.followed is not None else None
+        may_take = behind, processor.takes_alone
+        if may_take in tried:
             continue
-        share = -(-execution.transactions_left // processors.count(route))
-        most = min(packed_transactions_max, max(share, _SHARE_MIN), processor.transactions_max(route))
-        task = execution.next_task(route, most, alone=processor.takes_alone, behind=behind and behind.number)
+        if not tried:
+            share = max(_SHARE_MIN, -(-execution.transactions_left // processors.count(route)))
+        tried.add(may_take)
+        most = min(packed_transactions_max, share, processor.transactions_max(route))
+        task = execution.next_task(route, most, alone=processor.takes_alone, behind=behind)
         if task is not None:
             return processor, task
     return None

@@ -161,9 +161,9 @@ class Processors:
         return sorted(takers, key=lambda entry: len(entry.held))
 
     def routes_behind(self) -> list[FamilyVersion]:
-        """The families of tasks that the next may follow."""
-        followed = (entry.followed for entry in self._connected.values() if entry.room > 0)
-        return [task.route for task in followed if task is not None]
+        """The families of processors that have a task which the next may follow."""
+        takers = (entry for entry in self._connected.values() if entry.room > 0 and entry.followed is not None)
+        return [family for entry in takers for family in entry.serves]
 
     def start(self, processor: Processor, task: Task, view_for: ViewFor) -> bool:
         """Hand a task to a processor with room: it comes back as Answered or Lost.
