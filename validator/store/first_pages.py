@@ -26,10 +26,6 @@ list of free pages and the table of tables have."""
 _PAGE_BYTES: Final = 4096
 _TABLES_AT: Final = 128
 """In a first page: the number of the page with the table of tables."""
-_COMMIT_AT: Final = 144
-"""In a first page: the number of its commit."""
-_UNUSED: Final = (2**64 - 1, 0)
-"""What a first page has for both where LMDB has never used it: the first of a copy, until the next commit."""
 _CLAIMS_AT: Final = 16
 _CLAIMS_BYTES: Final = 136
 """In a first page: all that it says of the file as of its commit."""
@@ -54,22 +50,18 @@ def lengthened(path: Path, scratch: Path) -> Path:
 
 
 def lead_to_tables(path: Path) -> bool:
-    """Whether both first pages name the page with the table of tables, but for an unused one. Raises OSError."""
+    """Whether both first pages name the page with the table of tables. Raises OSError."""
     with (path / DATA).open("rb") as file:
-        leading = [_names_tables(file, _tables_page(file, page)) for page in range(FIRST_PAGES)]
-        unused = (_tables_page(file, 0), _number(file, _COMMIT_AT)) == _UNUSED
-        return leading[1] and (leading[0] or unused)
+        return all(_names_tables(file, _tables_page(file, page)) for page in range(FIRST_PAGES))
 
 
 def mend_first_pages(path: Path, scratch: Path) -> bool:
     """Copy the file and write into both first pages what stands in those of all files.
 
     Where one leads to a page that is not the table of tables, and a single other bit would lead there, that is set.
-    Where none would, and the other page leads there, both say what that says. Returns whether one did not lead there
-    by itself, and one does: the bit may be a chance that leads to older tables. Raises OSError.
+    Where none would, and the other page leads there, both say what that says; returns whether. Raises OSError.
     """
     copy = scratch / DATA if path == scratch else _copied(path, scratch)
-    lacking = not lead_to_tables(scratch)
     with copy.open("r+b") as file:
         for page in range(FIRST_PAGES):
             for at, content in _FIRST_PAGES:
@@ -87,16 +79,12 @@ def mend_first_pages(path: Path, scratch: Path) -> bool:
             claims = file.read(_CLAIMS_BYTES)
             file.seek((1 - leading[0]) * _PAGE_BYTES + _CLAIMS_AT)
             file.write(claims)
-    return lacking and bool(leading)
+    return len(leading) == 1
 
 
 def _tables_page(file: BinaryIO, page: int) -> int:
     """The number of the page with the table of tables, by one of the first pages; 0, which it never is: none."""
-    return _number(file, page * _PAGE_BYTES + _TABLES_AT)
-
-
-def _number(file: BinaryIO, at: int) -> int:
-    file.seek(at)
+    file.seek(page * _PAGE_BYTES + _TABLES_AT)
     return int.from_bytes(file.read(8), sys.byteorder)
 
 

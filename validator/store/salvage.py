@@ -78,7 +78,7 @@ class Salvage:
         self._walked: set[str] = set()
         self._reader: Any = None
         self.lacks_first_page = False
-        """Whether one of the two led nowhere by itself: the newest commit may be the one that nothing leads to."""
+        """Whether one of the two was made from the other: the newest commit may be the one that nothing leads to."""
         try:
             if not (path / DATA).stat().st_size:
                 raise StorageFailed(f"{path / DATA} is empty, nothing can be repaired: restore a backup")
