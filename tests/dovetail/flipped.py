@@ -207,10 +207,8 @@ def _lies(folder: Path, truth: Answers, *, complete: bool) -> int:
         return 0
     finally:
         shutil.rmtree(copied)
-    if complete and found.head != truth.head:
-        # An older commit, as it was: a store does not know that there was a later one.
-        complete = False
-    lies = sum(answer not in (b"", truth.single[question]) for question, answer in found.single.items())
+    lies = int(complete and found.head != truth.head)
+    lies += sum(answer not in (b"", truth.single[question]) for question, answer in found.single.items())
     if complete:
         lies += len(truth.single) - sum(
             found.single.get(question) == answer for question, answer in truth.single.items()

@@ -57,7 +57,7 @@ def test_a_file_without_a_format_begins_no_new_chain(tmp_path: Path) -> None:
     _file(tmp_path).unlink()
     lmdb.open(str(tmp_path / "store")).close()
     for said in _refusals(tmp_path):
-        assert "is no store, or one of another release, or damaged: restore a backup" in said
+        assert "is no store, or one of another release, or damaged: `dovetail store repair` saves" in said
 
 
 def test_who_is_killed_while_the_store_is_made_leaves_none_and_the_next_start_makes_it(tmp_path: Path) -> None:

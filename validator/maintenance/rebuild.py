@@ -26,6 +26,7 @@ from validator.state.nodes import EMPTY
 from validator.store import Store, records
 from validator.store.records import NUMBER_BYTES, PRUNED_KEY, key
 from validator.store.salvage import At, Found, Salvage
+from validator.store.snapshot import page_faults
 from validator.store.store import DEPTH_BLOCKS_MIN
 from validator.verification.batches import decode_receipt
 
@@ -89,6 +90,8 @@ class _Rebuilding:
         self._mended: list[str] = []
         self._let_go: list[str] = []
         self._end = 0
+        self._tail = False
+        """Whether there are blocks that nothing leads to any more: the newest write's, whose way is damaged."""
 
     def run(self, tell: Tell) -> Rebuilt:
         store = self._store
@@ -97,6 +100,11 @@ class _Rebuilding:
             return Rebuilt(end, 0, 0, "", None, 0, [], [])
         if self._salvage.lacks_first_page:
             self._mended.append("one of the two first pages, which say where the tables are")
+        if self._salvage.lacks_first_page or self._tail:
+            # What else they hold proves nothing: it may be settled since.
+            self._drop(
+                "what the newest write held beside the blocks, if nothing leads to it: accepted batches, verdicts"
+            )
         last = end - 1 if self._plan.last is None else min(self._plan.last, end - 1)
         lost = None
         num = store.head.num + 1 if store.head else 0
@@ -108,6 +116,8 @@ class _Rebuilding:
                 lost = f"block {num}: {why}"
                 break
             num += 1
+        if lost is None and num and self._plan.last is None and not self._salvage.knows_end:
+            lost = f"block {num}: nobody can tell whether there was one, nothing leads to the tables any more"
         if lost is None:
             self._carry_pending()
             self._carry_invalid()
@@ -131,10 +141,12 @@ class _Rebuilding:
         last_batch = salvage.last("batches")
         found = salvage.named("batches", key(last_batch)) if last_batch >= 0 else None
         most = max(most, records.decode_batch(0, found.content).block_num + 1 if found and found.sound else 0)
-        if salvage.lacks_first_page:
-            while any(block.sound for block in salvage.numbered("blocks", most)):
-                most += 1
-        return most
+        end = most
+        while any(block.sound for block in salvage.numbered("blocks", end)):
+            end += 1
+        # In a file without damage it is of a commit that never ended.
+        self._tail = end > most and (salvage.lacks_first_page or bool(page_faults(self._plan.damaged)))
+        return end if self._tail else most
 
     # A block
 

@@ -26,6 +26,8 @@ list of free pages and the table of tables have."""
 _PAGE_BYTES: Final = 4096
 _TABLES_AT: Final = 128
 """In a first page: the number of the page with the table of tables."""
+_COMMIT_AT: Final = 144
+_NO_PAGE: Final = (1 << 64) - 1
 _CLAIMS_AT: Final = 16
 _CLAIMS_BYTES: Final = 136
 """In a first page: all that it says of the file as of its commit."""
@@ -50,36 +52,44 @@ def lengthened(path: Path, scratch: Path) -> Path:
 
 
 def lead_to_tables(path: Path) -> bool:
-    """Whether both first pages name the page with the table of tables. Raises OSError."""
+    """Whether both first pages name the page with the table of tables, or one the file without any. Raises OSError.
+
+    The second is how a compacted file begins.
+    """
     with (path / DATA).open("rb") as file:
-        return all(_names_tables(file, _tables_page(file, page)) for page in range(FIRST_PAGES))
+        numbers = [_tables_page(file, page) for page in range(FIRST_PAGES)]
+        if numbers[0] == _NO_PAGE and _commit(file, 0) == 0:
+            del numbers[0]
+        return all(_names_tables(file, number) for number in numbers)
 
 
-def mend_first_pages(path: Path, scratch: Path) -> bool:
+def mend_first_pages(path: Path, scratch: Path) -> None:
     """Copy the file and write into both first pages what stands in those of all files.
 
     Where one leads to a page that is not the table of tables, and a single other bit would lead there, that is set.
-    Where none would, and the other page leads there, both say what that says; returns whether. Raises OSError.
+    Where none would, and the other page leads there, both say what that says. Raises OSError.
     """
     copy = scratch / DATA if path == scratch else _copied(path, scratch)
     with copy.open("r+b") as file:
+        last_page = struct.pack("=Q", file.seek(0, os.SEEK_END) // _PAGE_BYTES - 1)
         for page in range(FIRST_PAGES):
-            for at, content in _FIRST_PAGES:
+            for at, content in (*_FIRST_PAGES, (LAST_PAGE_AT, last_page)):
                 file.seek(page * _PAGE_BYTES + at)
                 file.write(content)
-            number = _tables_page(file, page)
-            if not _names_tables(file, number):
-                for near in (number ^ 1 << bit for bit in range(64)):
-                    if _names_tables(file, near):
-                        file.seek(page * _PAGE_BYTES + _TABLES_AT)
-                        file.write(struct.pack("=Q", near))
+        numbers = [_tables_page(file, page) for page in range(FIRST_PAGES)]
+        for page, number in enumerate(numbers):
+            # The other's page is that of another commit, and so are most that lie near a damaged table of tables.
+            if not _names_tables(file, number, len(TABLES) // 2):
+                near = [one for bit in range(64) if _names_tables(file, one := number ^ 1 << bit)]
+                if len(near) == 1 and near[0] != numbers[1 - page]:
+                    file.seek(page * _PAGE_BYTES + _TABLES_AT)
+                    file.write(struct.pack("=Q", near[0]))
         leading = [page for page in range(FIRST_PAGES) if _names_tables(file, _tables_page(file, page))]
         if len(leading) == 1:
             file.seek(leading[0] * _PAGE_BYTES + _CLAIMS_AT)
             claims = file.read(_CLAIMS_BYTES)
             file.seek((1 - leading[0]) * _PAGE_BYTES + _CLAIMS_AT)
             file.write(claims)
-    return len(leading) == 1
 
 
 def _tables_page(file: BinaryIO, page: int) -> int:
@@ -88,13 +98,19 @@ def _tables_page(file: BinaryIO, page: int) -> int:
     return int.from_bytes(file.read(8), sys.byteorder)
 
 
-def _names_tables(file: BinaryIO, number: int) -> bool:
-    """Whether the page ``number`` is there, and the table of tables as of some commit."""
+def _commit(file: BinaryIO, page: int) -> int:
+    """The number of the commit that wrote one of the first pages."""
+    file.seek(page * _PAGE_BYTES + _COMMIT_AT)
+    return int.from_bytes(file.read(8), sys.byteorder)
+
+
+def _names_tables(file: BinaryIO, number: int, least: int = len(TABLES)) -> bool:
+    """Whether the page ``number`` is there, and the table of tables as of some commit: with so many, ``least``."""
     if number >= file.seek(0, os.SEEK_END) // _PAGE_BYTES:
         return False
     file.seek(number * _PAGE_BYTES)
     page = file.read(_PAGE_BYTES)
-    return page[:8] == struct.pack("=Q", number) and all(table.encode() in page for table in TABLES)
+    return page[:8] == struct.pack("=Q", number) and sum(table.encode() in page for table in TABLES) >= least
 
 
 def _copied(path: Path, scratch: Path) -> Path:

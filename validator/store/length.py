@@ -23,6 +23,7 @@ _MARK: Final = 0xBEEFC0DE
 _MARK_AT: Final = 16
 _PAGE_BYTES_AT: Final = 40
 _FREE_ROOT_AT: Final = 80
+_TABLES_ROOT_AT: Final = 128
 LAST_PAGE_AT: Final = 136
 _FIRST_PAGE_BYTES: Final = 152
 _PAGE_BYTES: Final = frozenset(1 << bits for bits in range(8, 16))
@@ -45,13 +46,27 @@ _ADVICE: Final = (
 class Claimed(NamedTuple):
     """What the newer first page says: the size of pages, how many there are, the root of the list of free ones.
 
-    ``commit``: the number of the commit that wrote it.
+    ``commit``: the number of the commit that wrote it. ``tables_root``: the page with the table of tables.
+    ``older``, ``older_root``: the same two of the other first page.
     """
 
     page_bytes: int
     pages: int
     free_root: int
     commit: int
+    tables_root: int
+    older: int
+    older_root: int
+
+    @property
+    def follows(self) -> bool:
+        """Whether one page is of the commit behind the other's, and leads elsewhere, as each commit leaves them.
+
+        Where not, the last one may be taken for older than it is: all that it wrote would be gone, unsaid.
+        """
+        if self.commit == self.older == 0:
+            return True
+        return self.commit == self.older + 1 and self.tables_root != self.older_root
 
     @property
     def file_bytes(self) -> int:
@@ -59,7 +74,9 @@ class Claimed(NamedTuple):
 
 
 def require_whole(folder: Path) -> None:
-    """Raises StorageFailed where the store's file is empty or was cut short, and OSError where it cannot be read.
+    """Raises StorageFailed where the store's file is empty or was cut short, or nobody can tell its newest commit.
+
+    Raises OSError where it cannot be read.
 
     What else may be wrong with it is for others to find.
     """
@@ -74,11 +91,21 @@ def require_whole(folder: Path) -> None:
         while claimed is not None:
             # After the claim: a validator beside makes the file longer before it says so.
             file_bytes = os.fstat(file.fileno()).st_size
-            if claimed.file_bytes <= file_bytes or _only_free_pages_lack(file.fileno(), claimed, file_bytes):
+            whole = claimed.file_bytes <= file_bytes or _only_free_pages_lack(file.fileno(), claimed, file_bytes)
+            if whole and claimed.follows:
                 return
             before, claimed = claimed, _claimed(file.fileno())
             if claimed == before:
-                raise StorageFailed(f"{path} {_lack(claimed.file_bytes, file_bytes)}. {_ADVICE}")
+                wrong = _disagreement(claimed) if whole else _lack(claimed.file_bytes, file_bytes)
+                raise StorageFailed(f"{path} {wrong}. {_ADVICE}")
+
+
+def _disagreement(claimed: Claimed) -> str:
+    """What is wrong with a file whose first pages are of commits that do not follow each other."""
+    return (
+        f"has a damaged first page: one is of commit {claimed.commit} and leads to page {claimed.tables_root}, the"
+        f" other of {claimed.older} and to {claimed.older_root}, which no two commits in a row do"
+    )
 
 
 def _lack(claimed_bytes: int, file_bytes: int) -> str:
@@ -95,9 +122,16 @@ def lacking_bytes(folder: Path) -> int:
         return 0 if claimed is None else max(0, claimed.file_bytes - os.fstat(file.fileno()).st_size)
 
 
+def first_pages_follow(folder: Path) -> bool:
+    """Whether the store's file tells which commit is its newest. Raises OSError."""
+    with (folder / DATA).open("rb", buffering=0) as file:
+        claimed = _claimed(file.fileno())
+        return claimed is not None and claimed.follows
+
+
 def _claimed(descriptor: int) -> Claimed | None:
     """What the file says of itself; None where LMDB takes it for no file of its own."""
-    newest = None
+    claims = []
     page_bytes = 0
     for number in range(FIRST_PAGES):
         page = os.pread(descriptor, _FIRST_PAGE_BYTES, number * page_bytes)
@@ -107,10 +141,13 @@ def _claimed(descriptor: int) -> Claimed | None:
         if page_bytes not in _PAGE_BYTES:
             return None
         (free_root,) = struct.unpack_from("=Q", page, _FREE_ROOT_AT)
-        last_page, commit = struct.unpack_from("=QQ", page, LAST_PAGE_AT)
-        if newest is None or commit > newest.commit:
-            newest = Claimed(page_bytes, last_page + 1, free_root, commit)
-    return newest
+        tables_root, last_page, commit = struct.unpack_from("=QQQ", page, _TABLES_ROOT_AT)
+        claims.append((commit, page_bytes, last_page + 1, free_root, tables_root))
+    # Of two of one commit LMDB takes the first.
+    first, second = claims
+    newest, older = (second, first) if second[0] > first[0] else (first, second)
+    commit, page_bytes, pages, free_root, tables_root = newest
+    return Claimed(page_bytes, pages, free_root, commit, tables_root, older[0], older[-1])
 
 
 def _only_free_pages_lack(descriptor: int, claimed: Claimed, file_bytes: int) -> bool:

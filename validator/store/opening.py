@@ -85,8 +85,9 @@ def open_file(folder: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
             tables = {name: env.open_db(name.encode(), create=False) for name in TABLES}
         except lmdb.NotFoundError:
             raise StorageFailed(
-                f"what lies at {folder} is no store, or one of another release, or damaged: restore a backup; where"
-                f" there never was a ledger in that folder, remove its {DATA}"
+                f"what lies at {folder} is no store, or one of another release, or damaged: `dovetail store repair`"
+                f" saves what it can find in it, or restore a backup; where there never was a ledger in that folder,"
+                f" remove its {DATA}"
             ) from None
         undo.pop_all()
     return env, tables

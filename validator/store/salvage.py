@@ -5,6 +5,7 @@ LMDB may end the process on a damaged page. So this runs in a process of its own
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,7 +14,7 @@ import lmdb
 
 from validator.store.carving import Carver
 from validator.store.first_pages import lead_to_tables, lengthened, mend_first_pages
-from validator.store.length import DATA, lacking_bytes
+from validator.store.length import DATA, first_pages_follow, lacking_bytes
 from validator.store.mending import Mended, mended
 from validator.store.owner import want_of_permission
 from validator.store.records import NUMBER_BYTES, SEAL_BYTES, TABLES, key
@@ -78,13 +79,17 @@ class Salvage:
         self._walked: set[str] = set()
         self._reader: Any = None
         self.lacks_first_page = False
-        """Whether one of the two was made from the other: the newest commit may be the one that nothing leads to."""
+        """Whether one of the two is damaged: the newest commit may be the one that nothing leads to."""
         try:
             if not (path / DATA).stat().st_size:
                 raise StorageFailed(f"{path / DATA} is empty, nothing can be repaired: restore a backup")
+            self.lacks_first_page = not first_pages_follow(path)
             whole = lengthened(path, scratch) if lacking_bytes(path) else path
             try:
                 self._env = _opened(whole) if lead_to_tables(whole) else self._mended(whole, scratch)
+                if not self._open_tables() and not self.lacks_first_page:
+                    self._env.close()
+                    self._env = self._mended(whole, scratch)
             except lmdb.Error:
                 self._env = self._mended(whole, scratch)
         except (lmdb.Error, OSError) as error:
@@ -97,17 +102,17 @@ class Salvage:
             advice = want_of_permission(error, path) or "restore a backup"
             raise StorageFailed(f"nothing of the file in {path} can be read: {error}; {advice}") from None
         self._carver = Carver(path / DATA)
-        self._tables: dict[str, Any] = {}
-        for table in TABLES:
-            try:
-                self._tables[table] = self._env.open_db(table.encode(), create=False)
-            except lmdb.Error:
-                continue
+        self._tables = self._open_tables()
 
     def close(self) -> None:
         self._end()
         self._carver.close()
         self._env.close()
+
+    @property
+    def knows_end(self) -> bool:
+        """Whether a table is there that says how many blocks there were."""
+        return not self._tables.keys().isdisjoint(("blocks", "batches"))
 
     def last(self, table: str) -> int:
         """The highest number that can be read in a table of numbered entries; -1: none."""
@@ -161,8 +166,17 @@ class Salvage:
             if table in self._walked:
                 return
 
+    def _open_tables(self) -> dict[str, Any]:
+        """Those that can be opened, by name."""
+        tables = {}
+        for table in TABLES:
+            with suppress(lmdb.Error):
+                tables[table] = self._env.open_db(table.encode(), create=False)
+        return tables
+
     def _mended(self, path: Path, scratch: Path) -> Any:
-        self.lacks_first_page = mend_first_pages(path, scratch)
+        self.lacks_first_page = True
+        mend_first_pages(path, scratch)
         return _opened(scratch)
 
     def _look_for_misplaced(self, table: str) -> dict[bytes, bytes]:
