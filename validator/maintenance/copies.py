@@ -158,7 +158,10 @@ def _copy(tell: Tell, store: Path, folder: Path) -> Held:
         if want_of_room(failure, folder):
             raise
         # Of the copy, which is gone when this is read, nothing is to be repaired.
-        raise StorageFailed(f"a copy of the store at {store} cannot be read: {WHEN_DAMAGED}") from None
+        raise StorageFailed(
+            f"a copy of the store at {store} cannot be read: either a file on the disk of {folder.parent} cannot be"
+            f" mapped or locked, or {WHEN_DAMAGED}"
+        ) from None
     return msgspec.structs.replace(held, damaged_records=damage.records, first_damaged=damage.first)
 
 
