@@ -96,8 +96,9 @@ def _show(
         ]
         lines += [(held["condition"], held["message"]) for held in ready.get("conditions", ())]
         lines += [("warning", warning) for warning in ready.get("warnings", ())]
-    if processors:
-        lines.append(("processors", ", ".join(f"{count} of {family}" for family, count in processors.items())))
+    if ready:
+        there = ", ".join(f"{count} of {family}" for family, count in processors.items())
+        lines.append(("processors", there or "none"))
     validator = config["validator"]
     lines += [
         ("validator", f"{validator['bind']}, version {validator['version']}"),

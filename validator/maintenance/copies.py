@@ -188,7 +188,10 @@ def _look(tell: Tell, folder: Path, verify: bool) -> Held:
     if verify:
         findings = verify_whole(folder, 0, lambda done, total: tell(Step("verifying, blocks", done, total)))
         if len(findings):
-            raise StorageFailed(f"it is not sound, {len(findings)} findings, the first: {findings.kept[0]}")
+            raise StorageFailed(
+                f"the backup is not sound, {len(findings)} findings, the first: {findings.kept[0]}; `dovetail store"
+                " restore --no-verify` into a new folder and `dovetail store repair` there mend what can be"
+            )
     reader = StoreReader.open(folder)
     try:
         head = reader.head

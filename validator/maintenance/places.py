@@ -115,6 +115,7 @@ def swap_in(made: Path, store: Path, finish: Finish, *, keep: bool) -> Path | No
         if keep:
             kept = next(path for n in range(1, 10**6) if not (path := store / DAMAGED.replace("*", str(n))).exists())
             os.link(store / DATA, kept)
+            sync_folder(store)
         os.replace(made / DATA, store / DATA)
         sync_folder(store)
     return kept
