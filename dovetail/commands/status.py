@@ -55,7 +55,7 @@ def status(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
         print_json({"ready": not reason, **state, **counted, "stats": totals, "config": config})
     else:
         try:
-            _show(url, ready, totals, config, **counted)
+            _show(url, ready, totals, config, counted=_are_a_validators(samples), **counted)
         except (LookupError, TypeError, AttributeError):
             raise Refused(misread(shown_url(url))) from None
     if reason:
@@ -65,6 +65,10 @@ def status(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
 def add_to(app: typer.Typer) -> None:
     """Put this command into the command line."""
     app.command(epilog=examples("dovetail status", "dovetail status --url http://127.0.0.1:8080 --json"))(status)
+
+
+def _are_a_validators(samples: "Iterable[Sample]") -> bool:
+    return any(sample.name.startswith("dovetail_validator_") for sample in samples)
 
 
 def _counts(samples: "Iterable[Sample]", name: str, *labels: str) -> dict[str, int]:
@@ -82,6 +86,7 @@ def _show(
     totals: dict[str, Any],
     config: dict[str, Any],
     *,
+    counted: bool,
     pending_by_reason: dict[str, int],
     processors: dict[str, int],
 ) -> None:
@@ -96,7 +101,7 @@ def _show(
         ]
         lines += [(held["condition"], held["message"]) for held in ready.get("conditions", ())]
         lines += [("warning", warning) for warning in ready.get("warnings", ())]
-    if ready:
+    if counted:
         there = ", ".join(f"{count} of {family}" for family, count in processors.items())
         lines.append(("processors", there or "none"))
     validator = config["validator"]

@@ -1,6 +1,7 @@
 """``status``: one table of what several answers say, and an exit code for scripts."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -73,6 +74,11 @@ def test_a_node_without_genesis(run: Run, api: FakeApi) -> None:
 def test_a_lost_validator(run: Run, api: FakeApi) -> None:
     api.refuse("GET /readyz", 503, 18, "Validator Disconnected", "gone")
     assert run("status") == (1, "", "dovetail: Validator Disconnected: gone (code 18)\n")
+
+
+def test_that_no_processor_is_there_is_said(run: Run, api: FakeApi) -> None:
+    api.answers["GET /metrics"] = (200, b'dovetail_validator_pending_batches{reason="queued"} 3\n')
+    assert re.search(r"(?m)^processors +none$", run("status").out)
 
 
 def test_json_has_everything(run: Run) -> None:
