@@ -237,7 +237,7 @@ class Production:
             self._built,
         )
         cost_ms = self._now_ms() - candidate.started_ms
-        self._worth_ms = _WORTH * cost_ms if cost_ms > _CHEAP_MS else 0
+        self._worth_ms = min(_WORTH * cost_ms, self._limits.block_execution_ms_max) if cost_ms > _CHEAP_MS else 0
         if makes_genesis:
             self.genesis_refusal = genesis.refusal(self._queue, candidate, self._limits)
             if self.genesis_refusal is not None:

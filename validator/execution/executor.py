@@ -70,7 +70,7 @@ class Execution:
         ]
         places = {old: new for new, old in enumerate(carried)}
         self._tasks: dict[int, _Out] = {
-            number: out._replace(indexes=[None if old is None else places.get(old) for old in out.indexes])
+            number: _Out([None if old is None else places.get(old) for old in out.indexes], out.follows, {})
             for number, out in (resumed._tasks.items() if resumed else ())
         }
         self._unsound: set[int] = set(resumed._unsound) if resumed else set()
