@@ -3,23 +3,25 @@
 import asyncio
 from pathlib import Path
 from typing import Any, ClassVar, cast
+from unittest.mock import Mock
 
 import pytest
 
 from ledger.limits import Limits
 from ledger.permitted import Permission, encode_permitted_families
 from ledger.settings import FamilyVersion
-from protos import processor_pb2
+from protos import packed_pb2, processor_pb2
 from protos.validator_pb2 import Message as Envelope
 from tests.dovetail.rehearsal_chain import Chain, Step
 from tests.dovetail.verified import Here, bare, commit, intkey
 from tests.validator.peers import Peer, run
-from tests.validator.support import permitting, view_of
+from tests.validator.support import address, make_batch, make_transaction, permitting, view_of
 from validator import replay as replay_module
 from validator.execution.executor import Execution
-from validator.execution.model import Applied, Rejected, Result, Withdrawn
+from validator.execution.model import Applied, Rejected, Result, Verdict, Withdrawn
 from validator.journal.migrations import batch_for
 from validator.replay import TRIES_MAX, ProcessorsMissing, Replay, families_needed
+from validator.state.nodes import EMPTY
 from validator.store import StoreReader
 from validator.verification.chain import CheckedBlock, Verification
 from validator.verification.findings import Findings
@@ -211,6 +213,58 @@ def test_a_processor_that_does_not_migrate_is_none_for_a_migration(tmp_path: Pat
         assert (missing.value.families, missing.value.migration) == ([V2], True)
         peer.close()
         again.close()
+
+    run(test)
+
+
+class NoReader:
+    def keep_up(self) -> None: ...
+
+
+async def packed_task(peer: Peer) -> Envelope:
+    """The next packed work that a processor is given."""
+    while (envelope := await peer.receive()).message_type != Envelope.PACKED_PROCESS_REQUEST:
+        pass
+    return envelope
+
+
+def judge(peer: Peer, task: Envelope, verdict: Verdict) -> None:
+    """The answer for a task of one transaction."""
+    response = packed_pb2.PackedProcessResponse()
+    response.units.add().results.add(status=verdict.value)
+    peer.send(Envelope.PACKED_PROCESS_RESPONSE, task.correlation_id, response.SerializeToString())
+
+
+def test_a_task_that_outlasts_the_try_of_its_block_changes_nothing() -> None:
+    """What it depends on came to no end, and so has the try: it is out, and nothing waits for it."""
+    first = make_transaction("first", inputs=[address(1)], outputs=[address(1)])
+    second = make_transaction("second", inputs=[address(1)], outputs=[address(1)], dependencies=[first.id])
+    batches = [make_batch("first", first), make_batch("second", second)]
+    block = CheckedBlock(1, 2, batches, [[], []], frozenset(), EMPTY, EMPTY, True, True)
+
+    async def test() -> None:
+        replay = Replay("tcp://127.0.0.1:*", Limits(), 5, cast(StoreReader, NoReader()), Mock(), Mock(), Mock())
+        peer = Peer(replay.endpoint)
+        request = processor_pb2.TpRegisterRequest(
+            family=V1.name, version=V1.version, namespaces=["1cf126"], max_occupancy=2, packed_version=2
+        )
+        peer.send(Envelope.TP_REGISTER_REQUEST, "register", request.SerializeToString())
+        await replay.wait_for([V1], 5)
+        await replay.run(block)
+        finishing = asyncio.ensure_future(replay.finish())
+        tried, following = await packed_task(peer), await packed_task(peer)
+        assert packed_pb2.PackedProcessRequest.FromString(following.content).follows
+        judge(peer, tried, Verdict.ERROR)
+        tried = await packed_task(peer)
+        judge(peer, following, Verdict.OK)
+        judge(peer, tried, Verdict.OK)
+        asking = asyncio.ensure_future(packed_task(peer))
+        await asyncio.wait({finishing, asking}, return_when=asyncio.FIRST_COMPLETED)
+        assert asking.done()
+        for task in (finishing, asking):
+            task.cancel()
+        peer.close()
+        replay.close()
 
     run(test)
 

@@ -254,14 +254,14 @@ def test_an_answer_that_waited_makes_no_family_slow() -> None:
     assert bench.free().transactions_max(FAMILY) == 2_000
 
 
-def alone_together(*, workers: int = 1, **fields: Any) -> tuple[Bench, Execution]:
-    """Three batches of one family that never meet, of which the first two must be alone."""
+def alone_together(*, workers: int = 1, others: int = 1, **fields: Any) -> tuple[Bench, Execution]:
+    """Batches of one family that never meet, of which the first two must be alone."""
     bench = Bench()
     for number in range(workers):
         bench.register(b"%d" % number, **fields)
     batches = [
         make_batch(number, make_transaction(number, inputs=[address(number)], outputs=[address(number)]))
-        for number in range(3)
+        for number in range(2 + others)
     ]
     return bench, Execution(view_of({}), batches, bench.limits, alone=frozenset({0, 1}))
 
@@ -291,6 +291,17 @@ def test_a_1x_processor_takes_it_beside_others() -> None:
     bench.answer(sent, OK)
     execution.complete(first, [[TransactionOutcome(Verdict.OK)]], ("1cf126",))
     assert held(dispatch(execution, bench.processors, 256)) == [(True, [1])]
+
+
+def test_what_must_be_alone_goes_to_whoever_takes_it() -> None:
+    """The first of those with the least in hand has one already, and takes no second."""
+    bench, execution = alone_together(workers=2, others=0, max_occupancy=100)
+    first = bench.start(make_task(8))
+    bench.start(make_task(9))
+    bench.answer(first, OK)
+    assert held(dispatch(execution, bench.processors, 256)) == [(True, [0]), (True, [1])]
+    sent = [sent for sent in bench.take_sent() if sent.message_type == Envelope.TP_PROCESS_REQUEST]
+    assert [task.identity for task in sent] == [b"0", b"1"]
 
 
 def test_answers_that_are_read_together_are_timed_together() -> None:
