@@ -1,9 +1,11 @@
 """A user's home of their own, a REST API that answers what a test says, and the command line as a function."""
 
 import json
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,6 +14,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from dovetail.__main__ import main
+from dovetail.genesis import STORE_NAME
+from tests.dovetail.flipped import forked_apart
+from tests.dovetail.rehearsal_chain import long_chain
+from tests.dovetail.stores import BLOCKS
+from tests.dovetail.verified import Here
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +58,31 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
         return Outcome(code, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with a store, which nobody changes."""
+    folder = tmp_path_factory.mktemp("made")
+    long_chain(folder / STORE_NAME, BLOCKS * 10, 10, 20)
+    return folder
+
+
+@pytest.fixture
+def data(made: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(made, tmp_path / "data"))
+
+
+@pytest.fixture
+def near(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fresh interpreters cost most of the time: here the processes are forked, and those that check are this one.
+
+    Commands with processes as they are, are in tests/e2e/test_store_tools.py and in the tests of kills.
+    """
+    for place in ("apart.apart", "copies.apart", "repair.apart"):
+        monkeypatch.setattr(f"validator.maintenance.{place}", forked_apart)
+    monkeypatch.setattr("validator.verification.whole.Checkers", lambda processes: nullcontext(Here()))
 
 
 class Request(NamedTuple):

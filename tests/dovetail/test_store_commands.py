@@ -2,12 +2,10 @@
 
 import json
 import os
-import shutil
 import signal
 import stat
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import lmdb
@@ -15,54 +13,17 @@ import pytest
 
 from dovetail.genesis import STORE_NAME
 from tests.dovetail.conftest import Run
-from tests.dovetail.flipped import forked_apart, lead_nowhere
+from tests.dovetail.flipped import lead_nowhere
 from tests.dovetail.rehearsal_chain import long_chain
-from tests.dovetail.verified import Here, entries, flip, put, put_raw, raw_entries, verify
+from tests.dovetail.stores import BLOCKS, head_of, words
+from tests.dovetail.verified import entries, flip, put, put_raw, raw_entries, verify
 from validator.maintenance import apart as apart_module
 from validator.maintenance import places
 from validator.maintenance.apart import Ended, Tell, apart
-from validator.store import StorageFailed, StoreReader, opening, records
+from validator.store import StorageFailed, opening, records
 from validator.store.ownership import own
 
-BLOCKS = 10
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with a store."""
-    folder = tmp_path_factory.mktemp("made")
-    long_chain(folder / STORE_NAME, BLOCKS * 10, 10, 20)
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def near(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fresh interpreters cost most of the time: here the processes are forked, and those that check are this one.
-
-    Commands with processes as they are, are in tests/e2e/test_store_tools.py and in the tests of kills.
-    """
-    for place in ("apart.apart", "copies.apart", "repair.apart"):
-        monkeypatch.setattr(f"validator.maintenance.{place}", forked_apart)
-    monkeypatch.setattr("validator.verification.whole.Checkers", lambda processes: nullcontext(Here()))
-
-
-@pytest.fixture
-def data(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "data"))
-
-
-def words(data: Path, *command: str) -> tuple[str, ...]:
-    return ("store", *command, "--data-dir", str(data))
-
-
-def head_of(store: Path) -> tuple[str, str]:
-    """Id and state root of the newest block."""
-    reader = StoreReader.open(store)
-    try:
-        assert reader.head is not None
-        return reader.head.id, reader.head.state_root
-    finally:
-        reader.close()
+pytestmark = pytest.mark.usefixtures("near")
 
 
 def modes(folder: Path) -> set[int]:

@@ -3,10 +3,8 @@
 import errno
 import os
 import random
-import shutil
 import signal
 import struct
-from contextlib import nullcontext
 from pathlib import Path
 
 import lmdb
@@ -14,10 +12,9 @@ import pytest
 
 from dovetail.genesis import STORE_NAME
 from tests.dovetail.conftest import Run
-from tests.dovetail.flipped import forked_apart, lead_nowhere
-from tests.dovetail.rehearsal_chain import long_chain
-from tests.dovetail.test_store_commands import head_of, words
-from tests.dovetail.verified import Here, entries, flip, verify
+from tests.dovetail.flipped import lead_nowhere
+from tests.dovetail.stores import head_of, words
+from tests.dovetail.verified import entries, flip, verify
 from validator.store import StorageFailed, records
 from validator.store.length import LAST_PAGE_AT
 from validator.store.snapshot import WHEN_DAMAGED
@@ -31,25 +28,7 @@ COMMIT_AT = 144
 """Where it has the number of its commit."""
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with a store."""
-    folder = tmp_path_factory.mktemp("made")
-    long_chain(folder / STORE_NAME, 50, 10, 20)
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def near(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes are forked, and those that check are this one."""
-    for place in ("apart.apart", "copies.apart", "repair.apart"):
-        monkeypatch.setattr(f"validator.maintenance.{place}", forked_apart)
-    monkeypatch.setattr("validator.verification.whole.Checkers", lambda processes: nullcontext(Here()))
-
-
-@pytest.fixture
-def data(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "data"))
+pytestmark = pytest.mark.usefixtures("near")
 
 
 def commands(data: Path) -> list[tuple[str, ...]]:

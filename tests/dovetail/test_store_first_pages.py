@@ -1,43 +1,21 @@
 """``dovetail store repair`` where one of a file's two first pages does not lead to its newest commit."""
 
 import random
-import shutil
 import struct
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from dovetail.genesis import STORE_NAME
 from tests.dovetail.conftest import Run
-from tests.dovetail.flipped import forked_apart
-from tests.dovetail.rehearsal_chain import long_chain
-from tests.dovetail.test_store_commands import head_of, words
-from tests.dovetail.verified import Here, verify
+from tests.dovetail.stores import BLOCKS, head_of, words
+from tests.dovetail.verified import verify
 
 PAGE_BYTES = 4096
 TABLES_FLAGS_AT, TABLES_AT, COMMIT_AT = 92, 128, 144
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with a store."""
-    folder = tmp_path_factory.mktemp("made")
-    long_chain(folder / STORE_NAME, 50, 10, 20)
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def near(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes are forked, and those that check are this one."""
-    for place in ("apart.apart", "copies.apart", "repair.apart"):
-        monkeypatch.setattr(f"validator.maintenance.{place}", forked_apart)
-    monkeypatch.setattr("validator.verification.whole.Checkers", lambda processes: nullcontext(Here()))
-
-
-@pytest.fixture
-def data(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "data"))
+pytestmark = pytest.mark.usefixtures("near")
 
 
 class FirstPages:
@@ -122,6 +100,6 @@ def test_a_compacted_file_begins_with_an_empty_first_page_which_is_no_damage(dat
     FirstPages(data / STORE_NAME / "data.mdb").overwrite(PAGE_BYTES + 100, random.Random(1).randbytes(200))
     done = run(*words(data, "repair"))
     assert done.code == 1
-    assert "block 5: nobody can tell whether there was one" in done.err
-    assert "with --truncate-to 4" in done.err
-    repaired(data, run, head, "--truncate-to", "4")
+    assert f"block {BLOCKS}: nobody can tell whether there was one" in done.err
+    assert f"with --truncate-to {BLOCKS - 1}" in done.err
+    repaired(data, run, head, "--truncate-to", str(BLOCKS - 1))
