@@ -465,7 +465,7 @@ STEPS = st.tuples(st.sampled_from(["set", "inc", "dec"]), st.sampled_from("abc")
 CHAINS = st.lists(st.lists(st.lists(STEPS, min_size=1, max_size=4), max_size=4), min_size=1, max_size=5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(CHAINS)
 def test_exactly_what_was_planted_differs(blocks: list[list[list[Step]]]) -> None:
     """Against a model of intkey: which decs took effect, and what each left."""
@@ -502,7 +502,7 @@ def test_exactly_what_was_planted_differs(blocks: list[list[list[Step]]]) -> Non
     assert (result.transactions, result.differing) == (transactions, len(expected))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(1, 7), st.integers(0, 12))
 def test_parts_come_to_the_whole(sizes: list[int], most: int, begin: int) -> None:
     """Blocks cut into pieces, judged in their order by one, by two that take turns, and anew from within a block."""

@@ -57,7 +57,7 @@ def test_the_corpus_of_all_targets_is_taken(target: Target) -> None:
                 raise
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=40)
 @given(data=st.data())
 def test_seeds_and_what_is_near_them_are_taken(target: Target, data: st.DataObject) -> None:
     seeds = list(target.seeds())

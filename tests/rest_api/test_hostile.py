@@ -108,14 +108,14 @@ def server() -> Iterator[Server]:
         runner.run(running.__aexit__(None, None, None))
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(asking=requests())
 def test_every_request_has_one_answer_in_order(server: Server, asking: Asking) -> None:
     answers = server.ask(asking.raw, methods=(asking.method,))
     assert len(answers) == 1
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(pieces=fragments)
 def test_bytes_that_need_not_be_requests_have_valid_answers_or_none(server: Server, pieces: list[bytes]) -> None:
     """Sent at once or piece by piece, and no more of it: the server's end of the connection comes as well."""
