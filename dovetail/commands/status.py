@@ -55,7 +55,7 @@ def status(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
         print_json({"ready": not reason, **state, **counted, "stats": totals, "config": config})
     else:
         try:
-            _show(url, ready, totals, config, counted=_are_a_validators(samples), **counted)
+            _show(url, ready, totals, config, told=_are_a_validators(samples), **counted)
         except (LookupError, TypeError, AttributeError):
             raise Refused(misread(shown_url(url))) from None
     if reason:
@@ -86,7 +86,7 @@ def _show(
     totals: dict[str, Any],
     config: dict[str, Any],
     *,
-    counted: bool,
+    told: bool,
     pending_by_reason: dict[str, int],
     processors: dict[str, int],
 ) -> None:
@@ -101,7 +101,7 @@ def _show(
         ]
         lines += [(held["condition"], held["message"]) for held in ready.get("conditions", ())]
         lines += [("warning", warning) for warning in ready.get("warnings", ())]
-    if counted:
+    if told:
         there = ", ".join(f"{count} of {family}" for family, count in processors.items())
         lines.append(("processors", there or "none"))
     validator = config["validator"]

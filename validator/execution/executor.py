@@ -35,11 +35,9 @@ class _Out(NamedTuple):
     """A task at a processor.
 
     ``indexes``: where the batches of its units stand; None for one that got its result in an execution before.
-    ``follows``: the number of the task whose writes its processor runs it over, before they are merged here.
     """
 
     indexes: list[int | None]
-    follows: int | None
     fruitless: dict[FamilyVersion, int]
     """By family: how far the execution had moved when nothing of it could follow this task."""
 
@@ -70,14 +68,13 @@ class Execution:
         ]
         places = {old: new for new, old in enumerate(carried)}
         self._tasks: dict[int, _Out] = {
-            number: _Out([None if old is None else places.get(old) for old in out.indexes], out.follows, {})
+            number: _Out([None if old is None else places.get(old) for old in out.indexes], {})
             for number, out in (resumed._tasks.items() if resumed else ())
         }
         self._unsound: set[int] = set(resumed._unsound) if resumed else set()
         """Tasks that follow one whose processor believes of some batch what did not come true."""
-        self._resumed_tasks = frozenset(self._tasks)
-        self._resumed_out = len(self._tasks)
-        """How many of these are out."""
+        self._resumed_out = set(self._tasks)
+        """The tasks that were out before, and still are."""
         self._moved = 0
         """Changes with whatever may let something follow a task."""
         self._follower: dict[int, int] = dict(resumed._follower) if resumed else {}
@@ -108,7 +105,7 @@ class Execution:
     @property
     def held_up(self) -> bool:
         """Whether some batches have results, and all work that is still out was out before this execution."""
-        return 0 < self.left < len(self._runs) and len(self._tasks) == self._resumed_out
+        return 0 < self.left < len(self._runs) and len(self._tasks) == len(self._resumed_out)
 
     def results(self) -> list[Result | None]:
         """What became of each batch, in their order; None for the unfinished."""
@@ -210,7 +207,7 @@ class Execution:
             return None
         first = self._runs[units[0].batch]
         task = Task(next(_task_numbers), route, tuple(units), first.alone, first.migration, follows)
-        self._tasks[task.number] = _Out([unit.batch for unit in units], follows, {})
+        self._tasks[task.number] = _Out([unit.batch for unit in units], {})
         if follows is not None:
             self._follower[follows] = task.number
         return task
@@ -239,7 +236,7 @@ class Execution:
         nothing, and later units of the task, which saw it, run again; so does a task that follows it.
         """
         out = self._take_out(task)
-        again = out.follows in self._tasks or task.number in self._unsound
+        again = task.follows in self._tasks or task.number in self._unsound
         told = True
         for index, unit, unit_outcomes in zip(out.indexes, task.units, outcomes, strict=True):
             applied = bool(unit_outcomes) and unit_outcomes[-1].verdict is Verdict.OK
@@ -295,7 +292,7 @@ class Execution:
 
     def _take_out(self, task: Task) -> _Out:
         """It is out no more."""
-        self._resumed_out -= task.number in self._resumed_tasks
+        self._resumed_out.discard(task.number)
         return self._tasks.pop(task.number)
 
     def _ended(self, task: int, *, sound: bool) -> None:

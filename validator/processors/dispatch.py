@@ -36,15 +36,16 @@ def _next(
     execution: Execution, processors: Processors, route: FamilyVersion, packed_transactions_max: int
 ) -> tuple[Processor, Task] | None:
     """The next task of a family, and the processor for it: the one with the fewest, or another that may take more."""
-    share = _SHARE_MIN
+    takers = processors.with_room(route, migration=execution.migrates(route))
+    if not takers:
+        return None
+    share = max(_SHARE_MIN, -(-execution.transactions_left // processors.count(route)))
     tried: set[tuple[int | None, bool]] = set()
-    for processor in processors.with_room(route, migration=execution.migrates(route)):
+    for processor in takers:
         behind = processor.followed.number if processor.followed is not None else None
         may_take = behind, processor.takes_alone
         if may_take in tried:
             continue
-        if not tried:
-            share = max(_SHARE_MIN, -(-execution.transactions_left // processors.count(route)))
         tried.add(may_take)
         most = min(packed_transactions_max, share, processor.transactions_max(route))
         task = execution.next_task(route, most, alone=processor.takes_alone, behind=behind)

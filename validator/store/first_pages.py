@@ -10,7 +10,16 @@ import sys
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from validator.store.length import DATA, FIRST_PAGES, LACKING_BYTES_MAX, LAST_PAGE_AT, lacking_bytes
+from validator.store.length import (
+    COMMIT_AT,
+    DATA,
+    FIRST_PAGES,
+    LACKING_BYTES_MAX,
+    LAST_PAGE_AT,
+    NO_PAGE,
+    TABLES_ROOT_AT,
+    lacking_bytes,
+)
 from validator.store.records import TABLES
 
 _FIRST_PAGES: Final = (
@@ -24,10 +33,6 @@ _FIRST_PAGES: Final = (
 two, the mark and version of the format, room for no more than there is, the size of pages, and what kind of keys the
 list of free pages and the table of tables have."""
 _PAGE_BYTES: Final = 4096
-_TABLES_AT: Final = 128
-"""In a first page: the number of the page with the table of tables."""
-_COMMIT_AT: Final = 144
-_NO_PAGE: Final = (1 << 64) - 1
 _CLAIMS_AT: Final = 16
 _CLAIMS_BYTES: Final = 136
 """In a first page: all that it says of the file as of its commit."""
@@ -58,7 +63,7 @@ def lead_to_tables(path: Path) -> bool:
     """
     with (path / DATA).open("rb") as file:
         numbers = [_tables_page(file, page) for page in range(FIRST_PAGES)]
-        if numbers[0] == _NO_PAGE and _commit(file, 0) == 0:
+        if numbers[0] == NO_PAGE and _number(file, 0, COMMIT_AT) == 0:
             del numbers[0]
         return all(_names_tables(file, number) for number in numbers)
 
@@ -82,7 +87,7 @@ def mend_first_pages(path: Path, scratch: Path) -> None:
             if not _names_tables(file, number, len(TABLES) // 2):
                 near = [one for bit in range(64) if _names_tables(file, one := number ^ 1 << bit)]
                 if len(near) == 1 and near[0] != numbers[1 - page]:
-                    file.seek(page * _PAGE_BYTES + _TABLES_AT)
+                    file.seek(page * _PAGE_BYTES + TABLES_ROOT_AT)
                     file.write(struct.pack("=Q", near[0]))
         leading = [page for page in range(FIRST_PAGES) if _names_tables(file, _tables_page(file, page))]
         if len(leading) == 1:
@@ -94,13 +99,12 @@ def mend_first_pages(path: Path, scratch: Path) -> None:
 
 def _tables_page(file: BinaryIO, page: int) -> int:
     """The number of the page with the table of tables, by one of the first pages; 0, which it never is: none."""
-    file.seek(page * _PAGE_BYTES + _TABLES_AT)
-    return int.from_bytes(file.read(8), sys.byteorder)
+    return _number(file, page, TABLES_ROOT_AT)
 
 
-def _commit(file: BinaryIO, page: int) -> int:
-    """The number of the commit that wrote one of the first pages."""
-    file.seek(page * _PAGE_BYTES + _COMMIT_AT)
+def _number(file: BinaryIO, page: int, at: int) -> int:
+    """A number in one of the first pages; 0 behind the end of the file."""
+    file.seek(page * _PAGE_BYTES + at)
     return int.from_bytes(file.read(8), sys.byteorder)
 
 

@@ -23,8 +23,11 @@ _MARK: Final = 0xBEEFC0DE
 _MARK_AT: Final = 16
 _PAGE_BYTES_AT: Final = 40
 _FREE_ROOT_AT: Final = 80
-_TABLES_ROOT_AT: Final = 128
+TABLES_ROOT_AT: Final = 128
 LAST_PAGE_AT: Final = 136
+COMMIT_AT: Final = 144
+"""In a first page: the numbers of the page with the table of tables, of the last page and of the commit."""
+
 _FIRST_PAGE_BYTES: Final = 152
 _PAGE_BYTES: Final = frozenset(1 << bits for bits in range(8, 16))
 
@@ -34,7 +37,7 @@ _HEADER_BYTES: Final = 16
 _NODE_BYTES: Final = 8
 _LARGE: Final = 1
 """The flag of an entry that lies in pages of its own."""
-_NO_PAGE: Final = (1 << 64) - 1
+NO_PAGE: Final = (1 << 64) - 1
 
 
 _ADVICE: Final = (
@@ -141,7 +144,7 @@ def _claimed(descriptor: int) -> Claimed | None:
         if page_bytes not in _PAGE_BYTES:
             return None
         (free_root,) = struct.unpack_from("=Q", page, _FREE_ROOT_AT)
-        tables_root, last_page, commit = struct.unpack_from("=QQQ", page, _TABLES_ROOT_AT)
+        tables_root, last_page, commit = struct.unpack_from("=QQQ", page, TABLES_ROOT_AT)
         claims.append((commit, page_bytes, last_page + 1, free_root, tables_root))
     # Of two of one commit LMDB takes the first.
     first, second = claims
@@ -165,7 +168,7 @@ def _only_free_pages_lack(descriptor: int, claimed: Claimed, file_bytes: int) ->
 def _free_pages(descriptor: int, claimed: Claimed, there: int) -> set[int]:
     """The list of free pages. Raises struct.error, LookupError and OverflowError where it is not whole."""
     free: set[int] = set()
-    left = [] if claimed.free_root == _NO_PAGE else [claimed.free_root]
+    left = [] if claimed.free_root == NO_PAGE else [claimed.free_root]
     size = claimed.page_bytes
     for _ in range(there):
         if not left:
