@@ -4,7 +4,6 @@ import errno
 import os
 import random
 import signal
-import struct
 from pathlib import Path
 
 import lmdb
@@ -22,10 +21,6 @@ from validator.store.snapshot import WHEN_DAMAGED
 PAGE_BYTES = 4096
 MAP_AT = 32
 """Where a first page says for how many bytes there is room in the map."""
-TABLES_AT = 128
-"""Where it names the page with the table of tables."""
-COMMIT_AT = 144
-"""Where it has the number of its commit."""
 
 
 pytestmark = pytest.mark.usefixtures("near")
@@ -166,22 +161,6 @@ def test_of_one_overwritten_first_page_the_other_leads_to_all_blocks(data: Path,
     assert "mended: one of the two first pages" in done.out
     assert head_of(store) == head
     assert verify(store).kept == []
-
-
-def test_a_first_page_from_which_one_bit_leads_to_older_tables_loses_no_block(data: Path, run: Run) -> None:
-    """A page of zeros is such a one, where older tables lie at a power of two."""
-    store = data / STORE_NAME
-    head = head_of(store)
-    with (store / "data.mdb").open("r+b") as file:
-        pages = [file.read(PAGE_BYTES) for _ in range(2)]
-        newer = max(range(2), key=lambda page: pages[page][COMMIT_AT : COMMIT_AT + 8][::-1])
-        (older_tables,) = struct.unpack_from("=Q", pages[1 - newer], TABLES_AT)
-        file.seek(newer * PAGE_BYTES + TABLES_AT)
-        file.write(struct.pack("=Q", older_tables ^ 1 << 40))
-    done = run(*words(data, "repair"))
-    assert done.code == 0, done.err
-    assert "mended: one of the two first pages" in done.out
-    assert head_of(store) == head
 
 
 def test_a_repair_without_room_for_the_copy_says_how_much_it_takes(

@@ -103,3 +103,15 @@ def test_a_compacted_file_begins_with_an_empty_first_page_which_is_no_damage(dat
     assert f"block {BLOCKS}: nobody can tell whether there was one" in done.err
     assert f"with --truncate-to {BLOCKS - 1}" in done.err
     repaired(data, run, head, "--truncate-to", str(BLOCKS - 1))
+
+
+def test_a_first_page_from_which_one_bit_leads_to_older_tables_loses_no_block(data: Path, run: Run) -> None:
+    """A page of zeros is such a one, where older tables lie at a power of two."""
+    store = data / STORE_NAME
+    head = head_of(store)
+    pages = FirstPages(store / "data.mdb")
+    pages.put(pages.newer, TABLES_AT, pages.get(pages.older, TABLES_AT) ^ 1 << 40)
+    done = run(*words(data, "repair"))
+    assert done.code == 0, done.err
+    assert "mended: one of the two first pages" in done.out
+    assert head_of(store) == head
