@@ -1,18 +1,21 @@
-"""The thread that owns the connection to the validator: registers, answers pings, passes everything else on as bytes.
+"""The connection to the validator: registers, answers pings, takes in tasks, sends answers and state calls.
+
+Turned by whichever thread of the process has time for it, one at a time: the apply thread (``processor_sdk.serving``)
+whenever it waits, and beside an apply the keeper. So a message wakes the thread that is to work on it and no other, and
+pings, signals and time limits are heeded while a handler runs. No handlers here.
 
 One DEALER for each life of the connection: when it is lost, the socket goes and a fresh one with its own identity
-comes, so that nothing meant for the old connection can leave by the new one. No handlers and no state calls here: they
-are the apply thread's (``processor_sdk.serving``), which is met on an inproc PAIR.
-
-Frames on the PAIR. To the apply thread: (kind, generation, body). From it: (kind, generation, Message bytes). The
-generation counts the connections; what comes back for an older one than the current is dropped.
+comes, so that nothing meant for the old connection can leave by the new one. The generation counts the lives; what
+comes back for an older one than the current is dropped.
 """
 
 import logging
 import random
 import signal
 import socket
+import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -20,24 +23,20 @@ import zmq
 from google.protobuf.message import DecodeError
 
 from processor_sdk.dealer import REFUSED, Dealer
+from processor_sdk.errors import StateUnavailable
 from processor_sdk.handler import TransactionHandler
 from processor_sdk.keys import Keys, why_not_let_in
 from processor_sdk.leaving import Leave
+from processor_sdk.progress import Task
 from processor_sdk.registration import Registration, refusal
 from processor_sdk.watch import LATE_EXIT, OVERTIME_EXIT, Watch
 from protos import validator_pb2
 
-MESSAGE: Final = b"m"
-LOST: Final = b"l"
-READY: Final = b"r"
-QUIT: Final = b"q"
-
-CALL: Final = b"c"
-ANSWER: Final = b"a"
-
 STOP: Final = b"s"
-STOP_NOW: Final = b"n"
-_STOPS: Final = (STOP, STOP_NOW, bytes([signal.SIGTERM]), bytes([signal.SIGINT]))
+_STOPS: Final = (STOP, bytes([signal.SIGTERM]), bytes([signal.SIGINT]))
+
+KEEP_S: Final = 0.05
+"""So long at most does what is not the apply's wait while one runs."""
 
 TASKS_IN_FLIGHT_MAX: Final = 4096
 LAST_ANSWERS_WAIT_MS: Final = 2_000
@@ -47,29 +46,30 @@ OVERDUE_S: Final = 1.0  # So long a validator may take to answer before it is sa
 WAKE_BYTES_MAX: Final = 64
 
 _Message = validator_pb2.Message
+_TASKS: Final = frozenset({_Message.TP_PROCESS_REQUEST, _Message.PACKED_PROCESS_REQUEST})
 
 _log = logging.getLogger(__name__)
 
 
 class Connection:
-    """Runs until ``wake`` says to stop: STOP or a signal's number (finish what is in flight), STOP_NOW (do not).
+    """Lasts until ``wake`` says to stop, by STOP or a signal's number, and what is in flight is finished.
 
     ``watch``: in a supervised worker, which also ends when its supervisor says so, or is gone.
     """
 
     def __init__(
         self,
-        context: "zmq.Context[zmq.Socket[bytes]]",
         url: str,
         handlers: Iterable[TransactionHandler[Any]],
         *,
         max_occupancy: int,
         build_id: str | None,
-        pair_url: str,
         wake: socket.socket,
         watch: Watch | None = None,
         keys: Keys | None = None,
     ) -> None:
+        self._turning = threading.Lock()
+        self._keeper_dismissed = threading.Event()
         self._url = url
         self._keys = keys
         self._not_let_in = ""
@@ -77,11 +77,7 @@ class Connection:
         self._watch = watch
         self._registrations = [Registration(handler, max_occupancy, build_id) for handler in handlers]
         self._asked: dict[str, Registration] = {}
-        self._pair = context.socket(zmq.PAIR)
-        self._pair.set_hwm(0)  # Bounded by TASKS_IN_FLIGHT_MAX; a full pipe must never hold up a ping.
-        self._pair.connect(pair_url)
         self._poller = zmq.Poller()
-        self._poller.register(self._pair, zmq.POLLIN)
         self._poller.register(wake, zmq.POLLIN)
         if watch is not None:
             self._poller.register(watch.fileno(), zmq.POLLIN)
@@ -91,38 +87,86 @@ class Connection:
         self._losses = 0
         self._established = False
         self._generation = 0
+        self._tasks: deque[Task] = deque()
         self._in_flight = 0
         self._correlation = 0
+        self._awaited = ""
+        self._reply: validator_pb2.Message | None = None
         self._stopping = False
-        self._stop_now = False
         self._leave = Leave()
+        self.registered = False
+        """Whether the validator has accepted all families, at any time."""
 
-    def run(self) -> None:
-        """The body of the thread. Ends by telling the apply thread to quit, also when a bug ends it."""
+    @property
+    def finished(self) -> bool:
+        """It was told to stop, and there is nothing left to do."""
+        # When the last task is answered there is another question out by now (_go_on_leaving).
+        return self._stopping and (not self._established or (self._in_flight == 0 and self._leave.until is None))
+
+    def next_task(self) -> Task | None:
+        """The next; waits until something happens where there is none, and gives None where that was something else."""
+        with self._turning:
+            # All that is there is taken note of first: a lost connection voids the tasks that wait.
+            self._turn(wait=not self._tasks)
+            return self._tasks.popleft() if self._tasks else None
+
+    def ask(self, task: Task, kind: "_Message.MessageType", content: bytes) -> validator_pb2.Message:
+        """The answer to a state call of ``task``. Raises StateUnavailable where the connection is lost before."""
+        with self._turning:
+            self._reply = None
+            self._awaited = self._next_correlation_id()
+            if task.generation == self._generation:
+                self._send(kind, self._awaited, content)
+            while self._reply is None:
+                if task.generation != self._generation or self.finished:
+                    raise StateUnavailable("the connection to the validator was lost")
+                self._turn(wait=True)
+            return self._reply
+
+    def answer(self, task: Task, kind: "_Message.MessageType", content: bytes) -> None:
+        """Send the answer to ``task``; of a connection that is lost by now it is dropped."""
+        with self._turning:
+            if task.generation == self._generation:
+                self._in_flight -= 1
+                self._leave.task_answered()
+                self._send(kind, task.correlation_id, content)
+                self._go_on_leaving(time.monotonic())
+
+    def keep(self) -> None:
+        """The body of the keeper's thread, until ``dismiss_keeper``: turns it while the apply thread does not."""
         # Signals are for the thread that called TransactionProcessor.run.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-        try:
-            while not self._finished():
-                ready = dict(self._poller.poll(self._timeout_ms()))
-                if self._wake.fileno() in ready:
-                    self._read_wake()
-                if self._pair in ready:
-                    self._drain_pair()
-                self._drain_dealer()
-                self._drain_monitor()
-                if self._watch is not None and self._watch.fileno() in ready:
-                    self._hear_supervisor(self._watch)
-                self._run_timers(time.monotonic())
-        finally:
-            self._dealer.end(LAST_ANSWERS_WAIT_MS if self._established and not self._stop_now else 0)
-            self._pair.send_multipart([QUIT, b"", b""])
-            self._pair.close()
+        while not self._keeper_dismissed.wait(KEEP_S):
+            if self._turning.acquire(blocking=False):
+                try:
+                    self._turn(wait=False)
+                finally:
+                    self._turning.release()
 
-    def _finished(self) -> bool:
-        if self._stop_now:
-            return True
-        # When the last task is answered there is another question out by now (_run_timers).
-        return self._stopping and (not self._established or (self._in_flight == 0 and self._leave.until is None))
+    def finish(self) -> None:
+        """Let what was sent last leave, where it is finished; it is not turned after this."""
+        with self._turning:
+            self._dealer.end(LAST_ANSWERS_WAIT_MS if self.finished and self._established else 0)
+
+    def dismiss_keeper(self) -> None:
+        """``keep`` is to end."""
+        self._keeper_dismissed.set()
+
+    def abandon(self) -> None:
+        """Let go of everything, in whatever state the apply thread was interrupted; the keeper has ended."""
+        self._dealer.abandon()
+
+    def _turn(self, *, wait: bool) -> None:
+        if self.finished:
+            return
+        ready = dict(self._poller.poll(self._timeout_ms() if wait else 0))
+        if self._wake.fileno() in ready:
+            self._read_wake()
+        self._drain_dealer()
+        self._drain_monitor()
+        if self._watch is not None and self._watch.fileno() in ready:
+            self._hear_supervisor(self._watch)
+        self._run_timers(time.monotonic())
 
     def _timeout_ms(self) -> int | None:
         deadlines = [registration.retry_at for registration in self._registrations]
@@ -147,8 +191,7 @@ class Connection:
             if registration.retry_at is not None and registration.retry_at <= now:
                 self._register(registration)
         self._leave.give_up(now)
-        if self._stopping and self._established and self._in_flight == 0 and self._leave.asks_again:
-            self._ask_to_leave(_Message.PING_REQUEST, now)
+        self._go_on_leaving(now)
         if self._watch is not None:
             self._run_watch(self._watch, now)
 
@@ -157,7 +200,7 @@ class Connection:
             self._beat()
         overtime = watch.overtime(now)
         if overtime is not None:
-            refused = watch.refusal(overtime, b"%d" % self._generation)
+            refused = watch.refusal(overtime, self._generation)
             if refused is not None:
                 self._send(*refused)
             self._beat()
@@ -200,12 +243,12 @@ class Connection:
         self._connect_at = time.monotonic() + delay_s
         self._overdue_at = self._connect_at + OVERDUE_S
         self._established = False
+        self._tasks.clear()
         self._in_flight = 0
         self._generation += 1
         self._asked.clear()
         for registration in self._registrations:
             registration.reset()
-        self._pair.send_multipart([LOST, b"%d" % self._generation, b""])
         self._beat()
 
     def _register(self, registration: Registration) -> None:
@@ -220,10 +263,7 @@ class Connection:
 
     def _send(self, message_type: "_Message.MessageType", correlation_id: str, content: bytes = b"") -> None:
         message = _Message(message_type=message_type, correlation_id=correlation_id, content=content)
-        self._send_raw(message.SerializeToString())
-
-    def _send_raw(self, raw: bytes) -> None:
-        if not self._dealer.send(raw):
+        if not self._dealer.send(message.SerializeToString()):
             self._lose("it takes no more messages")
 
     def _drain_dealer(self) -> None:
@@ -233,9 +273,9 @@ class Connection:
             except DecodeError:
                 _log.warning("%d bytes from the validator are no Message; dropped", len(raw))
                 continue
-            self._on_message(message, raw)
+            self._on_message(message)
 
-    def _on_message(self, message: validator_pb2.Message, raw: bytes) -> None:
+    def _on_message(self, message: validator_pb2.Message) -> None:
         kind = message.message_type
         if kind == _Message.PING_REQUEST:
             self._send(_Message.PING_RESPONSE, message.correlation_id)
@@ -243,13 +283,14 @@ class Connection:
             self._on_registered(message)
         elif kind in (_Message.TP_UNREGISTER_RESPONSE, _Message.PING_RESPONSE):
             self._leave.heard(message.correlation_id)
-        else:
-            if kind in (_Message.TP_PROCESS_REQUEST, _Message.PACKED_PROCESS_REQUEST):
-                self._in_flight += 1
-                if self._in_flight > TASKS_IN_FLIGHT_MAX:
-                    self._lose(f"it sent more than {TASKS_IN_FLIGHT_MAX} tasks without waiting for an answer")
-                    return
-            self._pair.send_multipart([MESSAGE, b"%d" % self._generation, raw])
+        elif kind in _TASKS:
+            self._in_flight += 1
+            if self._in_flight > TASKS_IN_FLIGHT_MAX:
+                self._lose(f"it sent more than {TASKS_IN_FLIGHT_MAX} tasks without waiting for an answer")
+                return
+            self._tasks.append(Task(self._generation, kind, message.correlation_id, message.content))
+        elif message.correlation_id == self._awaited:
+            self._reply = message
 
     def _on_registered(self, message: validator_pb2.Message) -> None:
         registration = self._asked.pop(message.correlation_id, None)
@@ -261,7 +302,7 @@ class Connection:
             registration.done = True
             if all(other.done for other in self._registrations):
                 self._losses = 0
-                self._pair.send_multipart([READY, b"%d" % self._generation, b""])
+                self.registered = True
                 self._beat()
         elif not self._stopping:
             delay_s = back_off_s(registration.refusals)
@@ -269,23 +310,8 @@ class Connection:
             registration.retry_at = time.monotonic() + delay_s
             _log.error("registration of %s refused: %s; again in %.1f s", registration.family, reason, delay_s)
 
-    def _drain_pair(self) -> None:
-        while True:
-            try:
-                kind, generation, raw = self._pair.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            if int(generation) != self._generation:
-                continue
-            if kind == ANSWER:
-                self._in_flight -= 1
-                self._leave.task_answered()
-            self._send_raw(raw)
-
     def _read_wake(self) -> None:
         asked = self._wake.recv(WAKE_BYTES_MAX)
-        if STOP_NOW in asked:
-            self._stop_now = True
         if any(reason in asked for reason in _STOPS):
             self._stop()
 
@@ -301,6 +327,10 @@ class Connection:
             registration.retry_at = None
         if self._established:
             self._ask_to_leave(_Message.TP_UNREGISTER_REQUEST, time.monotonic())
+
+    def _go_on_leaving(self, now: float) -> None:
+        if self._stopping and self._established and self._in_flight == 0 and self._leave.asks_again:
+            self._ask_to_leave(_Message.PING_REQUEST, now)
 
     def _ask_to_leave(self, kind: "_Message.MessageType", now: float) -> None:
         correlation_id = self._next_correlation_id()

@@ -72,6 +72,10 @@ class Dealer:
         self.close(linger_ms)
         self._context.term()
 
+    def abandon(self) -> None:
+        """Close for good, whatever is open and however far that has come; what was not sent is not."""
+        self._context.destroy(0)
+
     def send(self, raw: bytes) -> bool:
         """False, and nothing is sent, where it takes no more; True also where it is closed: nobody wants it then."""
         if self._socket is not None:

@@ -48,11 +48,12 @@ class FamilyCounts(NamedTuple):
 
 
 class Task(NamedTuple):
-    """The message of the validator that is worked on."""
+    """A message of the validator that is to be answered; ``generation``: which life of the connection it came by."""
 
-    generation: bytes
+    generation: int
     message_type: int
     correlation_id: str
+    content: bytes
 
 
 class Applying(NamedTuple):

@@ -1,7 +1,8 @@
-"""Serving a validator from this process: the apply thread, and the signals that end it.
+"""Serving a validator from this process: the apply thread, the keeper beside it, and the signals that end them.
 
-Two threads with one owner for each thing: the caller of ``serve`` applies transactions, ``processor_sdk.connection``
-owns the socket. No verdicts here (``processor_sdk.dispatch`` finds them), and no other processes.
+The caller of ``serve`` applies transactions and turns the connection (``processor_sdk.connection``) whenever it waits;
+the keeper's thread does so while an apply runs. No verdicts here (``processor_sdk.dispatch`` finds them), and no other
+processes.
 """
 
 import contextlib
@@ -10,15 +11,11 @@ import signal
 import socket
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
-import zmq
-
-from processor_sdk import connection
 from processor_sdk.connection import Connection
 from processor_sdk.dispatch import Dispatcher
 from processor_sdk.errors import StateUnavailable
@@ -32,8 +29,7 @@ ONE_SIGNAL_S: Final = 0.5
 """Signals within this time of the first say the same once: a terminal, a service manager and ``timeout`` all signal
 the whole group, each for itself."""
 
-_PAIR_URL: Final = "inproc://apply"
-_TASKS: Final = {
+_ANSWERS: Final[Mapping[int, validator_pb2.Message.MessageType]] = {
     validator_pb2.Message.TP_PROCESS_REQUEST: validator_pb2.Message.TP_PROCESS_RESPONSE,
     validator_pb2.Message.PACKED_PROCESS_REQUEST: validator_pb2.Message.PACKED_PROCESS_RESPONSE,
 }
@@ -73,32 +69,26 @@ def serve(
     """
     progress.thread = threading.get_ident()
     dispatcher = Dispatcher(service.handlers, progress, _StopNow)
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    pair = context.socket(zmq.PAIR)
-    pair.set_hwm(0)
-    pair.bind(_PAIR_URL)
     link = Connection(
-        context,
         service.url,
         service.handlers,
         max_occupancy=service.max_occupancy,
         build_id=service.build_id,
-        pair_url=_PAIR_URL,
         wake=wake,
         watch=watch,
         keys=service.keys,
     )
-    with ThreadPoolExecutor(1, thread_name_prefix="validator-connection") as thread:
-        ended = thread.submit(link.run)
+    with ThreadPoolExecutor(1, thread_name_prefix="connection-keeper") as thread:
+        keeper = thread.submit(link.keep)
         try:
             with signals_to(waker, _StopNow), contextlib.suppress(_StopNow):
-                _Applier(pair, dispatcher, progress, on_ready).run()
+                _Applier(link, dispatcher, progress, on_ready).run(keeper)
+                link.finish()
         finally:
-            tell(waker, connection.STOP_NOW)
-            wait((ended,))
-            pair.close(0)
-            context.term()
-        ended.result()  # Raises what a bug in the connection's thread raised.
+            link.dismiss_keeper()
+            wait((keeper,))
+            link.abandon()
+    keeper.result()  # Raises what a bug in its thread raised.
 
 
 def tell(waker: socket.socket, what: bytes) -> None:
@@ -147,84 +137,50 @@ class _Applier:
 
     def __init__(
         self,
-        pair: "zmq.Socket[bytes]",
+        link: Connection,
         dispatcher: Dispatcher,
         progress: Progress,
         on_ready: Callable[[], None] | None,
     ) -> None:
         self._process = os.getpid()
-        self._pair = pair
+        self._link = link
         self._dispatcher = dispatcher
         self._progress = progress
         self._on_ready = on_ready
-        self._waiting: deque[tuple[bytes, validator_pb2.Message]] = deque()
-        self._generation = b"0"
-        self._task_generation = b"0"
-        self._calls = 0
-        self._quit = False
 
-    def run(self) -> None:
-        while not self._quit:
-            # All that is there is taken note of first: a lost connection voids the tasks that wait.
-            if not self._waiting or self._pair.poll(0):
-                self._receive()
-            else:
-                self._answer(*self._waiting.popleft())
+    def run(self, keeper: "Future[None]") -> None:
+        """Until the connection is finished, or ``keeper`` has ended by a bug."""
+        while not self._link.finished and not keeper.done():
+            task = self._link.next_task()
+            if self._on_ready is not None and self._link.registered:
+                self._on_ready()
+                self._on_ready = None
+            if task is not None:
+                self._answer(task)
 
-    def _answer(self, generation: bytes, message: validator_pb2.Message) -> None:
-        answer_type = _TASKS[message.message_type]
-        self._task_generation = generation
-        self._progress.task = Task(generation, message.message_type, message.correlation_id)
-        if message.message_type == validator_pb2.Message.PACKED_PROCESS_REQUEST:
-            content = self._dispatcher.packed(message.content, self._call)
+    def _answer(self, task: Task) -> None:
+        self._progress.task = task
+        if task.message_type == validator_pb2.Message.PACKED_PROCESS_REQUEST:
+            content = self._dispatcher.packed(task.content, self._call)
         else:
-            content = self._dispatcher.single(message.content, self._call)
-        # Of a connection that is lost by now it is dropped, here or by the connection's thread.
-        answer = validator_pb2.Message(message_type=answer_type, correlation_id=message.correlation_id, content=content)
-        self._send(connection.ANSWER, generation, answer)
+            content = self._dispatcher.single(task.content, self._call)
+        self._check_process()
+        self._link.answer(task, _ANSWERS[task.message_type], content)
 
     def _call(self, message_type: validator_pb2.Message.MessageType, content: bytes) -> bytes:
         """A ``processor_sdk.state.Link``; tasks that come meanwhile wait their turn."""
-        generation = self._task_generation
-        if generation != self._generation or self._quit:
-            raise StateUnavailable("the connection to the validator was lost")
-        self._calls += 1
-        correlation_id = f"call-{self._calls}"
-        request = validator_pb2.Message(message_type=message_type, correlation_id=correlation_id, content=content)
-        self._send(connection.CALL, generation, request)
+        task = self._progress.task
+        assert task is not None, "states are called by applies, and those are of tasks"
+        self._check_process()
         own_s = self._progress.wait_begins()
         try:
-            reply = self._receive()
-            while reply is None or reply.correlation_id != correlation_id:
-                if generation != self._generation or self._quit:
-                    raise StateUnavailable("the connection to the validator was lost")
-                reply = self._receive()
+            reply = self._link.ask(task, message_type, content)
         finally:
             self._progress.wait_ended(own_s)
         if reply.message_type != message_type + 1:  # Every request has the number before its answer's.
             raise StateUnavailable(f"the validator answered a message {message_type} by {reply.message_type}")
         return reply.content
 
-    def _send(self, kind: bytes, generation: bytes, message: validator_pb2.Message) -> None:
+    def _check_process(self) -> None:
         if os.getpid() != self._process:
             os._exit(0)  # A child that a handler has forked and let go on: the transaction is its parent's.
-        self._pair.send_multipart([kind, generation, message.SerializeToString()])
-
-    def _receive(self) -> validator_pb2.Message | None:
-        """Wait for one thing from the connection and take note of it; the message where it is no task."""
-        kind, generation, raw = self._pair.recv_multipart()
-        if kind == connection.QUIT:
-            self._quit = True
-        elif kind == connection.LOST:
-            self._generation = generation
-            self._waiting.clear()
-        elif kind == connection.READY:
-            if self._on_ready is not None:
-                self._on_ready()
-                self._on_ready = None
-        else:
-            message = validator_pb2.Message.FromString(raw)
-            if message.message_type not in _TASKS:
-                return message
-            self._waiting.append((generation, message))
-        return None

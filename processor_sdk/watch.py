@@ -115,7 +115,7 @@ class Watch:
             self._late = late
         return late
 
-    def refusal(self, late: Applying, generation: bytes) -> tuple[validator_pb2.Message.MessageType, str, bytes] | None:
+    def refusal(self, late: Applying, generation: int) -> tuple[validator_pb2.Message.MessageType, str, bytes] | None:
         """Message type, correlation id and content of the answer to a task of this one transaction.
 
         None for a task of several, or of another connection: without an answer the validator runs each batch alone and

@@ -120,8 +120,8 @@ def test_a_wait_that_ends_while_somebody_looks_makes_nothing_late(clock: Clock, 
     assert watch.next_at() == 220.5
 
 
-def task(name: str, generation: bytes = b"7") -> Task:
-    return Task(generation, validator_pb2.Message.TP_PROCESS_REQUEST, name)
+def task(name: str, generation: int = 7) -> Task:
+    return Task(generation, validator_pb2.Message.TP_PROCESS_REQUEST, name, b"")
 
 
 class Meanwhile(logging.Handler):
@@ -159,7 +159,7 @@ def test_who_took_too_long_is_refused_and_not_who_came_behind(clock: Clock, ends
     finally:
         logger.removeHandler(handler)
     assert late is not None
-    refused = watch.refusal(late, b"7")
+    refused = watch.refusal(late, 7)
     assert refused is not None
     assert refused[1] == "slow"
     assert progress.current is not None
@@ -172,7 +172,7 @@ def test_who_took_too_long_is_refused_and_not_who_came_behind(clock: Clock, ends
 def test_a_task_of_several_or_of_a_lost_connection_is_not_refused(clock: Clock, ends: Ends) -> None:
     progress = Progress([FAMILY], clock)
     watch = Watch(ends[1], progress, limit_ms=500, stop_s_max=1)
-    for alone, generation, refused in ((True, b"7", True), (True, b"8", False), (False, b"7", False)):
+    for alone, generation, refused in ((True, 7, True), (True, 8, False), (False, 7, False)):
         progress.task = task("slow")
         progress.begin("slow", "b", FAMILY, alone, clock.now)
         late = watch.overtime(clock.now + 0.75)
