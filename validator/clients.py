@@ -42,7 +42,10 @@ log = structlog.get_logger("validator.clients")
 
 
 class Clients:
-    """Owns the parts that serve clients; ``send`` is the gateway's, ``migration_of`` and ``work`` production's."""
+    """Owns the parts that serve clients; ``send`` is the gateway's, ``migration_of`` and ``work`` production's.
+
+    ``say``: takes a log line of level info.
+    """
 
     def __init__(
         self,
@@ -56,8 +59,10 @@ class Clients:
         migration_of: MigrationOf,
         work: Callable[[], Work],
         clock_ms: Callable[[], float],
+        say: Callable[..., None],
     ) -> None:
         self._send = send
+        self._say = say
         self._limits = config.limits
         self._queries = Queries(store, config.limits)
         self.submissions = Submissions(store, queue, pool, config.limits, self._answer_submission)
@@ -93,10 +98,10 @@ class Clients:
     def _answer_submission(self, request: Request, response: ClientBatchSubmitResponse) -> None:
         self._answer(request.identity, Envelope.CLIENT_BATCH_SUBMIT_RESPONSE, request.correlation_id, response)
         if response.status == ClientBatchSubmitResponse.OK:
-            _log(request, "OK", batches=len(response.batch_ids))
+            self._log(request, "OK", batches=len(response.batch_ids))
         else:
             status = ClientBatchSubmitResponse.Status.Name(response.status)
-            _log(request, status, reason=response.reason, message=_shown(response.message))
+            self._log(request, status, reason=response.reason, message=_shown(response.message))
 
     def _tell_status(self, request: Request) -> None:
         identity, _, correlation_id, content, _ = request
@@ -104,19 +109,19 @@ class Clients:
         try:
             asked = ClientBatchStatusRequest.FromString(content)
         except DecodeError:
-            _log(request, "INTERNAL_ERROR", bytes=len(content))
+            self._log(request, "INTERNAL_ERROR", bytes=len(content))
             self._answer(identity, response_type, correlation_id, ClientBatchStatusResponse(status="INTERNAL_ERROR"))
             return
         batch_ids = list(asked.batch_ids)
         if not 0 < len(batch_ids) <= self._limits.status_ids_max:
-            _log(request, "INVALID_ID", ids=len(batch_ids))
+            self._log(request, "INVALID_ID", ids=len(batch_ids))
             self._answer(identity, response_type, correlation_id, ClientBatchStatusResponse(status="INVALID_ID"))
         elif asked.wait:
             timeout_s = min(asked.timeout or _STATUS_WAIT_S_DEFAULT, self._limits.status_wait_s_max)
-            _log(request, "OK", ids=len(batch_ids), wait_s=timeout_s)
+            self._log(request, "OK", ids=len(batch_ids), wait_s=timeout_s)
             self.statuses.wait(identity, correlation_id, batch_ids, timeout_s)
         else:
-            _log(request, "OK", ids=len(batch_ids))
+            self._log(request, "OK", ids=len(batch_ids))
             self.statuses.tell(identity, correlation_id, batch_ids)
 
     def _answer_status(self, identity: bytes, correlation_id: str, statuses: list[ClientBatchStatus] | None) -> None:
@@ -130,43 +135,42 @@ class Clients:
         try:
             cancelled = StatusWaitCancel.FromString(request.content).correlation_id
         except DecodeError:
-            _log(request, "INTERNAL_ERROR", bytes=len(request.content))
+            self._log(request, "INTERNAL_ERROR", bytes=len(request.content))
             return
         freed = self.statuses.cancel(request.identity, cancelled)
-        _log(request, "OK" if freed else "NO_RESOURCE", wait=_shown(cancelled))
+        self._log(request, "OK" if freed else "NO_RESOURCE", wait=_shown(cancelled))
 
     def _tell_node_status(self, request: Request) -> None:
         response = self.node_status.status()
         self._answer(request.identity, Envelope.NODE_STATUS_RESPONSE, request.correlation_id, response)
-        _log(request, NodeStatusResponse.Status.Name(response.status))
+        self._log(request, NodeStatusResponse.Status.Name(response.status))
 
     def _tell_metrics(self, request: Request) -> None:
         response = MetricsResponse(text=self.node_status.text())
         self._answer(request.identity, Envelope.METRICS_RESPONSE, request.correlation_id, response)
-        _log(request, "OK")
+        self._log(request, "OK")
 
     def _tell_processors(self, request: Request) -> None:
         response = self.node_status.processors()
         self._answer(request.identity, Envelope.PROCESSORS_RESPONSE, request.correlation_id, response)
-        _log(request, "OK", processors=len(response.processors))
+        self._log(request, "OK", processors=len(response.processors))
 
     def _tell_families(self, request: Request) -> None:
         response = self.families.status()
         self._answer(request.identity, Envelope.FAMILIES_RESPONSE, request.correlation_id, response)
-        _log(request, NodeStatusResponse.Status.Name(response.status), families=len(response.families))
+        self._log(request, NodeStatusResponse.Status.Name(response.status), families=len(response.families))
 
     def _query(self, request: Request) -> None:
         response_type, content, status = self._queries.answer(request.message_type, request.content)
         self._send(request.identity, response_type, request.correlation_id, content)
-        _log(request, status)
+        self._log(request, status)
 
     def _answer(self, identity: bytes, message_type: int, correlation_id: str, response: Message) -> None:
         self._send(identity, message_type, correlation_id, response.SerializeToString())
 
-
-def _log(request: Request, outcome: str, **values: Any) -> None:
-    name = type_name(request.message_type)
-    log.info("client asked", type=name, correlation_id=_shown(request.correlation_id), outcome=outcome, **values)
+    def _log(self, request: Request, outcome: str, **values: Any) -> None:
+        name = type_name(request.message_type)
+        self._say("client asked", type=name, correlation_id=_shown(request.correlation_id), outcome=outcome, **values)
 
 
 def _shown(text: str) -> str:
