@@ -1,7 +1,7 @@
 """Signature checks in worker processes: many batches a hand-over, all-or-nothing answers for each submission.
 
-The parent talks to each worker over one ZeroMQ socket in a private folder; the loop drains it. A worker holds nothing
-between two hand-overs, so one that dies is replaced and its hand-overs are given out again. What makes a batch valid is
+The parent talks to each worker over a pipe (``validator.pipe``); the loop drains it. A worker holds nothing between two
+hand-overs, so one that dies is replaced and its hand-overs are given out again. What makes a batch valid is
 ``ledger.batch.verify_batch``, which the workers call.
 """
 
@@ -10,21 +10,17 @@ import os
 import pickle
 import subprocess
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 import structlog
-import zmq
 
 from ledger.batch import VerifiedBatch, verify_batch
 from ledger.errors import RefusedBatch
 from protos import raw_pb2
 from validator.collector import collect_seldom
-from validator.sockets import DrainedSocket
+from validator.pipe import Ends, Pipe, serve
 
 Verified = list[VerifiedBatch] | RefusedBatch
 
@@ -44,10 +40,6 @@ _NICENESS: Final = 10
 """Where cores are short the loop and the processors go first: what is verified earlier than they take it only waits,
 and while a block is written nothing would be left to verify."""
 
-_HELLO: Final = b""
-"""The first message of a worker; no pickle is empty."""
-
-_FOLDER_CHARACTERS_MAX: Final = 60
 _DEATHS_MAX: Final = 3
 """A hand-over that this many workers died with is refused."""
 
@@ -121,36 +113,35 @@ class _HandOver:
 
 
 class _Worker:
-    """One process and its socket. Its standard input stays open as long as the parent lives, and it ends with it.
+    """One process: requests come by its standard input, and it ends with that."""
 
-    The socket's name is needed until both are connected, and removed then: nothing is left behind, however they end.
-    """
-
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], on_frames: Callable[[], None]) -> None:
-        # A socket's name has little room: where temporary files lie far down, it goes to the usual place.
-        near = len(tempfile.gettempdir()) < _FOLDER_CHARACTERS_MAX
-        self.folder = tempfile.TemporaryDirectory(prefix="dovetail-", dir=None if near else "/tmp")
-        endpoint = f"ipc://{Path(self.folder.name) / 'verifier'}"
-        socket = context.socket(zmq.PAIR)
-        socket.set(zmq.LINGER, 0)
-        socket.set(zmq.RECONNECT_IVL, 10)
-        # The side that connects may send before the other is there.
-        socket.connect(endpoint)
-        self.socket = DrainedSocket(socket, on_frames)
+    def __init__(self, on_readable: Callable[[], None]) -> None:
+        ends = Ends.new()
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "validator.verifier", str(ends.answers_out)],
+                stdin=ends.requests_in,
+                pass_fds=(ends.answers_out,),
+                # Ctrl-C is for the parent. No session of its own: the system shares out cores by session, then by
+                # niceness.
+                process_group=0,
+            )
+        finally:
+            os.close(ends.requests_in)
+            os.close(ends.answers_out)
+        self.pipe = Pipe(ends.requests_out, ends.answers_in, on_readable)
         self.in_flight: deque[_HandOver] = deque()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "validator.verifier", endpoint],
-            stdin=subprocess.PIPE,
-            # Ctrl-C is for the parent. No session of its own: the system shares out cores by session, then by niceness.
-            process_group=0,
-        )
+
+    def close(self) -> None:
+        self.pipe.close()
+        self.process.kill()
+        self.process.wait()
 
 
 class VerifierPool:
     """``processes`` workers; 0: one for each processor core. ``on_results`` is called after results were handed on."""
 
     def __init__(self, processes: int, on_results: Callable[[], None]) -> None:
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._on_results = on_results
         self._again: deque[_HandOver] = deque()
         """What a worker held that died: before all others."""
@@ -158,7 +149,7 @@ class VerifierPool:
         """Whose turn it is."""
         self._turn_bytes = _TURN_BYTES
         """What is left of the turn of the first of them."""
-        self._workers = [self._start_worker() for _ in range(processes or os.cpu_count() or 1)]
+        self._workers = [_Worker(self._drain) for _ in range(processes or os.cpu_count() or 1)]
 
     def verify(self, raw_batches: list[bytes], on_verified: Callable[[Verified], None]) -> None:
         """Check serialized batches; ``on_verified`` gets all of them verified, or the first refusal that was found."""
@@ -172,13 +163,13 @@ class VerifierPool:
                 # What it answered before is no hand-over that it died with.
                 self._take(worker)
                 log.warning("verifier died, starting another", exit_code=worker.process.returncode)
-                self._close(worker)
+                worker.close()
                 held = list(worker.in_flight)
                 if held:
                     # It worked on the first: give out its batches one by one, so that they do not fall together.
                     held[:1] = held[0].apart()
                 self._again.extendleft(reversed(held))
-                self._workers[index] = self._start_worker()
+                self._workers[index] = _Worker(self._drain)
         while self._again and self._again[0].deaths >= _DEATHS_MAX:
             refusal = RefusedBatch(VERIFIER_DIED, f"checking it ended {_DEATHS_MAX} verifier processes")
             for submission, position, _ in self._again.popleft().batches:
@@ -187,19 +178,7 @@ class VerifierPool:
 
     def close(self) -> None:
         for worker in self._workers:
-            self._close(worker)
-        self._context.term()
-
-    def _start_worker(self) -> _Worker:
-        return _Worker(self._context, self._drain)
-
-    def _close(self, worker: _Worker) -> None:
-        worker.socket.close()
-        assert worker.process.stdin is not None, "it was started with a pipe"
-        worker.process.stdin.close()
-        worker.process.kill()
-        worker.process.wait()
-        worker.folder.cleanup()
+            worker.close()
 
     def _hand_out(self) -> None:
         while self._again or self._waiting:
@@ -209,7 +188,7 @@ class VerifierPool:
             hand_over = self._again.popleft() if self._again else self._next_hand_over()
             worker.in_flight.append(hand_over)
             request = raw_pb2.RawBatchList(batches=[raw for _, _, raw in hand_over.batches])
-            worker.socket.send([request.SerializeToString()])
+            worker.pipe.send(request.SerializeToString())
 
     def _next_hand_over(self) -> _HandOver:
         """Submissions take turns: a large one keeps none that came behind it waiting for more than a turn of each."""
@@ -233,10 +212,7 @@ class VerifierPool:
 
     def _take(self, worker: _Worker) -> None:
         """Take the answers of a worker that wait."""
-        for (content,) in worker.socket.received():
-            if content == _HELLO:
-                worker.folder.cleanup()
-                continue
+        for content in worker.pipe.received():
             results: list[VerifiedBatch | RefusedBatch] = pickle.loads(content)
             hand_over = worker.in_flight.popleft()
             for (submission, position, _), result in zip(hand_over.batches, results, strict=True):
@@ -250,29 +226,17 @@ def _verify(raw: bytes) -> VerifiedBatch | RefusedBatch:
         return refusal
 
 
-def work(endpoint: str) -> None:
-    """A worker: answers each message (a RawBatchList) with a pickled list, until its standard input closes."""
+def _answer(message: bytes) -> bytes:
+    """A pickled list to a RawBatchList."""
+    batches = raw_pb2.RawBatchList.FromString(message).batches
+    return pickle.dumps([_verify(raw) for raw in batches], pickle.HIGHEST_PROTOCOL)
+
+
+def work(answers: int) -> None:
+    """A worker's life. ``answers``: the descriptor that they go to."""
     collect_seldom()
     os.nice(_NICENESS)
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    socket = context.socket(zmq.PAIR)
-    socket.bind(endpoint)
-    poller = zmq.Poller()
-    poller.register(sys.stdin.fileno(), zmq.POLLIN)
-    answer: bytes | None = _HELLO
-    while True:
-        poller.register(socket, zmq.POLLIN if answer is None else zmq.POLLOUT)
-        if sys.stdin.fileno() in dict(poller.poll()):
-            break
-        if answer is None:
-            batches = raw_pb2.RawBatchList.FromString(socket.recv()).batches
-            answer = pickle.dumps([_verify(raw) for raw in batches], pickle.HIGHEST_PROTOCOL)
-        else:
-            # Never waiting: for an answer whose reader was killed meanwhile that would be for ever.
-            with suppress(zmq.Again):
-                socket.send(answer, zmq.NOBLOCK)
-                answer = None
-    context.destroy(linger=0)
+    serve(sys.stdin.fileno(), answers, _answer)
 
 
 async def verify_all(pool: VerifierPool, raw_batches: list[bytes]) -> Verified:
@@ -283,4 +247,4 @@ async def verify_all(pool: VerifierPool, raw_batches: list[bytes]) -> Verified:
 
 
 if __name__ == "__main__":
-    work(sys.argv[1])
+    work(int(sys.argv[1]))

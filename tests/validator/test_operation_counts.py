@@ -134,7 +134,7 @@ def test_verification_is_handed_out_in_many_batches_a_message(tmp_path: Path, mo
     async def scenario() -> None:
         async with open_node(tmp_path) as node, open_peers(node, 1) as (client,):
             worker = node._pool._workers[0]
-            handed = counting(monkeypatch, worker.socket, "send")
+            handed = counting(monkeypatch, worker.pipe, "send")
             batches = [batch_at(spread(number)) for number in range(BATCHES)]
             await submit(client, *batches)
             data_bytes = sum(len(batch.raw) for batch in batches)
