@@ -1,4 +1,4 @@
-"""What the apply thread is at and what it has done: read by the connection's thread, the log and the supervisor.
+"""What the apply thread is at and what it has done: read by the keeper, the log and the supervisor.
 
 Written by the apply thread alone, without locks: all that is known of an apply is one value, so that a reader sees one
 apply or the next, never a mixture. No sockets, no processes.

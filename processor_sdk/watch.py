@@ -1,4 +1,4 @@
-"""What a worker's connection thread does for the supervisor: heartbeats, the time limit of an apply, ending in time.
+"""What a worker's connection does for the supervisor: heartbeats, the time limit of an apply, ending in time.
 
 No sockets of the wire, no supervision: the other end of the pipe is ``processor_sdk.supervisor``.
 """
