@@ -96,7 +96,8 @@ class DovetailClient:
             base_url=url,
             transport=transport,
             timeout=_ANSWER_S,
-            verify=_trusted(),
+            # To load the authorities takes as long as all else here.
+            verify=_trusted() if parsed.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
             # A proxy meant for the internet cannot reach this machine's own addresses.
             trust_env=parsed.host not in _LOOPBACK,
         )

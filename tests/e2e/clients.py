@@ -59,7 +59,7 @@ class Api:
     """The REST API of a node."""
 
     def __init__(self, url: str) -> None:
-        self.http = httpx.Client(base_url=url, timeout=DEADLINE_S, trust_env=False)
+        self.http = httpx.Client(base_url=url, timeout=DEADLINE_S, trust_env=False, verify=False)
 
     def close(self) -> None:
         self.http.close()

@@ -1,6 +1,10 @@
-"""As many clients that wait as open files allow, 10,000 at most: they cost memory only, and are freed as they leave."""
+"""Thousands of clients that wait: they cost memory only, and are freed as they leave.
+
+DOVETAIL_TEST_WAITERS says how many come, as far as open files allow.
+"""
 
 import asyncio
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +22,7 @@ from tests.e2e.script_family import NAMESPACE, script
 from tests.independent.bare_processor import BareProcessor, ProcessRequest, StateAccess
 from tests.rest_api.raw_http import Answer, read_answers
 
-_WANTED, _ENOUGH = 10_000, 2_000
+_WANTED, _ENOUGH = int(os.environ.get("DOVETAIL_TEST_WAITERS", "4000")), 2_000
 _FILES_KEPT = 500
 """For everything that is no waiting client, in the test's process and in the REST API's."""
 
