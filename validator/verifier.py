@@ -116,6 +116,7 @@ class _Worker:
     """One process: requests come by its standard input, and it ends with that."""
 
     def __init__(self, on_readable: Callable[[], None]) -> None:
+        """Raises OSError where there are no descriptors or processes left, and leaves nothing behind."""
         ends = Ends.new()
         try:
             self.process = subprocess.Popen(
@@ -126,6 +127,10 @@ class _Worker:
                 # niceness.
                 process_group=0,
             )
+        except OSError:
+            os.close(ends.requests_out)
+            os.close(ends.answers_in)
+            raise
         finally:
             os.close(ends.requests_in)
             os.close(ends.answers_out)
@@ -163,13 +168,14 @@ class VerifierPool:
                 # What it answered before is no hand-over that it died with.
                 self._take(worker)
                 log.warning("verifier died, starting another", exit_code=worker.process.returncode)
+                # First, since it may fail: then all is as it was.
+                self._workers[index] = _Worker(self._drain)
                 worker.close()
                 held = list(worker.in_flight)
                 if held:
                     # It worked on the first: give out its batches one by one, so that they do not fall together.
                     held[:1] = held[0].apart()
                 self._again.extendleft(reversed(held))
-                self._workers[index] = _Worker(self._drain)
         while self._again and self._again[0].deaths >= _DEATHS_MAX:
             refusal = RefusedBatch(VERIFIER_DIED, f"checking it ended {_DEATHS_MAX} verifier processes")
             for submission, position, _ in self._again.popleft().batches:

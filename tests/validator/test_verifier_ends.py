@@ -1,13 +1,18 @@
-"""Verifier processes when the validator is killed: none is left behind, whatever it was at."""
+"""Verifier processes that end: with a killed validator, or one that cannot start another. None is left behind."""
 
+import errno
 import os
 import select
 import subprocess
 import sys
+from collections.abc import Callable
 
+import psutil
 import pytest
 
 from tests.validator.nodes import signed_batch
+from tests.validator.peers import run
+from validator.verifier import Verified, VerifierPool, verify_all
 
 _KILLED = """
 import asyncio, os, signal, sys
@@ -47,3 +52,40 @@ def test_no_verifier_outlives_a_killed_validator(life: int) -> None:
         ended.register(worker, select.POLLIN)
         assert ended.poll(_ENDED_MS_MAX)
         os.close(worker)
+
+
+def _no_process(*_: object, **__: object) -> None:
+    raise OSError(errno.EAGAIN, "no process left")
+
+
+def _no_pipe() -> tuple[int, int]:
+    raise OSError(errno.EMFILE, "no descriptor left")
+
+
+@pytest.mark.parametrize("fault", [(subprocess, "Popen", _no_process), (os, "pipe", _no_pipe)])
+def test_a_verifier_that_cannot_be_replaced_leaves_all_as_it_was(
+    fault: tuple[object, str, Callable[..., None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it held is given out once somebody can take it, and every descriptor is closed once."""
+
+    async def test() -> None:
+        before = psutil.Process().num_fds()
+        pool = VerifierPool(1, lambda: None)
+        dead = pool._workers[0]
+        dead.process.kill()
+        dead.process.wait()
+        answers: list[Verified] = []
+        pool.verify([signed_batch().raw], answers.append)
+        with monkeypatch.context() as faulty:
+            faulty.setattr(*fault)
+            for _ in range(2):
+                with pytest.raises(OSError, match="left"):
+                    pool.watch()
+        assert pool._workers == [dead]
+        pool.watch()
+        assert isinstance(await verify_all(pool, [signed_batch().raw]), list)
+        assert len(answers) == 1
+        pool.close()
+        assert psutil.Process().num_fds() == before
+
+    run(test)
