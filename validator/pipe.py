@@ -66,15 +66,16 @@ class _Side:
             self.ended = True
 
     def _whole(self) -> Iterator[bytes]:
-        begin, read = 0, self._read
-        while len(read) - begin >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(read, begin)
-            end = begin + _LENGTH.size + length
+        read = self._read
+        while len(read) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(read)
+            end = _LENGTH.size + length
             if end > len(read):
                 break
-            yield bytes(memoryview(read)[end - length : end])
-            begin = end
-        del read[:begin]
+            message = bytes(memoryview(read)[_LENGTH.size : end])
+            # Before anybody sees it: whoever fails with it must not get it again.
+            del read[:end]
+            yield message
 
     def _put(self, message: bytes) -> None:
         self._unsent.append(memoryview(_LENGTH.pack(len(message)) + message))

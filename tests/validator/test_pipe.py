@@ -105,3 +105,29 @@ def test_a_process_that_is_gone_takes_nothing_and_costs_nothing() -> None:
         pipe.close()
 
     run(test)
+
+
+def test_a_message_that_somebody_failed_with_does_not_come_again() -> None:
+    async def test() -> None:
+        ends = Ends.new()
+        taken: list[bytes] = []
+        failed, done = asyncio.Event(), asyncio.Event()
+
+        def look() -> None:
+            for message in pipe.received():
+                if not failed.is_set():
+                    failed.set()
+                    break
+                taken.append(message)
+                done.set()
+
+        with _process(ends, lambda message: message):
+            pipe = Pipe(ends.requests_out, ends.answers_in, look)
+            pipe.send(b"first")
+            await failed.wait()
+            pipe.send(b"second")
+            await done.wait()
+            pipe.close()
+        assert taken == [b"second"]
+
+    run(test)
