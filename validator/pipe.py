@@ -16,8 +16,6 @@ from typing import Final, NamedTuple
 
 _LENGTH: Final = struct.Struct("!Q")
 _READ_BYTES: Final = 256 * 1024
-_HELD_BYTES: Final = 1024 * 1024
-"""What a pipe holds where the system lets it: what one side goes through while the other does not look."""
 
 
 class Ends(NamedTuple):
@@ -29,8 +27,8 @@ class Ends(NamedTuple):
     answers_in: int
 
     @classmethod
-    def new(cls) -> "Ends":
-        """Raises OSError where there are no descriptors left."""
+    def new(cls, held_bytes: int) -> "Ends":
+        """``held_bytes``: what each holds where the system lets it. Raises OSError where no descriptors are left."""
         requests_in, requests_out = os.pipe()
         try:
             answers_in, answers_out = os.pipe()
@@ -41,7 +39,7 @@ class Ends(NamedTuple):
         if hasattr(fcntl, "F_SETPIPE_SZ"):
             for end in (requests_out, answers_out):
                 with contextlib.suppress(OSError):
-                    fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, _HELD_BYTES)
+                    fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, held_bytes)
         return cls(requests_out, requests_in, answers_out, answers_in)
 
 

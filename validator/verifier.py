@@ -36,6 +36,12 @@ VERIFIER_DIED: Final = "verifier_died"
 _HAND_OVERS_IN_FLIGHT: Final = 16
 """At one worker: as much as it checks while the loop builds and writes a block (docs/performance.md)."""
 
+_PIPE_BYTES_MAX: Final = 1024 * 1024
+"""Of a pipe to or from a worker: what one side goes through while the other does not look."""
+
+_PIPES_BYTES_MAX: Final = 16 * _PIPE_BYTES_MAX
+"""Of all of them. Linux lets a user have 64 MiB; beyond that every new pipe of any process of his holds 8 KiB."""
+
 _NICENESS: Final = 10
 """Where cores are short the loop and the processors go first: what is verified earlier than they take it only waits,
 and while a block is written nothing would be left to verify."""
@@ -115,9 +121,9 @@ class _HandOver:
 class _Worker:
     """One process: requests come by its standard input, and it ends with that."""
 
-    def __init__(self, on_readable: Callable[[], None]) -> None:
+    def __init__(self, pipe_bytes: int, on_readable: Callable[[], None]) -> None:
         """Raises OSError where there are no descriptors or processes left, and leaves nothing behind."""
-        ends = Ends.new()
+        ends = Ends.new(pipe_bytes)
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "validator.verifier", str(ends.answers_out)],
@@ -154,7 +160,9 @@ class VerifierPool:
         """Whose turn it is."""
         self._turn_bytes = _TURN_BYTES
         """What is left of the turn of the first of them."""
-        self._workers = [_Worker(self._drain) for _ in range(processes or os.cpu_count() or 1)]
+        count = processes or os.cpu_count() or 1
+        self._pipe_bytes = min(_PIPE_BYTES_MAX, _PIPES_BYTES_MAX // (2 * count))
+        self._workers = [self._start_worker() for _ in range(count)]
 
     def verify(self, raw_batches: list[bytes], on_verified: Callable[[Verified], None]) -> None:
         """Check serialized batches; ``on_verified`` gets all of them verified, or the first refusal that was found."""
@@ -169,7 +177,7 @@ class VerifierPool:
                 self._take(worker)
                 log.warning("verifier died, starting another", exit_code=worker.process.returncode)
                 # First, since it may fail: then all is as it was.
-                self._workers[index] = _Worker(self._drain)
+                self._workers[index] = self._start_worker()
                 worker.close()
                 held = list(worker.in_flight)
                 if held:
@@ -185,6 +193,9 @@ class VerifierPool:
     def close(self) -> None:
         for worker in self._workers:
             worker.close()
+
+    def _start_worker(self) -> _Worker:
+        return _Worker(self._pipe_bytes, self._drain)
 
     def _hand_out(self) -> None:
         while self._again or self._waiting:

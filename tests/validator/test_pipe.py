@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from tests.validator.peers import run
 from validator.pipe import Ends, Pipe, serve
 
-_HELD_TWICE = 2 * 1024 * 1024
+_HELD = 1024 * 1024
+_HELD_TWICE = 2 * _HELD
 """More than two pipes hold."""
 
 
@@ -30,7 +31,7 @@ def test_messages_of_every_size_come_back_whole_and_in_their_order() -> None:
     sizes = [0, 1, 7, 8, 9, 65_536, 3 * _HELD_TWICE, 0, 100, _HELD_TWICE]
 
     async def test() -> None:
-        ends = Ends.new()
+        ends = Ends.new(_HELD)
         answers: list[bytes] = []
         done = asyncio.Event()
 
@@ -54,7 +55,7 @@ def test_the_process_goes_on_while_nobody_takes_its_answers() -> None:
     """More than the pipe back holds, and the loop stands still from the moment that all is asked."""
 
     async def test() -> None:
-        ends = Ends.new()
+        ends = Ends.new(_HELD)
         count, worked = 12, threading.Semaphore(0)
         taken: list[bytes] = []
         done = asyncio.Event()
@@ -83,7 +84,7 @@ def test_the_process_goes_on_while_nobody_takes_its_answers() -> None:
 
 def test_a_process_that_is_gone_takes_nothing_and_costs_nothing() -> None:
     async def test() -> None:
-        ends = Ends.new()
+        ends = Ends.new(_HELD)
         os.close(ends.requests_in)
         os.write(ends.answers_out, b"half")
         os.close(ends.answers_out)
@@ -109,7 +110,7 @@ def test_a_process_that_is_gone_takes_nothing_and_costs_nothing() -> None:
 
 def test_a_message_that_somebody_failed_with_does_not_come_again() -> None:
     async def test() -> None:
-        ends = Ends.new()
+        ends = Ends.new(_HELD)
         taken: list[bytes] = []
         failed, done = asyncio.Event(), asyncio.Event()
 

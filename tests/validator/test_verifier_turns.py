@@ -3,6 +3,8 @@
 import asyncio
 from itertools import pairwise
 
+import pytest
+
 from tests.validator.nodes import signed_batch
 from tests.validator.peers import run
 from validator import verifier
@@ -75,3 +77,14 @@ def test_every_batch_is_handed_out_once_in_its_order() -> None:
             assert all(before < after for before, after in pairwise(positions))
 
     run(test)
+
+
+@pytest.mark.parametrize(("processes", "each"), [(1, 1024 * 1024), (64, 128 * 1024)])
+def test_the_pipes_of_many_verifiers_leave_room_for_others(
+    processes: int, each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's pipes share what the system gives him."""
+    asked: list[int] = []
+    monkeypatch.setattr(verifier, "_Worker", lambda pipe_bytes, _: asked.append(pipe_bytes))
+    VerifierPool(processes, lambda: None)
+    assert asked == [each] * processes
