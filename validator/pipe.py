@@ -4,7 +4,6 @@ A message wakes the process that it is for and no thread besides. Neither side e
 that each works on while the other is at something else; what bounds the unsent is how much may be asked at one time.
 """
 
-import asyncio
 import contextlib
 import fcntl
 import os
@@ -12,7 +11,10 @@ import select
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 _LENGTH: Final = struct.Struct("!Q")
 _READ_BYTES: Final = 256 * 1024
@@ -99,10 +101,10 @@ class _Side:
 class Pipe(_Side):
     """The loop's side. ``on_readable`` is called in the loop when messages may be there, or the process has ended."""
 
-    def __init__(self, out: int, back: int, on_readable: Callable[[], None]) -> None:
+    def __init__(self, loop: "AbstractEventLoop", out: int, back: int, on_readable: Callable[[], None]) -> None:
         """Both descriptors are its own from now on."""
         super().__init__(out, back)
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._on_readable = on_readable
         self._loop.add_reader(back, self._look)
 

@@ -2,7 +2,7 @@
 
 The parent talks to each worker over a pipe (``validator.pipe``); the loop drains it. A worker holds nothing between two
 hand-overs, so one that dies is replaced and its hand-overs are given out again. What makes a batch valid is
-``ledger.batch.verify_batch``, which the workers call.
+``ledger.batch.verify_batch``, which the workers (``validator.verifying``) call.
 """
 
 import asyncio
@@ -16,11 +16,10 @@ from typing import Final
 
 import structlog
 
-from ledger.batch import VerifiedBatch, verify_batch
+from ledger.batch import VerifiedBatch
 from ledger.errors import RefusedBatch
 from protos import raw_pb2
-from validator.collector import collect_seldom
-from validator.pipe import Ends, Pipe, serve
+from validator.pipe import Ends, Pipe
 
 Verified = list[VerifiedBatch] | RefusedBatch
 
@@ -41,10 +40,6 @@ _PIPE_BYTES_MAX: Final = 1024 * 1024
 
 _PIPES_BYTES_MAX: Final = 16 * _PIPE_BYTES_MAX
 """Of all of them. Linux lets a user have 64 MiB; beyond that every new pipe of any process of his holds 8 KiB."""
-
-_NICENESS: Final = 10
-"""Where cores are short the loop and the processors go first: what is verified earlier than they take it only waits,
-and while a block is written nothing would be left to verify."""
 
 _DEATHS_MAX: Final = 3
 """A hand-over that this many workers died with is refused."""
@@ -126,7 +121,7 @@ class _Worker:
         ends = Ends.new(pipe_bytes)
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "validator.verifier", str(ends.answers_out)],
+                [sys.executable, "-m", "validator.verifying", str(ends.answers_out)],
                 stdin=ends.requests_in,
                 pass_fds=(ends.answers_out,),
                 # Ctrl-C is for the parent. No session of its own: the system shares out cores by session, then by
@@ -140,7 +135,7 @@ class _Worker:
         finally:
             os.close(ends.requests_in)
             os.close(ends.answers_out)
-        self.pipe = Pipe(ends.requests_out, ends.answers_in, on_readable)
+        self.pipe = Pipe(asyncio.get_running_loop(), ends.requests_out, ends.answers_in, on_readable)
         self.in_flight: deque[_HandOver] = deque()
 
     def close(self) -> None:
@@ -173,11 +168,14 @@ class VerifierPool:
         """Replace workers that died."""
         for index, worker in enumerate(self._workers):
             if worker.process.poll() is not None:
+                try:
+                    self._workers[index] = self._start_worker()
+                except OSError as error:
+                    log.error("a verifier died and none can be started, trying again", reason=str(error))
+                    continue
+                log.warning("verifier died, started another", exit_code=worker.process.returncode)
                 # What it answered before is no hand-over that it died with.
                 self._take(worker)
-                log.warning("verifier died, starting another", exit_code=worker.process.returncode)
-                # First, since it may fail: then all is as it was.
-                self._workers[index] = self._start_worker()
                 worker.close()
                 held = list(worker.in_flight)
                 if held:
@@ -236,32 +234,8 @@ class VerifierPool:
                 submission.take(position, result)
 
 
-def _verify(raw: bytes) -> VerifiedBatch | RefusedBatch:
-    try:
-        return verify_batch(raw)
-    except RefusedBatch as refusal:
-        return refusal
-
-
-def _answer(message: bytes) -> bytes:
-    """A pickled list to a RawBatchList."""
-    batches = raw_pb2.RawBatchList.FromString(message).batches
-    return pickle.dumps([_verify(raw) for raw in batches], pickle.HIGHEST_PROTOCOL)
-
-
-def work(answers: int) -> None:
-    """A worker's life. ``answers``: the descriptor that they go to."""
-    collect_seldom()
-    os.nice(_NICENESS)
-    serve(sys.stdin.fileno(), answers, _answer)
-
-
 async def verify_all(pool: VerifierPool, raw_batches: list[bytes]) -> Verified:
     """``VerifierPool.verify`` for those who can wait."""
     future: asyncio.Future[Verified] = asyncio.get_running_loop().create_future()
     pool.verify(raw_batches, future.set_result)
     return await future
-
-
-if __name__ == "__main__":
-    work(int(sys.argv[1]))

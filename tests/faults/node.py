@@ -99,7 +99,7 @@ class Node:
     def kill_verifiers(self) -> int:
         """SIGKILL of every process that checks signatures; how many there were."""
         children = psutil.Process(self.validator.pid).children()
-        found = [child for child in children if "validator.verifier" in child.cmdline()]
+        found = [child for child in children if "validator.verifying" in child.cmdline()]
         for child in found:
             child.kill()
         return len(found)

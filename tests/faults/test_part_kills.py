@@ -36,7 +36,7 @@ def test_parts_killed_under_load(networks: Networks) -> None:
         else:
             mark = len(node.validator.lines)
             killed[part] += node.kill_verifiers()
-            node.validator.wait_logged("verifier died, starting another", after=mark)
+            node.validator.wait_logged("verifier died, started another", after=mark)
     node.finish()
     assert all(killed.values())
     batches = agrees_with_clients(node.network, networks.api(node.network), clients)

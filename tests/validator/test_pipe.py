@@ -41,7 +41,7 @@ def test_messages_of_every_size_come_back_whole_and_in_their_order() -> None:
                 done.set()
 
         with _process(ends, lambda message: message[::-1]):
-            pipe = Pipe(ends.requests_out, ends.answers_in, look)
+            pipe = Pipe(asyncio.get_running_loop(), ends.requests_out, ends.answers_in, look)
             for number, size in enumerate(sizes):
                 pipe.send(bytes([number]) * size + b"end")
             await done.wait()
@@ -70,7 +70,7 @@ def test_the_process_goes_on_while_nobody_takes_its_answers() -> None:
                 done.set()
 
         with _process(ends, answer):
-            pipe = Pipe(ends.requests_out, ends.answers_in, look)
+            pipe = Pipe(asyncio.get_running_loop(), ends.requests_out, ends.answers_in, look)
             for _ in range(count):
                 pipe.send(b"small")
             for _ in range(count):
@@ -95,7 +95,7 @@ def test_a_process_that_is_gone_takes_nothing_and_costs_nothing() -> None:
             looks.append(list(pipe.received()))
             looked.set()
 
-        pipe = Pipe(ends.requests_out, ends.answers_in, look)
+        pipe = Pipe(asyncio.get_running_loop(), ends.requests_out, ends.answers_in, look)
         pipe.send(bytes(_HELD_TWICE))
         pipe.send(b"again")
         await looked.wait()
@@ -123,7 +123,7 @@ def test_a_message_that_somebody_failed_with_does_not_come_again() -> None:
                 done.set()
 
         with _process(ends, lambda message: message):
-            pipe = Pipe(ends.requests_out, ends.answers_in, look)
+            pipe = Pipe(asyncio.get_running_loop(), ends.requests_out, ends.answers_in, look)
             pipe.send(b"first")
             await failed.wait()
             pipe.send(b"second")

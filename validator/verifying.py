@@ -1,0 +1,38 @@
+"""The body of a verifier process: answers each hand-over of batches with what was found, and ends with its input.
+
+Started by ``validator.verifier``. It imports little: a node starts one for each core.
+"""
+
+import os
+import pickle
+import sys
+from typing import Final
+
+from ledger.batch import VerifiedBatch, verify_batch
+from ledger.errors import RefusedBatch
+from protos import raw_pb2
+from validator.collector import collect_seldom
+from validator.pipe import serve
+
+_NICENESS: Final = 10
+"""Where cores are short the loop and the processors go first: what is verified earlier than they take it only waits,
+and while a block is written nothing would be left to verify."""
+
+
+def _verify(raw: bytes) -> VerifiedBatch | RefusedBatch:
+    try:
+        return verify_batch(raw)
+    except RefusedBatch as refusal:
+        return refusal
+
+
+def _answer(message: bytes) -> bytes:
+    """A pickled list to a RawBatchList."""
+    batches = raw_pb2.RawBatchList.FromString(message).batches
+    return pickle.dumps([_verify(raw) for raw in batches], pickle.HIGHEST_PROTOCOL)
+
+
+if __name__ == "__main__":
+    collect_seldom()
+    os.nice(_NICENESS)
+    serve(sys.stdin.fileno(), int(sys.argv[1]), _answer)
