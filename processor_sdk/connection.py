@@ -96,12 +96,8 @@ class Connection:
         self._leave = Leave()
         self.registered = False
         """Whether the validator has accepted all families, at any time."""
-
-    @property
-    def finished(self) -> bool:
-        """It was told to stop, and there is nothing left to do."""
-        # When the last task is answered there is another question out by now (_go_on_leaving).
-        return self._stopping and (not self._established or (self._in_flight == 0 and self._leave.until is None))
+        self.finished = False
+        """It was told to stop, and there is nothing left to do; as of the last turn, whoever is in one meanwhile."""
 
     def next_task(self) -> Task | None:
         """The next; waits until something happens where there is none, and gives None where that was something else."""
@@ -157,8 +153,15 @@ class Connection:
         self._dealer.abandon()
 
     def _turn(self, *, wait: bool) -> None:
-        if self.finished:
-            return
+        if not self._nothing_left():
+            self._take_note(wait)
+        self.finished = self._nothing_left()
+
+    def _nothing_left(self) -> bool:
+        # When the last task is answered there is another question out by now (_go_on_leaving).
+        return self._stopping and (not self._established or (self._in_flight == 0 and self._leave.until is None))
+
+    def _take_note(self, wait: bool) -> None:
         ready = dict(self._poller.poll(self._timeout_ms() if wait else 0))
         if self._wake.fileno() in ready:
             self._read_wake()

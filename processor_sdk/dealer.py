@@ -74,6 +74,10 @@ class Dealer:
 
     def abandon(self) -> None:
         """Close for good, whatever is open and however far that has come; what was not sent is not."""
+        # pyzmq forgets a socket before it closes it: where that was interrupted, the context does not know of it.
+        for left in (self._monitor, self._socket):
+            if left is not None:
+                left.close(0)
         self._context.destroy(0)
 
     def send(self, raw: bytes) -> bool:
