@@ -93,6 +93,7 @@ class Connection:
         self._awaited = ""
         self._reply: validator_pb2.Message | None = None
         self._stopping = False
+        self._interrupted_by: BaseException | None = None
         self._leave = Leave()
         self.registered = False
         """Whether the validator has accepted all families, at any time."""
@@ -135,7 +136,9 @@ class Connection:
         while not self._keeper_dismissed.wait(KEEP_S):
             if self._turning.acquire(blocking=False):
                 try:
-                    self._turn(wait=False)
+                    # What ended a turn of the apply thread is that one's to raise.
+                    if self._interrupted_by is None:
+                        self._turn(wait=False)
                 finally:
                     self._turning.release()
 
@@ -153,8 +156,15 @@ class Connection:
         self._dealer.abandon()
 
     def _turn(self, *, wait: bool) -> None:
-        if not self._nothing_left():
-            self._take_note(wait)
+        # One that ended half-way is the last: dispatch, or the handler, may have caught what ended it.
+        if self._interrupted_by is not None:
+            raise self._interrupted_by
+        try:
+            if not self._nothing_left():
+                self._take_note(wait)
+        except BaseException as error:
+            self._interrupted_by = error
+            raise
         self.finished = self._nothing_left()
 
     def _nothing_left(self) -> bool:

@@ -12,8 +12,9 @@ import zmq
 from processor_sdk import connection
 from processor_sdk.connection import Connection
 from processor_sdk.runtime import TransactionProcessor
+from protos import validator_pb2
 from tests.processor_sdk.router import WAIT_MS, Validator
-from tests.processor_sdk.scripts import ScriptHandler, Spec
+from tests.processor_sdk.scripts import ScriptHandler, Spec, address
 
 
 @pytest.fixture
@@ -125,4 +126,30 @@ def test_a_bug_of_the_keeper_ends_the_serving(validator: Validator, monkeypatch:
     playing.start()
     with pytest.raises(Bug):
         TransactionProcessor(validator.url).add(BuggyBesideAnApply(begun, met)).run_in_process()
+    playing.join()
+
+
+def test_a_bug_in_a_state_call_ends_the_serving(validator: Validator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no verdict of the apply that asks, which is told of it first."""
+    asked = threading.Event()
+    run_timers = Connection._run_timers
+
+    def buggy(link: Connection, now: float) -> None:
+        if asked.is_set():
+            asked.clear()
+            raise Bug
+        run_timers(link, now)
+
+    def play() -> None:
+        validator.accept()
+        validator.single("task", Spec((address(1),), (), [["get", address(1)]]))
+        validator.receive(validator_pb2.Message.TP_STATE_GET_REQUEST)
+        asked.set()
+        validator.send(validator_pb2.Message.PING_REQUEST, "ping")
+
+    monkeypatch.setattr(Connection, "_run_timers", buggy)
+    playing = threading.Thread(target=play)
+    playing.start()
+    with pytest.raises(Bug):
+        TransactionProcessor(validator.url).add(ScriptHandler()).run_in_process()
     playing.join()
