@@ -1,8 +1,6 @@
 """The connection to the validator: registers, answers pings, takes in tasks, sends answers and state calls.
 
-Turned by whichever thread of the process has time for it, one at a time: the apply thread (``processor_sdk.serving``)
-whenever it waits, and beside an apply the keeper. So a message wakes the thread that is to work on it and no other, and
-pings, signals and time limits are heeded while a handler runs. No handlers here.
+Does nothing by itself: somebody turns it (``processor_sdk.turns``), one thread at a time. No handlers here.
 
 One DEALER for each life of the connection: when it is lost, the socket goes and a fresh one with its own identity
 comes, so that nothing meant for the old connection can leave by the new one. The generation counts the lives; what
@@ -13,7 +11,6 @@ import logging
 import random
 import signal
 import socket
-import threading
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -23,7 +20,6 @@ import zmq
 from google.protobuf.message import DecodeError
 
 from processor_sdk.dealer import REFUSED, Dealer
-from processor_sdk.errors import StateUnavailable
 from processor_sdk.handler import TransactionHandler
 from processor_sdk.keys import Keys, why_not_let_in
 from processor_sdk.leaving import Leave
@@ -34,9 +30,6 @@ from protos import validator_pb2
 
 STOP: Final = b"s"
 _STOPS: Final = (STOP, bytes([signal.SIGTERM]), bytes([signal.SIGINT]))
-
-KEEP_S: Final = 0.05
-"""So long at most does what is not the apply's wait while one runs."""
 
 TASKS_IN_FLIGHT_MAX: Final = 4096
 LAST_ANSWERS_WAIT_MS: Final = 2_000
@@ -68,8 +61,6 @@ class Connection:
         watch: Watch | None = None,
         keys: Keys | None = None,
     ) -> None:
-        self._turning = threading.Lock()
-        self._keeper_dismissed = threading.Event()
         self._url = url
         self._keys = keys
         self._not_let_in = ""
@@ -86,92 +77,28 @@ class Connection:
         self._overdue_at: float | None = self._connect_at + OVERDUE_S
         self._losses = 0
         self._established = False
-        self._generation = 0
-        self._tasks: deque[Task] = deque()
+        self.generation = 0
+        """How many lives it has had before this one."""
+        self.tasks: deque[Task] = deque()
+        """What has come and nobody works on."""
         self._in_flight = 0
         self._correlation = 0
         self._awaited = ""
-        self._reply: validator_pb2.Message | None = None
+        self.reply: validator_pb2.Message | None = None
+        """To what was asked last."""
         self._stopping = False
-        self._interrupted_by: BaseException | None = None
         self._leave = Leave()
         self.registered = False
         """Whether the validator has accepted all families, at any time."""
-        self.finished = False
-        """It was told to stop, and there is nothing left to do; as of the last turn, whoever is in one meanwhile."""
 
-    def next_task(self) -> Task | None:
-        """The next; waits until something happens where there is none, and gives None where that was something else."""
-        with self._turning:
-            # All that is there is taken note of first: a lost connection voids the tasks that wait.
-            self._turn(wait=not self._tasks)
-            return self._tasks.popleft() if self._tasks else None
-
-    def ask(self, task: Task, kind: "_Message.MessageType", content: bytes) -> validator_pb2.Message:
-        """The answer to a state call of ``task``. Raises StateUnavailable where the connection is lost before."""
-        with self._turning:
-            self._reply = None
-            self._awaited = self._next_correlation_id()
-            if task.generation == self._generation:
-                self._send(kind, self._awaited, content)
-            while self._reply is None:
-                if task.generation != self._generation or self.finished:
-                    raise StateUnavailable("the connection to the validator was lost")
-                self._turn(wait=True)
-            return self._reply
-
-    def answer(self, task: Task, kind: "_Message.MessageType", content: bytes) -> None:
-        """Send the answer to ``task``; of a connection that is lost by now it is dropped."""
-        with self._turning:
-            if task.generation == self._generation:
-                self._in_flight -= 1
-                self._leave.task_answered()
-                self._send(kind, task.correlation_id, content)
-                self._go_on_leaving(time.monotonic())
-
-    def keep(self) -> None:
-        """The body of the keeper's thread, until ``dismiss_keeper``: turns it while the apply thread does not."""
-        # Signals are for the thread that called TransactionProcessor.run.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-        while not self._keeper_dismissed.wait(KEEP_S):
-            if self._turning.acquire(blocking=False):
-                try:
-                    # What ended a turn of the apply thread is that one's to raise.
-                    if self._interrupted_by is None:
-                        self._turn(wait=False)
-                finally:
-                    self._turning.release()
-
-    def finish(self) -> None:
-        """Let what was sent last leave, where it is finished; it is not turned after this."""
-        with self._turning:
-            self._dealer.end(LAST_ANSWERS_WAIT_MS if self.finished and self._established else 0)
-
-    def dismiss_keeper(self) -> None:
-        """``keep`` is to end."""
-        self._keeper_dismissed.set()
-
-    def abandon(self) -> None:
-        """Let go of everything, in whatever state the apply thread was interrupted; the keeper has ended."""
-        self._dealer.abandon()
-
-    def _turn(self, *, wait: bool) -> None:
-        # One that ended half-way is the last: dispatch, or the handler, may have caught what ended it.
-        if self._interrupted_by is not None:
-            raise self._interrupted_by
-        try:
-            if not self._nothing_left():
-                self._take_note(wait)
-        except BaseException as error:
-            self._interrupted_by = error
-            raise
-        self.finished = self._nothing_left()
-
-    def _nothing_left(self) -> bool:
+    @property
+    def nothing_left(self) -> bool:
+        """It was told to stop, and there is nothing left to do."""
         # When the last task is answered there is another question out by now (_go_on_leaving).
         return self._stopping and (not self._established or (self._in_flight == 0 and self._leave.until is None))
 
-    def _take_note(self, wait: bool) -> None:
+    def turn(self, *, wait: bool) -> None:
+        """Take note of all that is there, and do what is due; ``wait``: until there is something."""
         ready = dict(self._poller.poll(self._timeout_ms() if wait else 0))
         if self._wake.fileno() in ready:
             self._read_wake()
@@ -180,6 +107,29 @@ class Connection:
         if self._watch is not None and self._watch.fileno() in ready:
             self._hear_supervisor(self._watch)
         self._run_timers(time.monotonic())
+
+    def ask(self, task: Task, kind: "_Message.MessageType", content: bytes) -> None:
+        """Send a state call of ``task``, unless its connection is lost; the answer comes to be ``reply``."""
+        self.reply = None
+        self._awaited = self._next_correlation_id()
+        if task.generation == self.generation:
+            self._send(kind, self._awaited, content)
+
+    def answer(self, task: Task, kind: "_Message.MessageType", content: bytes) -> None:
+        """Send the answer to ``task``, unless its connection is lost."""
+        if task.generation == self.generation:
+            self._in_flight -= 1
+            self._leave.task_answered()
+            self._send(kind, task.correlation_id, content)
+            self._go_on_leaving(time.monotonic())
+
+    def end(self, *, in_order: bool) -> None:
+        """Close for good; ``in_order``: when what was sent last has left."""
+        self._dealer.end(LAST_ANSWERS_WAIT_MS if in_order and self._established else 0)
+
+    def abandon(self) -> None:
+        """Let go of everything, in whatever state a turn was interrupted."""
+        self._dealer.abandon()
 
     def _timeout_ms(self) -> int | None:
         deadlines = [registration.retry_at for registration in self._registrations]
@@ -213,7 +163,7 @@ class Connection:
             self._beat()
         overtime = watch.overtime(now)
         if overtime is not None:
-            refused = watch.refusal(overtime, self._generation)
+            refused = watch.refusal(overtime, self.generation)
             if refused is not None:
                 self._send(*refused)
             self._beat()
@@ -256,9 +206,9 @@ class Connection:
         self._connect_at = time.monotonic() + delay_s
         self._overdue_at = self._connect_at + OVERDUE_S
         self._established = False
-        self._tasks.clear()
+        self.tasks.clear()
         self._in_flight = 0
-        self._generation += 1
+        self.generation += 1
         self._asked.clear()
         for registration in self._registrations:
             registration.reset()
@@ -301,9 +251,9 @@ class Connection:
             if self._in_flight > TASKS_IN_FLIGHT_MAX:
                 self._lose(f"it sent more than {TASKS_IN_FLIGHT_MAX} tasks without waiting for an answer")
                 return
-            self._tasks.append(Task(self._generation, kind, message.correlation_id, message.content))
+            self.tasks.append(Task(self.generation, kind, message.correlation_id, message.content))
         elif message.correlation_id == self._awaited:
-            self._reply = message
+            self.reply = message
 
     def _on_registered(self, message: validator_pb2.Message) -> None:
         registration = self._asked.pop(message.correlation_id, None)

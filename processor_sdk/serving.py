@@ -1,7 +1,7 @@
 """Serving a validator from this process: the apply thread, the keeper beside it, and the signals that end them.
 
-The caller of ``serve`` applies transactions and turns the connection (``processor_sdk.connection``) whenever it waits;
-the keeper's thread does so while an apply runs. No verdicts here (``processor_sdk.dispatch`` finds them), and no other
+The caller of ``serve`` applies transactions and turns the connection whenever it waits, the keeper's thread does so
+while an apply runs (``processor_sdk.turns``). No verdicts here (``processor_sdk.dispatch`` finds them), and no other
 processes.
 """
 
@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +22,7 @@ from processor_sdk.errors import StateUnavailable
 from processor_sdk.handler import TransactionHandler
 from processor_sdk.keys import Keys
 from processor_sdk.progress import Progress, Task
+from processor_sdk.turns import Turns
 from processor_sdk.watch import Watch
 from protos import validator_pb2
 
@@ -69,7 +70,7 @@ def serve(
     """
     progress.thread = threading.get_ident()
     dispatcher = Dispatcher(service.handlers, progress, _StopNow)
-    link = Connection(
+    connection = Connection(
         service.url,
         service.handlers,
         max_occupancy=service.max_occupancy,
@@ -78,16 +79,17 @@ def serve(
         watch=watch,
         keys=service.keys,
     )
+    turns = Turns(connection)
     with ThreadPoolExecutor(1, thread_name_prefix="connection-keeper") as thread:
-        keeper = thread.submit(link.keep)
+        keeper = thread.submit(turns.keep)
         try:
             with signals_to(waker, _StopNow), contextlib.suppress(_StopNow):
-                _Applier(link, dispatcher, progress, on_ready).run(keeper)
-                link.finish()
+                _Applier(turns, connection, dispatcher, progress, on_ready).run()
+                turns.finish()
         finally:
-            link.dismiss_keeper()
+            turns.dismiss_keeper()
             wait((keeper,))
-            link.abandon()
+            connection.abandon()
     keeper.result()  # Raises what a bug in its thread raised.
 
 
@@ -137,22 +139,24 @@ class _Applier:
 
     def __init__(
         self,
-        link: Connection,
+        turns: Turns,
+        connection: Connection,
         dispatcher: Dispatcher,
         progress: Progress,
         on_ready: Callable[[], None] | None,
     ) -> None:
         self._process = os.getpid()
-        self._link = link
+        self._turns = turns
+        self._connection = connection
         self._dispatcher = dispatcher
         self._progress = progress
         self._on_ready = on_ready
 
-    def run(self, keeper: "Future[None]") -> None:
-        """Until the connection is finished, or ``keeper`` has ended by a bug."""
-        while not self._link.finished and not keeper.done():
-            task = self._link.next_task()
-            if self._on_ready is not None and self._link.registered:
+    def run(self) -> None:
+        """Until there is nothing left to do. Raises what ended a turn, here or in the keeper's thread."""
+        while not self._turns.finished:
+            task = self._turns.next_task()
+            if self._on_ready is not None and self._connection.registered:
                 self._on_ready()
                 self._on_ready = None
             if task is not None:
@@ -165,7 +169,7 @@ class _Applier:
         else:
             content = self._dispatcher.single(task.content, self._call)
         self._check_process()
-        self._link.answer(task, _ANSWERS[task.message_type], content)
+        self._turns.answer(task, _ANSWERS[task.message_type], content)
 
     def _call(self, message_type: validator_pb2.Message.MessageType, content: bytes) -> bytes:
         """A ``processor_sdk.state.Link``; tasks that come meanwhile wait their turn."""
@@ -174,7 +178,7 @@ class _Applier:
         self._check_process()
         own_s = self._progress.wait_begins()
         try:
-            reply = self._link.ask(task, message_type, content)
+            reply = self._turns.ask(task, message_type, content)
         finally:
             self._progress.wait_ended(own_s)
         if reply.message_type != message_type + 1:  # Every request has the number before its answer's.

@@ -12,6 +12,7 @@ import zmq
 from processor_sdk import connection
 from processor_sdk.connection import Connection
 from processor_sdk.runtime import TransactionProcessor
+from processor_sdk.turns import Turns
 from protos import validator_pb2
 from tests.processor_sdk.router import WAIT_MS, Validator
 from tests.processor_sdk.scripts import ScriptHandler, Spec, address
@@ -32,7 +33,7 @@ def link(validator: Validator, wires: tuple[socket.socket, socket.socket]) -> Co
     accepting = threading.Thread(target=validator.accept)
     accepting.start()
     while not made.registered:
-        made.next_task()
+        made.turn(wait=True)
     accepting.join()
     return made
 
@@ -44,10 +45,11 @@ def test_in_the_middle_of_a_turn_it_is_not_finished(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The apply thread asks that while the keeper may be in one, told to stop but not yet taking its leave."""
+    turns = Turns(link)
     seen: list[bool] = []
 
     def look(_record: logging.LogRecord) -> bool:
-        seen.append(link.finished)
+        seen.append(turns.finished)
         return True
 
     log = logging.getLogger(connection.__name__)
@@ -55,14 +57,14 @@ def test_in_the_middle_of_a_turn_it_is_not_finished(
     log.addFilter(look)
     try:
         wires[0].send(connection.STOP)
-        link.next_task()
+        turns.next_task()
     finally:
         log.removeFilter(look)
-    assert (seen, link.finished) == ([False], False)
+    assert (seen, turns.finished) == ([False], False)
     validator.release()
-    while not link.finished:
-        link.next_task()
-    link.finish()
+    while not turns.finished:
+        turns.next_task()
+    turns.finish()
     link.abandon()
 
 
@@ -89,7 +91,7 @@ def test_a_socket_that_was_interrupted_in_its_end_holds_up_nobody(
 
 def turn_for_ever(link: Connection) -> None:
     while True:
-        link.next_task()
+        link.turn(wait=True)
 
 
 class Bug(Exception):
