@@ -102,8 +102,10 @@ class Connection:
         ready = dict(self._poller.poll(self._timeout_ms() if wait else 0))
         if self._wake.fileno() in ready:
             self._read_wake()
-        self._drain_dealer()
-        self._drain_monitor()
+        if self._dealer.has_messages(ready):
+            self._drain_dealer()
+        if self._dealer.has_events(ready):
+            self._drain_monitor()
         if self._watch is not None and self._watch.fileno() in ready:
             self._hear_supervisor(self._watch)
         self._run_timers(time.monotonic())

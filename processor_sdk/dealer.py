@@ -3,7 +3,7 @@
 import functools
 import operator
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import zmq
@@ -88,6 +88,14 @@ class Dealer:
             except zmq.Again:
                 return False
         return True
+
+    def has_messages(self, ready: Mapping[object, int]) -> bool:
+        """Whether what the poller found ready says so."""
+        return self._socket in ready
+
+    def has_events(self, ready: Mapping[object, int]) -> bool:
+        """The same of ``happened``."""
+        return self._monitor in ready
 
     def received(self) -> Iterator[bytes]:
         """The last frame of every message that is there, until it is closed."""

@@ -11,7 +11,7 @@ import structlog
 
 from ledger.ids import NULL_BLOCK_ID, BatchId, TransactionId
 from ledger.limits import Limits
-from ledger.permitted import PERMITTED_AT
+from ledger.permitted import PERMITTED_AT, Permitted, permitted_families
 from ledger.settings import FamilyVersion
 from ledger.signing import Signer
 from validator.consensus.solo import Do, Happened, SoloEngine
@@ -91,6 +91,9 @@ class Production:
         self._running: dict[int, Candidate] = {}
         self._settled: list[BatchId] = []
         self._committed: list[BlockInfo] = []
+        self._permitted: Permitted = None
+        self._permitted_is_read = False
+        """Whether that is what the head's state says."""
         self._settled_count = 0
         self._genesis_due_ms = 0
         """Block 0 is not tried again before."""
@@ -276,13 +279,21 @@ class Production:
 
         head = self._store.head
         # What is built becomes a block where a batch of it applied, and only then takes a number.
-        return Body((head.num + 1 if head else 0) + bool(built), base.get, committed, invalid)
+        return Body((head.num + 1 if head else 0) + bool(built), self._permitted_in(base), committed, invalid)
 
     def _base(self) -> View:
         """The state that the next block builds on; a commit meanwhile does not change it."""
         head = self._store.head
         stored = Stored(self._store.node, head.root if head else EMPTY)
         return stored if self._built is None else Changed(stored, self._built.execution.changes)
+
+    def _permitted_in(self, base: View) -> Permitted:
+        """Which families may enter a block on ``base``; read once for as long as no block changes it."""
+        if self._built is not None and PERMITTED_AT in self._built.execution.changes:
+            return permitted_families(base.get)
+        if not self._permitted_is_read:
+            self._permitted, self._permitted_is_read = permitted_families(base.get), True
+        return self._permitted
 
     def _built_transactions(self) -> list[TransactionId]:
         if self._built is None:
@@ -359,9 +370,10 @@ class Production:
         self._forget(settled, invalid, candidate)
         self._retries.put_off(verdicts.withdrawn, self._now_ms())
         if PERMITTED_AT in candidate.execution.changes:
+            self._permitted_is_read = False
             self.migrating.try_all_again()
             self._queue.wake_all()
-        elif begins_or_ends(info.num + 1, self._base().get):
+        elif begins_or_ends(info.num + 1, self._permitted_in(self._base())):
             self._queue.wake_all()
         self._do(Happened.COMMITTED)
 

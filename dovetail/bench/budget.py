@@ -23,6 +23,7 @@ from families.intkey.handler import IntkeyHandler
 from ledger.batch import VerifiedBatch, decode_batch_list, verify_batch
 from ledger.ids import NULL_BLOCK_ID
 from ledger.limits import Limits
+from ledger.permitted import permitted_families
 from ledger.settings import FamilyVersion
 from ledger.signing import Signer
 from processor_sdk.dispatch import Dispatcher
@@ -229,7 +230,7 @@ class _Path:
         base = Stored(store.node, head.root if head else EMPTY)
         body = Body(
             head.num + 1 if head else 0,
-            base.get,
+            permitted_families(base.get),
             lambda transaction_id: store.transaction_number(transaction_id) is not None,
             store.judged_invalid,
         )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ledger.batch import VerifiedBatch, VerifiedTransaction
 from ledger.ids import BatchId
-from ledger.permitted import Permission, encode_permitted_families
+from ledger.permitted import Permission, encode_permitted_families, permitted_families
 from ledger.receipt import Receipt, encode_receipt
 from ledger.settings import FamilyVersion
 from processor_sdk import Context, InvalidTransaction, MigrationContext, Transaction, TransactionHandler
@@ -120,7 +120,8 @@ class Chain:
         self._invalid: set[str] = set()
 
     def body(self) -> Body:
-        return Body(self.block_num, self.state.get, self._committed.__contains__, self._invalid.__contains__)
+        permitted = permitted_families(self.state.get)
+        return Body(self.block_num, permitted, self._committed.__contains__, self._invalid.__contains__)
 
     def migration(self, permission: Permission) -> VerifiedBatch:
         return migrations.batch_for(permission, view_of(dict(self.state)))

@@ -27,7 +27,9 @@ MISSING = make_transaction("never seen")
 
 def body(state: dict[str, bytes] | None = None, block_num: int = 7, committed: frozenset[str] = frozenset()) -> Body:
     """A chain that holds OLD and ``committed``, on which FAILED was judged invalid."""
-    return Body(block_num, (state or {}).get, {OLD.id, *committed}.__contains__, {FAILED.id}.__contains__)
+    return Body(
+        block_num, permitted_families((state or {}).get), {OLD.id, *committed}.__contains__, {FAILED.id}.__contains__
+    )
 
 
 def test_a_plain_batch_may_enter() -> None:
@@ -182,7 +184,7 @@ def test_a_version_may_have_several_spans() -> None:
 @pytest.mark.parametrize("number", range(12))
 def test_the_blocks_at_which_something_changes(number: int) -> None:
     state = planned(Permission(V1, until_block=4), Permission(V2, 8))
-    assert begins_or_ends(number, state.get) is (number in (0, 5, 8))
+    assert begins_or_ends(number, permitted_families(state.get)) is (number in (0, 5, 8))
 
 
 def test_a_version_waits_until_its_migration_is_in_a_block() -> None:

@@ -10,36 +10,33 @@ from ledger.batch import VerifiedBatch
 from ledger.ids import TransactionId
 from ledger.permitted import (
     Permission,
+    Permitted,
     awaiting_migration,
     permission_for,
     permission_refusal,
-    permitted_families,
 )
 from ledger.settings import FamilyVersion
 from validator.execution.model import Rejected, Withdrawn
 from validator.journal import migrations
 
 Knows = Callable[[TransactionId], bool]
-ReadState = Callable[[str], bytes | None]
-"""What an address holds in the state that the block builds on."""
 
 
-def begins_or_ends(block_num: int, read: ReadState) -> bool:
+def begins_or_ends(block_num: int, permitted: Permitted) -> bool:
     """Whether block ``block_num`` is the first or the one behind the last that some version may enter."""
-    permitted = permitted_families(read) or ()
-    return any(block_num == entry.from_block or block_num - 1 == entry.until_block for entry in permitted)
+    return any(block_num == entry.from_block or block_num - 1 == entry.until_block for entry in permitted or ())
 
 
 class Body:
     """The batches of one block so far, over the chain that it extends.
 
-    ``block_num``: the number that the block will have. ``read``: the state that it builds on. ``committed``: whether
-    the chain holds a transaction. ``invalid``: whether a transaction was judged invalid and is not pending.
+    ``block_num``: the number that the block will have. ``permitted``: in the state that it builds on. ``committed``:
+    whether the chain holds a transaction. ``invalid``: whether a transaction was judged invalid and is not pending.
     """
 
-    def __init__(self, block_num: int, read: ReadState, committed: Knows, invalid: Knows) -> None:
+    def __init__(self, block_num: int, permitted: Permitted, committed: Knows, invalid: Knows) -> None:
         self._block_num = block_num
-        self._permitted = permitted_families(read)
+        self._permitted = permitted
         self._committed = committed
         self._invalid = invalid
         self._included: set[TransactionId] = set()

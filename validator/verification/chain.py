@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from ledger.batch import VerifiedBatch
 from ledger.block import BlockHeader
 from ledger.ids import BlockId, TransactionId
+from ledger.permitted import permitted_families
 from validator.journal.rules import Body
 from validator.state.nodes import Ref
 from validator.state.view import Stored
@@ -222,7 +223,7 @@ class Verification:
             return number is not None and number < loaded.first_transaction
 
         try:
-            body = Body(loaded.num, Stored(self.node, base).get, committed, lambda _: False)
+            body = Body(loaded.num, permitted_families(Stored(self.node, base).get), committed, lambda _: False)
             for batch in checked:
                 if batch.verified is None:
                     continue
