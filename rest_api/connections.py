@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import h11
 import structlog
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from rest_api.call import Door
 from rest_api.config import split_bind
@@ -79,21 +79,35 @@ def listen(bind: str, metrics: Metrics) -> Listener:
         raise OSError(error.errno, f"cannot listen on {bind}: {error.strerror or error}") from None
 
 
-class _Ending(asyncio.Transport):
-    """What a request's cycle sees of its connection: uvicorn writes to it, and ends it as ``end`` does."""
+class _Answering(asyncio.Transport):
+    """What a request's cycle sees of its connection: uvicorn writes to it, and ends it as ``end`` does.
 
-    def __init__(self, transport: asyncio.Transport, end: Callable[[], None]) -> None:
+    The head of an answer goes with what follows it: sent apart, each would wake the client.
+    """
+
+    def __init__(self, transport: asyncio.Transport, cycle: RequestResponseCycle, end: Callable[[], None]) -> None:
         super().__init__()
         self._transport = transport
+        self._cycle = cycle
         self._end = end
+        self._head: bytes | bytearray | memoryview | None = None
+        self._has_head = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._transport.write(data)
+        if self._cycle.response_started and not self._has_head:
+            self._has_head, self._head = True, data
+        elif self._head is None:
+            self._transport.write(data)
+        else:
+            self._transport.write(b"".join((self._head, data)))
+            self._head = None
 
     def is_closing(self) -> bool:
         return self._transport.is_closing()
 
     def close(self) -> None:
+        if self._head is not None:
+            self.write(b"")
         self._end()
 
 
@@ -132,7 +146,7 @@ class Protocol(H11Protocol):
         super().handle_events()
         if self.cycle is not None and self.cycle is not before:
             # Its task has not begun.
-            self.cycle.transport = _Ending(self.transport, self._end)
+            self.cycle.transport = _Answering(self.transport, self.cycle, self._end)
         if self._discards:
             return
         if self.cycle is not before and {b"content-length", b"transfer-encoding"} <= {name for name, _ in self.headers}:

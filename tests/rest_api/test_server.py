@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
+from asyncio import selector_events
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -335,3 +336,27 @@ def test_connections_send_without_delay() -> None:
     """asyncio sets TCP_NODELAY only where the socket names its protocol; without it each answer takes 40 ms more."""
     with listen("127.0.0.1:0", Metrics(Validator(RestConfig()))) as listener:
         assert listener.proto == socket.IPPROTO_TCP
+
+
+def test_head_and_body_of_an_answer_are_sent_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sent apart they would be two packets, each of which wakes the client."""
+    sent: list[bytes] = []
+    transports = selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
+    write = transports.write
+
+    def counted(transport: asyncio.Transport, data: bytes) -> None:
+        if data and not data.startswith((b"GET", b"HEAD")):
+            sent.append(data)
+        write(transport, data)
+
+    async def test() -> None:
+        async with served() as api:
+            assert (await api.http.get("/blocks")).status_code == 200
+            (answer,) = sent
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert answer.endswith(b"}")
+            assert (await api.http.head("/blocks")).status_code == 200
+            assert len(sent) == 2
+
+    monkeypatch.setattr(transports, "write", counted)
+    run(test())
