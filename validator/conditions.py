@@ -99,7 +99,7 @@ class Conditions:
         self._progress = 0
         self._idle_ms = 0
         """For how long there has been work since the last progress."""
-        self._looked_ms = 0
+        self._looked_ms = int(clock_ms())
         self._missing: dict[FamilyVersion, _Missing] = {}
         """Those for which batches wait, and those for which one did that is not settled since."""
         self._held: dict[Kind, Condition] = {}

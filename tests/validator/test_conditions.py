@@ -27,8 +27,8 @@ SMALL = replace(
 class Conditioned(Bench):
     """Clients over a store, with a clock and a production that the test moves."""
 
-    def __init__(self, store: Store, limits: Limits = SMALL) -> None:
-        self.now_ms = 0.0
+    def __init__(self, store: Store, limits: Limits = SMALL, *, now_ms: float = 0.0) -> None:
+        self.now_ms = now_ms
         self.made = Work(0, False)
         super().__init__(store, limits, work=lambda: self.made, clock_ms=lambda: self.now_ms)
 
@@ -60,6 +60,16 @@ def test_a_node_that_works_has_none(store: Store) -> None:
     bench.add("one")
     assert bench.tick() == []
     assert list(bench.clients.node_status.status().conditions) == []
+
+
+def test_what_was_before_the_start_is_no_time_without_a_block(store: Store) -> None:
+    """The clock may show how long the machine runs, and a restored batch may be in the making at the first look."""
+    bench = Conditioned(store, now_ms=41_849_000.0)
+    bench.made = Work(0, True)
+    assert bench.tick(500) == []
+    assert bench.tick(1_400) == []
+    assert bench.tick(100) == [Kind.NO_BLOCK]
+    assert "for 2 s" in bench.message()
 
 
 def test_a_full_queue_is_one_and_ends_some_time_after_its_last_refusal(store: Store) -> None:
