@@ -6,6 +6,7 @@ where a handler runs long (docs/adr/0016-a-message-wakes-one-thread.md). No mess
 
 import signal
 import threading
+from types import TracebackType
 from typing import Final
 
 from processor_sdk.connection import Connection
@@ -24,7 +25,7 @@ class Turns:
         self._connection = connection
         self._turning = threading.Lock()
         self._keeper_dismissed = threading.Event()
-        self._interrupted_by: BaseException | None = None
+        self._ended = _Ended()
         self.finished = False
         """There is nothing left to do; as of the last turn, whoever is in one meanwhile."""
 
@@ -60,7 +61,7 @@ class Turns:
             if self._turning.acquire(blocking=False):
                 try:
                     # What ended a turn of the apply thread is that one's to raise.
-                    if self._interrupted_by is None:
+                    if self._ended.by is None:
                         self._turn(wait=False)
                 finally:
                     self._turning.release()
@@ -76,12 +77,23 @@ class Turns:
 
     def _turn(self, *, wait: bool) -> None:
         # One that ended half-way is the last: dispatch, or the handler, may have caught what ended it.
-        if self._interrupted_by is not None:
-            raise self._interrupted_by
-        try:
+        if self._ended.by is not None:
+            raise self._ended.by
+        with self._ended:
             if not self._connection.nothing_left:
                 self._connection.turn(wait=wait)
-        except BaseException as error:
-            self._interrupted_by = error
-            raise
         self.finished = self._connection.nothing_left
+
+
+class _Ended:
+    """What has ended a turn before its end, if anything did; it goes on to whoever turned."""
+
+    by: BaseException | None = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.by = error

@@ -92,14 +92,16 @@ async def _unless_failed(running: Coroutine[None, None, None]) -> None:
     failed: asyncio.Future[None] = loop.create_future()
 
     def on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if not isinstance(context.get("exception"), StorageLost):
+        if failed.done():
+            # What was due in the same turn of the loop fails on what the first left behind.
+            return
+        error = context.get("exception")
+        if not isinstance(error, StorageLost):
             loop.default_exception_handler(context)
-        if not failed.done():
-            error = context.get("exception")
-            if error is None or isinstance(error, StopIteration):
-                # A future takes no StopIteration.
-                error = RuntimeError(f"{context['message']}: {error!r}")
-            failed.set_exception(error)
+        if error is None or isinstance(error, StopIteration):
+            # A future takes no StopIteration.
+            error = RuntimeError(f"{context['message']}: {error!r}")
+        failed.set_exception(error)
 
     before = loop.get_exception_handler()
     loop.set_exception_handler(on_exception)
@@ -283,6 +285,11 @@ class Node:
         self._clients.conditions.tick()
 
     def _advance(self) -> None:
+        if self._goes_on is not None:
+            # A block is sealed: whoever has answered meanwhile gets its next task before that is written.
+            self._goes_on.cancel()
+            self._goes_on = None
+            self._read()
         submissions = self._clients.submissions
         if submissions.take_checked():
             # Processors apply what is accepted while the disk takes it; the loop hears of no answer before.

@@ -137,6 +137,8 @@ def test_a_processor_gets_its_next_task_before_the_sealed_block_is_written(
                     asked = Envelope.FromString(dealer.recv())
                     processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, OK_ANSWER)
                     assert gateway.poll(_TRAVELS_MS_MAX)
+                    # A tick may come first.
+                    node._loop.call_soon(node._advance)
                 return conclude(*arguments)
 
             monkeypatch.setattr(builder, "conclude", answer_meanwhile)

@@ -255,21 +255,24 @@ def test_however_many_connections_close_the_others_are_asked_seldom(tmp_path: Pa
     run(test)
 
 
-def test_a_disk_that_fails_again_while_the_node_ends_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("again", [StorageLost("again"), AttributeError("the store is closed")])
+def test_what_fails_while_a_node_without_its_disk_ends_is_no_news(
+    again: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     """The failure of the first callback is what ends it; the log holds a line for that, and a trace for none."""
 
     async def test() -> None:
         loop = asyncio.get_running_loop()
 
-        def lose(what: str) -> None:
-            raise StorageLost(what)
+        def fail(how: Exception) -> None:
+            raise how
 
         async def running() -> None:
-            loop.call_soon(lose, "first")
+            loop.call_soon(fail, StorageLost("first"))
             try:
                 await loop.create_future()
             finally:
-                loop.call_soon(lose, "again")
+                loop.call_soon(fail, again)
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
 
