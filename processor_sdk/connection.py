@@ -13,7 +13,7 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import zmq
@@ -39,7 +39,11 @@ OVERDUE_S: Final = 1.0  # So long a validator may take to answer before it is sa
 WAKE_BYTES_MAX: Final = 64
 
 _Message = validator_pb2.Message
-_TASKS: Final = frozenset({_Message.TP_PROCESS_REQUEST, _Message.PACKED_PROCESS_REQUEST})
+_ANSWERS: Final[Mapping[int, "_Message.MessageType"]] = {
+    _Message.TP_PROCESS_REQUEST: _Message.TP_PROCESS_RESPONSE,
+    _Message.PACKED_PROCESS_REQUEST: _Message.PACKED_PROCESS_RESPONSE,
+}
+"""By what each task is answered."""
 
 _log = logging.getLogger(__name__)
 
@@ -117,12 +121,12 @@ class Connection:
         if task.generation == self.generation:
             self._send(kind, self._awaited, content)
 
-    def answer(self, task: Task, kind: "_Message.MessageType", content: bytes) -> None:
+    def answer(self, task: Task, content: bytes) -> None:
         """Send the answer to ``task``, unless its connection is lost."""
         if task.generation == self.generation:
             self._in_flight -= 1
             self._leave.task_answered()
-            self._send(kind, task.correlation_id, content)
+            self._send(_ANSWERS[task.message_type], task.correlation_id, content)
             self._go_on_leaving(time.monotonic())
 
     def end(self, *, in_order: bool) -> None:
@@ -248,7 +252,7 @@ class Connection:
             self._on_registered(message)
         elif kind in (_Message.TP_UNREGISTER_RESPONSE, _Message.PING_RESPONSE):
             self._leave.heard(message.correlation_id)
-        elif kind in _TASKS:
+        elif kind in _ANSWERS:
             self._in_flight += 1
             if self._in_flight > TASKS_IN_FLIGHT_MAX:
                 self._lose(f"it sent more than {TASKS_IN_FLIGHT_MAX} tasks without waiting for an answer")

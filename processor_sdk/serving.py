@@ -11,7 +11,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from types import FrameType
 from typing import Any, Final, NamedTuple
@@ -29,11 +29,6 @@ from protos import validator_pb2
 ONE_SIGNAL_S: Final = 0.5
 """Signals within this time of the first say the same once: a terminal, a service manager and ``timeout`` all signal
 the whole group, each for itself."""
-
-_ANSWERS: Final[Mapping[int, validator_pb2.Message.MessageType]] = {
-    validator_pb2.Message.TP_PROCESS_REQUEST: validator_pb2.Message.TP_PROCESS_RESPONSE,
-    validator_pb2.Message.PACKED_PROCESS_REQUEST: validator_pb2.Message.PACKED_PROCESS_RESPONSE,
-}
 
 
 class Service(NamedTuple):
@@ -169,7 +164,7 @@ class _Applier:
         else:
             content = self._dispatcher.single(task.content, self._call)
         self._check_process()
-        self._turns.answer(task, _ANSWERS[task.message_type], content)
+        self._turns.answer(task, content)
 
     def _call(self, message_type: validator_pb2.Message.MessageType, content: bytes) -> bytes:
         """A ``processor_sdk.state.Link``; tasks that come meanwhile wait their turn."""

@@ -48,10 +48,10 @@ class Turns:
                 self._turn(wait=True)
             return connection.reply
 
-    def answer(self, task: Task, kind: validator_pb2.Message.MessageType, content: bytes) -> None:
+    def answer(self, task: Task, content: bytes) -> None:
         """Send the answer to ``task``; of a connection that is lost by now it is dropped."""
         with self._turning:
-            self._connection.answer(task, kind, content)
+            self._connection.answer(task, content)
 
     def keep(self) -> None:
         """The body of the keeper's thread, until ``dismiss_keeper``."""

@@ -240,10 +240,6 @@ class Node:
         self._read()
         self._advance()
 
-    def _go_on(self) -> None:
-        self._goes_on = None
-        self._on_sweep()
-
     def _read(self) -> None:
         for request in self._gateway.requests():
             self._metrics.message_arrived(request.message_type)
@@ -303,7 +299,7 @@ class Node:
         if settled or self._production.genesis_refusal is not None:
             self._genesis_moved.set()
         if more and self._goes_on is None:
-            self._goes_on = self._loop.call_soon(self._go_on)
+            self._goes_on = self._loop.call_soon(self._advance)
         for block in blocks:
             self._lines.say(
                 "block committed", block_num=block.num, batches=block.batch_count, transactions=block.transaction_count
