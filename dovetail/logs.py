@@ -17,6 +17,7 @@ from typing import Any, Final
 from dovetail.errors import Refused
 from dovetail.files import make_private_dir
 from dovetail.home import home
+from dovetail.log_lines import LogLines
 from dovetail.output import printable, printable_lines
 from dovetail.urls import shown_url
 
@@ -44,16 +45,15 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-def configure(log_format: LogFormat, level: LogLevel) -> None:
+def configure(log_format: LogFormat, level: LogLevel) -> LogLines:
     """Send structlog's and the standard library's records to stderr: a line each, for people or as JSON."""
     import structlog
 
     number = logging.getLevelNamesMapping()[level.upper()]
     stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 (as long as the process); None where it is closed
+    stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
     shared: list[Any] = [
-        structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.StackInfoRenderer(),
         structlog.processors.format_exc_info,
     ]
@@ -65,21 +65,22 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
             colors=stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
         )
         renderers = [_shorten, _escape, console]
+    lines = LogLines(stderr, [*shared, *renderers])
     structlog.configure(
-        processors=[*shared, *renderers],
+        processors=[stamp, lines],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(stderr),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(stderr)
+    handler = logging.StreamHandler(lines)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             # First what a record was given beside its message (``extra``), so that nothing of it passes for ours.
-            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), structlog.stdlib.add_logger_name, *shared],
+            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), structlog.stdlib.add_logger_name, stamp, *shared],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
     logging.basicConfig(handlers=[handler], level=number, force=True)
+    return lines
 
 
 def _shorten(_logger: object, _level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -123,7 +123,7 @@ class TransactionProcessor:
         *,
         on_report: Callable[[Report], None] | None = None,
         report_s_max: float = BEAT_S,
-        configure_logging: Callable[[], None] | None = None,
+        configure_logging: Callable[[], object] | None = None,
     ) -> signal.Signals | None:
         """Serve with worker processes until stopped; gives the signal that did it, if one did. Reconnects for ever.
 

@@ -49,7 +49,7 @@ class Orders(NamedTuple):
     stop_s_max: float
     memory_mib_max: int | None
     log_level: int
-    configure_logging: Callable[[], None] | None
+    configure_logging: Callable[[], object] | None
 
 
 def run(number: int, orders: Orders, pipe: "Pipe[Word, bytes]") -> None:

@@ -42,10 +42,7 @@ log = structlog.get_logger("validator.clients")
 
 
 class Clients:
-    """Owns the parts that serve clients; ``send`` is the gateway's, ``migration_of`` and ``work`` production's.
-
-    ``say``: takes a log line of level info.
-    """
+    """Owns the parts that serve clients; ``send`` is the gateway's, ``migration_of`` and ``work`` production's."""
 
     def __init__(
         self,
@@ -59,10 +56,8 @@ class Clients:
         migration_of: MigrationOf,
         work: Callable[[], Work],
         clock_ms: Callable[[], float],
-        say: Callable[..., None],
     ) -> None:
         self._send = send
-        self._say = say
         self._limits = config.limits
         self._queries = Queries(store, config.limits)
         self.submissions = Submissions(store, queue, pool, config.limits, self._answer_submission)
@@ -170,7 +165,7 @@ class Clients:
 
     def _log(self, request: Request, outcome: str, **values: Any) -> None:
         name = type_name(request.message_type)
-        self._say("client asked", type=name, correlation_id=_shown(request.correlation_id), outcome=outcome, **values)
+        log.info("client asked", type=name, correlation_id=_shown(request.correlation_id), outcome=outcome, **values)
 
 
 def _shown(text: str) -> str:

@@ -24,7 +24,6 @@ from validator.config import ValidatorConfig
 from validator.crash_points import CrashPoint, reach
 from validator.doors import OPEN, CannotOpen, Door, is_local, read_door
 from validator.gateway import CannotBind, Request
-from validator.lines import Lines
 from validator.mempool.queue import PendingQueue
 from validator.metrics import Metrics
 from validator.processors import registry
@@ -148,7 +147,6 @@ class Node:
         self._pool = surroundings.open_verifiers(config, self._advance)
         self._processors = Processors(self._gateway.send, clock_ms, limits)
         self._production = Production(store, self._queue, self._processors, signer, limits, clock_s, self._metrics)
-        self._lines = Lines(self._loop)
         self._clients = Clients(
             config,
             self._gateway.send,
@@ -160,7 +158,6 @@ class Node:
             self._production.migrating.state_of,
             self._production.work,
             clock_ms,
-            self._lines.say,
         )
         self._restored = False
         self._probe_timer: asyncio.TimerHandle | None = None
@@ -179,7 +176,6 @@ class Node:
         self._clients.statuses.close()
         self._pool.close()
         self._gateway.close()
-        self._lines.close()
 
     async def restore(self) -> None:
         """Queue again what was accepted before the last stop, and take new batches from then on. Raises CannotStart."""
@@ -301,7 +297,7 @@ class Node:
         if more and self._goes_on is None:
             self._goes_on = self._loop.call_soon(self._advance)
         for block in blocks:
-            self._lines.say(
+            log.info(
                 "block committed", block_num=block.num, batches=block.batch_count, transactions=block.transaction_count
             )
 

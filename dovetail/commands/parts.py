@@ -5,7 +5,7 @@ import os
 import signal
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -16,6 +16,7 @@ from dovetail.notify import Notifier, watch_lifeline
 
 if TYPE_CHECKING:
     from dovetail.config import Config, Flag
+    from dovetail.log_lines import LogLines
 
 LogFormatOption = Annotated[
     LogFormat, typer.Option("--log-format", envvar="DOVETAIL_LOG_FORMAT", help="How log lines on stderr look.")
@@ -79,15 +80,14 @@ def validator(
     ).validator
     refuse_lost_key(settings.data_dir, settings.key_file)
     load_signer(settings.key_file)
-    log, notifier = start_part("validator", log_format, log_level)
+    part = start_part("validator", log_format, log_level)
     from validator.collector import collect_seldom
     from validator.node import CannotStart, serve
 
     collect_seldom()
     _run(
         lambda on_ready, on_waiting: serve(settings, on_ready=on_ready, on_waiting=on_waiting),
-        log,
-        notifier,
+        part,
         settings.bind,
         CannotStart,
     )
@@ -123,13 +123,12 @@ def rest_api(
             "rest_api.connection_key": Flag("--connection-key", connection_key and str(connection_key)),
         },
     ).rest_api
-    log, notifier = start_part("rest-api", log_format, log_level)
+    part = start_part("rest-api", log_format, log_level)
     from rest_api.app import serve
 
     _run(
         lambda on_ready, on_waiting: serve(settings, on_ready=on_ready, on_waiting=on_waiting),
-        log,
-        notifier,
+        part,
         settings.bind,
         OSError,
         ValueError,
@@ -163,14 +162,22 @@ def load_config(config_file: Path | None, flags: dict[str, "Flag"]) -> "Config":
     return load(config_file=config_file, environ=os.environ, flags=flags)
 
 
-def start_part(name: str, log_format: LogFormat, level: LogLevel) -> tuple[Any, Notifier]:
+class StartedPart(NamedTuple):
+    """What every part of a node has."""
+
+    log: Any
+    notifier: Notifier
+    lines: "LogLines"
+
+
+def start_part(name: str, log_format: LogFormat, level: LogLevel) -> StartedPart:
     """Logging, the ties to whoever started this process, and its share of the system's open files."""
     import structlog
 
     from dovetail.logs import configure
     from dovetail.open_files import ENOUGH, raise_open_files_limit
 
-    configure(log_format, level)
+    lines = configure(log_format, level)
     log = structlog.get_logger().bind(part=name)
     watch_lifeline(os.environ)
     raise_open_files_limit(
@@ -178,10 +185,10 @@ def start_part(name: str, log_format: LogFormat, level: LogLevel) -> tuple[Any, 
             "few files may be open at one time: each client needs one", limit=limit, enough=ENOUGH
         )
     )
-    return log, Notifier.from_environment(os.environ)
+    return StartedPart(log, Notifier.from_environment(os.environ), lines)
 
 
-def _run(serve: Serve, log: Any, notifier: Notifier, bind: str, *refusals: type[Exception]) -> None:
+def _run(serve: Serve, part: StartedPart, bind: str, *refusals: type[Exception]) -> None:
     """Serve until SIGTERM or SIGINT, then end in order; a second signal ends the process at once.
 
     ``refusals``: how ``serve`` says that it cannot run with what it was given. Raises Refused.
@@ -190,6 +197,7 @@ def _run(serve: Serve, log: Any, notifier: Notifier, bind: str, *refusals: type[
 
     # A sample beside every counter and histogram that nobody asks for: a third of what /metrics would hold.
     disable_created_metrics()  # type: ignore[no-untyped-call]
+    log, notifier, lines = part
 
     def on_ready() -> None:
         notifier.ready()
@@ -225,7 +233,8 @@ def _run(serve: Serve, log: Any, notifier: Notifier, bind: str, *refusals: type[
         return received[0] if received else None
 
     try:
-        ended_by = asyncio.run(until_signalled())
+        with lines.behind_loop() as runner:
+            ended_by = runner.run(until_signalled())
     except refusals as error:
         raise Refused(getattr(error, "strerror", None) or str(error)) from None
     if ended_by is signal.SIGINT:

@@ -110,7 +110,7 @@ def processor(
         },
     ).processor
     made = [handler for named in handlers for handler in make_handlers(named)]
-    log, notifier = start_part("processor", log_format, log_level)
+    log, notifier, _ = start_part("processor", log_format, log_level)
     from processor_sdk.runtime import CannotStart, TransactionProcessor
 
     listeners: list[Callable[[Report], None]] = [

@@ -30,7 +30,7 @@ def test_only_the_validator_collects_seldom(
     def serve(*_: Any) -> None:
         done.append("served")
 
-    monkeypatch.setattr(parts, "start_part", lambda *_: (None, None))
+    monkeypatch.setattr(parts, "start_part", lambda *_: None)
     monkeypatch.setattr(parts, "_run", serve)
     monkeypatch.setattr(collector, "collect_seldom", lambda: done.append("seldom"))
     key = tmp_path / "validator.priv"

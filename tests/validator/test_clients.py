@@ -11,7 +11,6 @@ from typing import Any
 
 import psutil
 import pytest
-import structlog
 from google.protobuf.message import Message
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
@@ -92,7 +91,6 @@ class Bench:
             lambda _: ("NONE", ""),
             work,
             clock_ms,
-            structlog.get_logger(__name__).info,
         )
         self.clients.submissions.open = True
 

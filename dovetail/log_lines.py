@@ -1,0 +1,118 @@
+"""Log lines on their way to stderr: at once, or, beside an event loop, while it waits for somebody.
+
+To write a line takes about as long as to answer a request, and whoever waits for the next answer waits for the line as
+well. So what is said at level info or below waits until the loop would sleep anyway; what is said above it, and what a
+busy loop never sleeps over, is written with all that was said before.
+"""
+
+import asyncio
+import selectors
+import threading
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TextIO
+
+from structlog import DropEvent
+
+_OLD_S: Final = 0.0003
+"""A younger line waits for the next sleep: what comes before that is mostly the answer to what the line is about."""
+
+_BEHIND_S_MAX: Final = 0.02
+_WAITING_MAX: Final = 1_000
+
+_MAY_WAIT: Final = frozenset({"debug", "info"})
+_NEEDS_ITS_MOMENT: Final = ("exc_info", "stack_info")
+"""Members of an event that are read off the stack of whoever said it."""
+
+Event = MutableMapping[str, Any]
+Processor = Callable[[Any, str, Any], Any]
+"""As structlog knows them; the last of a row gives a line."""
+
+
+class LogLines:
+    """The last of structlog's processors, which takes every event; and the stream of the standard library's lines."""
+
+    def __init__(self, stderr: TextIO, renderers: Sequence[Processor]) -> None:
+        self._stderr = stderr
+        self._renderers = renderers
+        self._waiting: list[tuple[str, Event]] = []
+        self._lock = threading.RLock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._old_from = 0.0
+
+    def __call__(self, _logger: object, level: str, event: Event) -> Event:
+        """Take an event. Always raises DropEvent: nothing is left for structlog to write."""
+        loop = self._loop
+        with self._lock:
+            self._waiting.append((level, event))
+            if (
+                loop is None
+                or level not in _MAY_WAIT
+                or threading.get_ident() != self._loop_thread
+                or len(self._waiting) >= _WAITING_MAX
+                or any(event.get(name) for name in _NEEDS_ITS_MOMENT)
+            ):
+                self.flush()
+            elif self._timer is None:
+                self._timer = loop.call_later(_BEHIND_S_MAX, self.flush)
+                self._old_from = loop.time() + _OLD_S
+        raise DropEvent
+
+    def write(self, text: str) -> None:
+        """Write what waits, and then this."""
+        with self._lock:
+            self.flush()
+            self._stderr.write(text)
+
+    def flush(self) -> None:
+        """Write what waits."""
+        with self._lock:
+            if self._timer is not None and threading.get_ident() == self._loop_thread:
+                self._timer.cancel()
+                self._timer = None
+            if self._waiting:
+                waiting, self._waiting = self._waiting, []
+                # One write for all of them: each wakes whoever reads them.
+                self._stderr.write("".join([f"{self._rendered(level, event)}\n" for level, event in waiting]))
+            self._stderr.flush()
+
+    @contextmanager
+    def behind_loop(self) -> Iterator[asyncio.Runner]:
+        """A runner of a new event loop; lines wait for it as long as it is there."""
+        try:
+            with asyncio.Runner(loop_factory=self._new_loop) as runner:
+                self._loop, self._loop_thread = runner.get_loop(), threading.get_ident()
+                yield runner
+        finally:
+            self._loop = self._timer = None
+            self.flush()
+
+    def due(self) -> bool:
+        """Whether there are lines for a loop that has nothing else to do."""
+        return self._timer is not None and self._loop is not None and self._loop.time() >= self._old_from
+
+    def _new_loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.SelectorEventLoop(_WritesBeforeItSleeps(self))
+
+    def _rendered(self, level: str, event: Event) -> Any:
+        for renderer in self._renderers:
+            event = renderer(None, level, event)
+        return event
+
+
+class _WritesBeforeItSleeps(selectors.DefaultSelector):
+    """What a loop waits with; lines that are due are written first, where it would wait indeed."""
+
+    def __init__(self, lines: LogLines) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self._lines.due():
+            ready = super().select(0)
+            if ready or timeout == 0:
+                return ready
+            self._lines.flush()
+        return super().select(timeout)
