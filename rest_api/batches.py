@@ -11,8 +11,9 @@ from starlette.responses import Response
 
 from ledger.ids import is_id
 from protos import client_batch_submit_pb2
+from protos.validator_pb2 import Message as Envelope
 from rest_api import links, views
-from rest_api.call import Call, MessageType
+from rest_api.call import Call
 from rest_api.errors import ApiError, Problem
 from rest_api.pieces import json_answer
 from rest_api.views import ClientBatchStatus
@@ -44,7 +45,7 @@ async def post_batches(call: Call) -> Response:
     if not body:
         raise ApiError(Problem.NO_BATCHES, "the body is empty")
     answer = await call.ask(
-        MessageType.CLIENT_BATCH_SUBMIT_REQUEST, body, MessageType.CLIENT_BATCH_SUBMIT_RESPONSE, Submitted
+        Envelope.CLIENT_BATCH_SUBMIT_REQUEST, body, Envelope.CLIENT_BATCH_SUBMIT_RESPONSE, Submitted
     )
     # A wait may be long, and the validator has it.
     del body
@@ -102,9 +103,9 @@ async def _ask_statuses(call: Call, ids: list[str], wait_s: int) -> dict[str, Cl
         part = askable[start : start + call.limits.status_ids_max]
         left_s = wait_s if start == 0 else max(0, round(end - clock()))
         answer = await call.ask(
-            MessageType.CLIENT_BATCH_STATUS_REQUEST,
+            Envelope.CLIENT_BATCH_STATUS_REQUEST,
             StatusRequest(batch_ids=part, wait=left_s > 0, timeout=left_s),
-            MessageType.CLIENT_BATCH_STATUS_RESPONSE,
+            Envelope.CLIENT_BATCH_STATUS_RESPONSE,
             StatusResponse,
             wait_s=left_s,
         )

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from starlette.requests import ClientDisconnect, Request
 
 from ledger.limits import Limits
-from protos import validator_pb2
+from protos.validator_pb2 import Message as Envelope
 from rest_api import links
 from rest_api.account import Account
 from rest_api.config import RestConfig, networks
@@ -20,7 +20,6 @@ from rest_api.metrics import Metrics
 from rest_api.queries import Query, number
 from rest_api.validator import AnswerT, Validator
 
-MessageType = validator_pb2.Message.MessageType
 ResultT = TypeVar("ResultT")
 
 
@@ -111,9 +110,9 @@ class Call:
 
     async def ask(
         self,
-        asked: MessageType,
+        asked: Envelope.MessageType,
         content: bytes | Message,
-        answered: MessageType,
+        answered: Envelope.MessageType,
         answer: type[AnswerT],
         *,
         wait_s: int = 0,

@@ -8,7 +8,8 @@ from typing import Final
 from starlette.responses import Response
 
 from protos import node_pb2
-from rest_api.call import Call, MessageType
+from protos.validator_pb2 import Message as Envelope
+from rest_api.call import Call
 from rest_api.errors import ApiError, Problem, no_chain
 from rest_api.pieces import Json, json_answer
 
@@ -31,9 +32,9 @@ _MIGRATIONS: Final[dict[int, str]] = {
 async def get_status_families(call: Call) -> Response:
     """Every family that the validator tells of. Raises as ``Call.ask``, and ApiError 15 without a chain, 20 else."""
     answer = await call.ask(
-        MessageType.FAMILIES_REQUEST,
+        Envelope.FAMILIES_REQUEST,
         node_pb2.FamiliesRequest(),
-        MessageType.FAMILIES_RESPONSE,
+        Envelope.FAMILIES_RESPONSE,
         node_pb2.FamiliesResponse,
     )
     if answer.status == _Status.NOT_READY:

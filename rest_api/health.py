@@ -9,8 +9,9 @@ import structlog
 from starlette.responses import Response
 
 from protos import node_pb2
+from protos.validator_pb2 import Message as Envelope
 from rest_api import links
-from rest_api.call import Call, MessageType
+from rest_api.call import Call
 from rest_api.errors import ApiError, no_chain
 from rest_api.node_status import NodeStatus, ask_status
 from rest_api.pieces import Text, json_answer, text_answer
@@ -54,9 +55,9 @@ async def get_metrics(call: Call) -> Response:
     """This process's figures and, when the validator answers soon, the validator's."""
     try:
         theirs = await call.ask(
-            MessageType.METRICS_REQUEST,
+            Envelope.METRICS_REQUEST,
             node_pb2.MetricsRequest(),
-            MessageType.METRICS_RESPONSE,
+            Envelope.METRICS_RESPONSE,
             node_pb2.MetricsResponse,
             timeout_s=_METRICS_TIMEOUT_S,
         )

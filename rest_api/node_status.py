@@ -11,7 +11,8 @@ from typing import Final
 from starlette.responses import Response
 
 from protos import node_pb2
-from rest_api.call import Call, MessageType
+from protos.validator_pb2 import Message as Envelope
+from rest_api.call import Call
 from rest_api.config import POSITIVE_KEYS, RestConfig
 from rest_api.errors import ApiError, Problem
 from rest_api.pieces import Json, json_answer
@@ -82,9 +83,9 @@ async def get_status_config(call: Call) -> Response:
 async def get_status_processors(call: Call) -> Response:
     """The connected processors; without a genesis block too."""
     answer = await call.ask(
-        MessageType.PROCESSORS_REQUEST,
+        Envelope.PROCESSORS_REQUEST,
         node_pb2.ProcessorsRequest(),
-        MessageType.PROCESSORS_RESPONSE,
+        Envelope.PROCESSORS_RESPONSE,
         node_pb2.ProcessorsResponse,
     )
     return json_answer({"data": [_processor(status) for status in answer.processors], "link": call.link()})
@@ -107,9 +108,9 @@ async def get_status_system(call: Call) -> Response:
 async def ask_status(call: Call, *, timeout_s: float | None = None) -> NodeStatus:
     """What the validator says of itself, before genesis too. Raises as ``Call.ask``, and ApiError 20 for no status."""
     answer = await call.ask(
-        MessageType.NODE_STATUS_REQUEST,
+        Envelope.NODE_STATUS_REQUEST,
         node_pb2.NodeStatusRequest(),
-        MessageType.NODE_STATUS_RESPONSE,
+        Envelope.NODE_STATUS_RESPONSE,
         NodeStatus,
         timeout_s=timeout_s,
     )

@@ -13,9 +13,10 @@ from ledger.addresses import ADDRESS_CHARACTERS
 from ledger.errors import NotDecodable
 from ledger.ids import is_id
 from protos import client_batch_pb2, client_block_pb2, client_transaction_pb2, query_pb2, state_context_pb2
+from protos.validator_pb2 import Message as Envelope
 from rest_api import links, views
 from rest_api.batches import said_why, unknown_error
-from rest_api.call import Call, MessageType
+from rest_api.call import Call
 from rest_api.errors import ApiError, Problem, no_chain
 from rest_api.pieces import Json, json_answer
 from rest_api.queries import NUMBER_MAX, Resource, list_request, number, shown, state_prefix
@@ -68,10 +69,10 @@ async def get_block(call: Call) -> Response:
     named = call.named("block_id")
     index = None if is_id(named) else number(named)
     if is_id(named):
-        asked = MessageType.CLIENT_BLOCK_GET_BY_ID_REQUEST
+        asked = Envelope.CLIENT_BLOCK_GET_BY_ID_REQUEST
         question = client_block_pb2.ClientBlockGetByIdRequest(block_id=named).SerializeToString()
     elif index is not None and index <= NUMBER_MAX:
-        asked = MessageType.CLIENT_BLOCK_GET_BY_NUM_REQUEST
+        asked = Envelope.CLIENT_BLOCK_GET_BY_NUM_REQUEST
         question = client_block_pb2.ClientBlockGetByNumRequest(block_num=index).SerializeToString()
     else:
         raise ApiError(
@@ -82,7 +83,7 @@ async def get_block(call: Call) -> Response:
         call,
         asked,
         question,
-        MessageType.CLIENT_BLOCK_GET_RESPONSE,
+        Envelope.CLIENT_BLOCK_GET_RESPONSE,
         client_block_pb2.ClientBlockGetResponse,
         ApiError(Problem.BLOCK_NOT_FOUND, f"there is no block {named if index is None else index}"),
     )
@@ -94,9 +95,9 @@ async def get_batch(call: Call) -> Response:
     batch_id = _id(call.named("batch_id"), "batch", Problem.BATCH_NOT_FOUND)
     answer = await _found(
         call,
-        MessageType.CLIENT_BATCH_GET_REQUEST,
+        Envelope.CLIENT_BATCH_GET_REQUEST,
         client_batch_pb2.ClientBatchGetRequest(batch_id=batch_id),
-        MessageType.CLIENT_BATCH_GET_RESPONSE,
+        Envelope.CLIENT_BATCH_GET_RESPONSE,
         client_batch_pb2.ClientBatchGetResponse,
         ApiError(Problem.BATCH_NOT_FOUND, f"there is no committed batch {batch_id}"),
     )
@@ -108,9 +109,9 @@ async def get_transaction(call: Call) -> Response:
     transaction_id = _id(call.named("transaction_id"), "transaction", Problem.TRANSACTION_NOT_FOUND)
     answer = await _found(
         call,
-        MessageType.CLIENT_TRANSACTION_GET_REQUEST,
+        Envelope.CLIENT_TRANSACTION_GET_REQUEST,
         client_transaction_pb2.ClientTransactionGetRequest(transaction_id=transaction_id),
-        MessageType.CLIENT_TRANSACTION_GET_RESPONSE,
+        Envelope.CLIENT_TRANSACTION_GET_RESPONSE,
         client_transaction_pb2.ClientTransactionGetResponse,
         ApiError(Problem.TRANSACTION_NOT_FOUND, f"there is no committed transaction {transaction_id}"),
     )
@@ -127,9 +128,9 @@ FoundT = TypeVar(
 
 async def _found(
     call: Call,
-    asked: MessageType,
+    asked: Envelope.MessageType,
     question: bytes | Message,
-    answered: MessageType,
+    answered: Envelope.MessageType,
     response: type[FoundT],
     not_found: ApiError,
 ) -> FoundT:
@@ -194,7 +195,7 @@ _REFUSALS: Final[dict[int, tuple[Problem, str]]] = {
 
 
 async def _ask_list(call: Call, question: query_pb2.ListRequest) -> query_pb2.ListResponse:
-    answer = await call.ask(MessageType.LIST_REQUEST, question, MessageType.LIST_RESPONSE, ListResponse)
+    answer = await call.ask(Envelope.LIST_REQUEST, question, Envelope.LIST_RESPONSE, ListResponse)
     if answer.status == ListResponse.OK:
         return answer
     if answer.status == ListResponse.INTERNAL_ERROR and answer.message:

@@ -14,14 +14,14 @@ from google.protobuf.message import DecodeError, Message
 from zmq.utils.monitor import parse_monitor_message
 
 from ledger.hosts import needs_ipv6
-from protos import node_pb2, validator_pb2
+from protos import node_pb2
+from protos.validator_pb2 import Message as Envelope
 from rest_api.config import RestConfig
 from rest_api.errors import ApiError, Problem
 from rest_api.keys import Keys, read_keys, why_not_let_in
 
 log = structlog.get_logger(__name__)
 
-MessageType = validator_pb2.Message.MessageType
 AnswerT = TypeVar("AnswerT", bound=Message)
 
 _RECONNECT_MS: Final = (100, 300)
@@ -35,6 +35,8 @@ _EVENTS: Final = (
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 )
+_READABLE: Final = int(zmq.POLLIN)
+_WRITABLE: Final = int(zmq.POLLOUT)
 
 
 class Validator:
@@ -127,9 +129,9 @@ class Validator:
 
     async def request(
         self,
-        asked: MessageType,
+        asked: Envelope.MessageType,
         content: bytes,
-        answered: MessageType,
+        answered: Envelope.MessageType,
         answer: type[AnswerT],
         *,
         request_id: str,
@@ -153,16 +155,16 @@ class Validator:
 
     async def _exchange(
         self,
-        asked: MessageType,
+        asked: Envelope.MessageType,
         content: bytes,
-        answered: MessageType,
+        answered: Envelope.MessageType,
         request_id: str,
         timeout_s: float,
         is_wait: bool,
     ) -> bytes:
         self._count += 1
         correlation_id = f"{request_id}.{self._count}"
-        message = validator_pb2.Message(message_type=asked, correlation_id=correlation_id, content=content)
+        message = Envelope(message_type=asked, correlation_id=correlation_id, content=content)
         frame = message.SerializeToString()
         self._send_request(frame)
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -185,9 +187,7 @@ class Validator:
         """Free the validator of a wait that nobody is left to hear the end of."""
         if self._context is not None and self.connected:
             wait = node_pb2.StatusWaitCancel(correlation_id=correlation_id).SerializeToString()
-            message = validator_pb2.Message(
-                message_type=MessageType.STATUS_WAIT_CANCEL, correlation_id=correlation_id, content=wait
-            )
+            message = Envelope(message_type=Envelope.STATUS_WAIT_CANCEL, correlation_id=correlation_id, content=wait)
             # Not sent, it ends by itself when its time is over.
             self._send(message.SerializeToString())
 
@@ -217,35 +217,28 @@ class Validator:
             self._socket.send(frame, zmq.NOBLOCK)
         except zmq.Again:
             # A send looks for new pipes only now and then; asking for the events always does.
-            if not self._events() & zmq.POLLOUT:
+            if not _events(self._socket) & _WRITABLE:
                 return False
             self._socket.send(frame, zmq.NOBLOCK)
         return True
 
-    def _events(self) -> int:
-        return int(self._socket.getsockopt(zmq.EVENTS))
-
     def _drain(self) -> None:
         """Take every frame that waits: the descriptor tells of the first one only."""
-        while True:
-            try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            self._receive(frames)
+        while _events(self._socket) & _READABLE:
+            self._receive(self._socket.recv_multipart(zmq.NOBLOCK))
 
     def _receive(self, frames: list[bytes]) -> None:
         frame = frames.pop()
         try:
-            message = validator_pb2.Message.FromString(frame)
+            message = Envelope.FromString(frame)
         except DecodeError:
             log.warning("frame is no message", frames=len(frames) + 1, bytes=len(frame))
             return
         # It may be large, and the message has its own copy.
         del frame
         correlation_id = message.correlation_id
-        if message.message_type == MessageType.PING_REQUEST:
-            pong = validator_pb2.Message(message_type=MessageType.PING_RESPONSE, correlation_id=correlation_id)
+        if message.message_type == Envelope.PING_REQUEST:
+            pong = Envelope(message_type=Envelope.PING_RESPONSE, correlation_id=correlation_id)
             self._send(pong.SerializeToString())
             return
         # An answer that nobody waits for came late: its client is gone, or was told that it timed out.
@@ -257,9 +250,9 @@ class Validator:
         else:
             future.set_exception(self._refusal(message, answered))
 
-    def _refusal(self, message: validator_pb2.Message, answered: int) -> ApiError:
+    def _refusal(self, message: Envelope, answered: int) -> ApiError:
         """What an answer of another type than ``answered`` means; a key without the right is logged once."""
-        if message.message_type == MessageType.NOT_ALLOWED:
+        if message.message_type == Envelope.NOT_ALLOWED:
             with contextlib.suppress(DecodeError):
                 reason = node_pb2.NotAllowed.FromString(message.content).message
                 if not self._said:
@@ -270,15 +263,11 @@ class Validator:
         return ApiError(Problem.INVALID_RESPONSE, text)
 
     def _drain_monitor(self) -> None:
-        while True:
-            try:
-                frames = self._monitor.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            event = parse_monitor_message(frames)["event"]
+        while _events(self._monitor) & _READABLE:
+            event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))["event"]
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 # Makes the socket take up the new pipe, see _send.
-                self._events()
+                _events(self._socket)
                 self._is_connected.set()
                 self._said = ""
                 log.info("connected to the validator", validator=self._config.validator)
@@ -328,3 +317,8 @@ class Validator:
         for _, future in self._pending.values():
             if not future.done():
                 future.set_exception(ApiError(Problem.DISCONNECTED, reason))
+
+
+def _events(socket: "zmq.Socket[bytes]") -> int:
+    """What a socket is ready for, as a set of bits."""
+    return int(socket.getsockopt(zmq.EVENTS))

@@ -287,6 +287,8 @@ class Node:
             # Processors apply what is accepted while the disk takes it; the loop hears of no answer before.
             self._production.begin()
             self._production.take_back(submissions.write_taken())
+            # A processor may have answered meanwhile.
+            self._read()
         settled, blocks, more = self._production.advance()
         if settled:
             reach(CrashPoint.SETTLED_BEFORE_REPLY)
