@@ -1,15 +1,15 @@
 """Log lines on their way to stderr: at once, or, beside an event loop, while it waits for somebody.
 
-To write a line takes about as long as to answer a request, and whoever waits for the next answer waits for the line as
-well. So what is said at level info or below waits until the loop would sleep anyway; what is said above it, and what a
-busy loop never sleeps over, is written with all that was said before.
+To write a line takes about as long as to answer a request, wakes whoever reads it, and is what the next answer waits
+for. So what is said at level info or below waits until the loop would sleep anyway, with what else is said in a
+twentieth of a second; what is said above that level is written at once, behind all that was said before.
 """
 
 import asyncio
 import selectors
 import threading
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TextIO
 
 from structlog import DropEvent
@@ -65,7 +65,7 @@ class LogLines:
         """Write what waits, and then this."""
         with self._lock:
             self.flush()
-            self._stderr.write(text)
+            self._put(text)
 
     def flush(self) -> None:
         """Write what waits."""
@@ -76,8 +76,7 @@ class LogLines:
             if self._waiting:
                 waiting, self._waiting = self._waiting, []
                 # One write for all of them: each wakes whoever reads them.
-                self._stderr.write("".join([f"{self._rendered(level, event)}\n" for level, event in waiting]))
-            self._stderr.flush()
+                self._put("".join([f"{self._rendered(level, event)}\n" for level, event in waiting]))
 
     @contextmanager
     def behind_loop(self) -> Iterator[asyncio.Runner]:
@@ -94,8 +93,19 @@ class LogLines:
         """Whether there are lines for a loop that has nothing else to do."""
         return self._timer is not None and self._loop is not None and self._loop.time() >= self._old_from
 
+    def flush_soon(self) -> None:
+        """Have the loop write what waits as the next it does; what goes wrong with a line ends nothing else there."""
+        if self._loop is not None:
+            self._loop.call_soon(self.flush)
+
     def _new_loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.SelectorEventLoop(_WritesBeforeItSleeps(self))
+
+    def _put(self, text: str) -> None:
+        # Where nobody reads it any more, or its disk is full, there is nobody to tell, and the process goes on.
+        with suppress(OSError):
+            self._stderr.write(text)
+            self._stderr.flush()
 
     def _rendered(self, level: str, event: Event) -> Any:
         for renderer in self._renderers:
@@ -113,7 +123,7 @@ class _WritesBeforeItSleeps(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if self._lines.due():
             ready = super().select(0)
-            if ready or timeout == 0:
-                return ready
-            self._lines.flush()
+            if not ready and timeout != 0:
+                self._lines.flush_soon()
+            return ready
         return super().select(timeout)

@@ -46,7 +46,10 @@ class LogLevel(StrEnum):
 
 
 def configure(log_format: LogFormat, level: LogLevel) -> LogLines:
-    """Send structlog's and the standard library's records to stderr: a line each, for people or as JSON."""
+    """Send structlog's and the standard library's records to stderr: a line each, for people or as JSON.
+
+    Each is written at once, unless a loop is run by what is returned.
+    """
     import structlog
 
     number = logging.getLevelNamesMapping()[level.upper()]

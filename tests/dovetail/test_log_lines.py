@@ -206,3 +206,36 @@ def test_a_line_tells_when_it_was_said_and_not_when_it_was_written(
     _beside_a_loop(lines, saying)
     ((first, second),) = stamps
     assert datetime.fromisoformat(first) < datetime.fromisoformat(second) <= said[0]
+
+
+def test_a_line_that_cannot_be_written_costs_nobody_else_anything(
+    lines: LogLines, stderr: _Stderr, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: str) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(stderr, "write", refuse)
+    structlog.get_logger().info("at once")
+    _beside_a_loop(lines, lambda: structlog.get_logger().warning("beside a loop"))
+    logging.getLogger("another").warning("of another library")
+
+
+class _Unshowable:
+    def __repr__(self) -> str:
+        raise KeyError
+
+
+def test_a_line_that_cannot_be_made_ends_no_loop(
+    lines: LogLines, stderr: _Stderr, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_lines, "_OLD_S", 0.0)
+
+    async def saying() -> None:
+        structlog.get_logger().info("of what has no words", thing=_Unshowable())
+        slept = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.001, slept.set)
+        await slept.wait()
+
+    with lines.behind_loop() as runner:
+        runner.run(saying())
+    assert ["Exception in callback" in event for event in stderr.events] == [True]
