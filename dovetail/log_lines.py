@@ -18,8 +18,10 @@ _OLD_S: Final = 0.05
 """From this age of the first line on, the next sleep will do. Many at once cost a fraction of what each would alone."""
 
 _BEHIND_S_MAX: Final = 0.1
-_WAITING_MAX: Final = 200
-"""Some 30 kB: a pipe holds 64 KiB, and beyond that whoever writes waits for whoever reads."""
+"""docs/configuration.md, DOVETAIL_LOG_LEVEL."""
+
+_LINES_WAITING_MAX: Final = 200
+"""Mostly some 30 kB: a pipe holds 64 KiB, and beyond that whoever writes waits for whoever reads."""
 
 _MAY_WAIT: Final = frozenset({"debug", "info"})
 _NEEDS_ITS_MOMENT: Final = ("exc_info", "stack_info")
@@ -31,7 +33,11 @@ Processor = Callable[[Any, str, Any], Any]
 
 
 class LogLines:
-    """The last of structlog's processors, which takes every event; and the stream of the standard library's lines."""
+    """The last of structlog's processors, which takes every event; and the stream of the standard library's lines.
+
+    Values become text when a line is written: who says something must not change them afterwards. Any thread may say
+    something, for a library's threads log as well: what another than the loop's says is written at once.
+    """
 
     def __init__(self, stderr: TextIO, renderers: Sequence[Processor]) -> None:
         self._stderr = stderr
@@ -52,7 +58,7 @@ class LogLines:
                 loop is None
                 or level not in _MAY_WAIT
                 or threading.get_ident() != self._loop_thread
-                or len(self._waiting) >= _WAITING_MAX
+                or len(self._waiting) >= _LINES_WAITING_MAX
                 or any(event.get(name) for name in _NEEDS_ITS_MOMENT)
             ):
                 self.flush()
@@ -81,13 +87,14 @@ class LogLines:
     @contextmanager
     def behind_loop(self) -> Iterator[asyncio.Runner]:
         """A runner of a new event loop; lines wait for it as long as it is there."""
-        try:
-            with asyncio.Runner(loop_factory=self._new_loop) as runner:
-                self._loop, self._loop_thread = runner.get_loop(), threading.get_ident()
+        with asyncio.Runner(loop_factory=self._new_loop) as runner:
+            self._loop, self._loop_thread = runner.get_loop(), threading.get_ident()
+            try:
                 yield runner
-        finally:
-            self._loop = self._timer = None
-            self.flush()
+            finally:
+                # What the end of the loop has to say is written at once.
+                self._loop = self._timer = None
+                self.flush()
 
     def due(self) -> bool:
         """Whether there are lines for a loop that has nothing else to do."""
@@ -102,12 +109,20 @@ class LogLines:
         return asyncio.SelectorEventLoop(_WritesBeforeItSleeps(self))
 
     def _put(self, text: str) -> None:
-        # Where nobody reads it any more, or its disk is full, there is nobody to tell, and the process goes on.
-        with suppress(OSError):
+        # Where nobody reads it any more, its disk is full, or it was closed, nobody can be told, and the process goes on.
+        with suppress(OSError, ValueError):
             self._stderr.write(text)
             self._stderr.flush()
 
     def _rendered(self, level: str, event: Event) -> Any:
+        try:
+            return self._through_renderers(level, event)
+        except Exception as error:
+            # Those beside it have done nothing wrong, nor has whoever said something just now.
+            why = {"event": "a line cannot be shown", "reason": type(error).__name__, "level": level}
+            return self._through_renderers(level, why | {"timestamp": event.get("timestamp", "")})
+
+    def _through_renderers(self, level: str, event: Event) -> Any:
         for renderer in self._renderers:
             event = renderer(None, level, event)
         return event

@@ -35,8 +35,6 @@ _EVENTS: Final = (
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 )
-_READABLE: Final = int(zmq.POLLIN)
-_WRITABLE: Final = int(zmq.POLLOUT)
 
 
 class Validator:
@@ -217,15 +215,22 @@ class Validator:
             self._socket.send(frame, zmq.NOBLOCK)
         except zmq.Again:
             # A send looks for new pipes only now and then; asking for the events always does.
-            if not _events(self._socket) & _WRITABLE:
+            if not self._events() & zmq.POLLOUT:
                 return False
             self._socket.send(frame, zmq.NOBLOCK)
         return True
 
+    def _events(self) -> int:
+        return int(self._socket.getsockopt(zmq.EVENTS))
+
     def _drain(self) -> None:
         """Take every frame that waits: the descriptor tells of the first one only."""
-        while _events(self._socket) & _READABLE:
-            self._receive(self._socket.recv_multipart(zmq.NOBLOCK))
+        while True:
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            self._receive(frames)
 
     def _receive(self, frames: list[bytes]) -> None:
         frame = frames.pop()
@@ -263,11 +268,15 @@ class Validator:
         return ApiError(Problem.INVALID_RESPONSE, text)
 
     def _drain_monitor(self) -> None:
-        while _events(self._monitor) & _READABLE:
-            event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))["event"]
+        while True:
+            try:
+                frames = self._monitor.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            event = parse_monitor_message(frames)["event"]
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 # Makes the socket take up the new pipe, see _send.
-                _events(self._socket)
+                self._events()
                 self._is_connected.set()
                 self._said = ""
                 log.info("connected to the validator", validator=self._config.validator)
@@ -317,8 +326,3 @@ class Validator:
         for _, future in self._pending.values():
             if not future.done():
                 future.set_exception(ApiError(Problem.DISCONNECTED, reason))
-
-
-def _events(socket: "zmq.Socket[bytes]") -> int:
-    """What a socket is ready for, as a set of bits."""
-    return int(socket.getsockopt(zmq.EVENTS))

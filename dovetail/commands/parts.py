@@ -25,6 +25,7 @@ LogLevelOption = Annotated[
     LogLevel, typer.Option("--log-level", envvar="DOVETAIL_LOG_LEVEL", help="The least important lines to log.")
 ]
 INTERRUPTED: Final = 130
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Serve = Callable[[Callable[[], None], Callable[[str], None]], Coroutine[Any, Any, None]]
 
@@ -189,7 +190,9 @@ def start_part(name: str, log_format: LogFormat, level: LogLevel) -> StartedPart
 
 
 def _run(serve: Serve, part: StartedPart, bind: str, *refusals: type[Exception]) -> None:
-    """Serve until SIGTERM or SIGINT, then end in order; a second signal ends the process at once.
+    """Serve until SIGTERM, SIGINT or SIGHUP, then end in order; a second signal ends the process at once.
+
+    SIGHUP is heeded unless it was ignored when the process began (nohup).
 
     ``refusals``: how ``serve`` says that it cannot run with what it was given. Raises Refused.
     """
@@ -198,6 +201,8 @@ def _run(serve: Serve, part: StartedPart, bind: str, *refusals: type[Exception])
     # A sample beside every counter and histogram that nobody asks for: a third of what /metrics would hold.
     disable_created_metrics()  # type: ignore[no-untyped-call]
     log, notifier, lines = part
+    hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    heeded = _ENDING[:-1] if hangup_ignored else _ENDING
 
     def on_ready() -> None:
         notifier.ready()
@@ -215,13 +220,13 @@ def _run(serve: Serve, part: StartedPart, bind: str, *refusals: type[Exception])
 
         def on_signal(number: signal.Signals) -> None:
             received.append(number)
-            for handled in (signal.SIGINT, signal.SIGTERM):
+            for handled in heeded:
                 loop.remove_signal_handler(handled)
                 signal.signal(handled, signal.SIG_DFL)
             notifier.stopping()
             serving.cancel()
 
-        for handled in (signal.SIGINT, signal.SIGTERM):
+        for handled in heeded:
             loop.add_signal_handler(handled, on_signal, handled)
         try:
             await serving

@@ -53,7 +53,7 @@ def up(
         ),
     ] = None,
     key: Key = None,
-    logs: Annotated[bool, typer.Option("--logs", help="Show the parts' log lines here too.")] = False,
+    logs: Annotated[bool, typer.Option("--logs", help="Show the parts' log lines here too, on stderr.")] = False,
     insecure: Insecure = None,
 ) -> None:
     """Run a whole node: validator, REST API, the bundled processors and those of --family.
@@ -234,7 +234,13 @@ async def _supervise(
     from dovetail.notify import Notifier
     from dovetail.supervisor import Events, supervise
 
-    console = Console(stderr=True, highlight=False, markup=False)
+    class Unread(Console):
+        """The node and its log files go on where nobody reads along any more."""
+
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+
+    console = Unread(stderr=True, highlight=False, markup=False)
     notifier = Notifier.from_environment(os.environ)
     spinner = console.status("starting")
 

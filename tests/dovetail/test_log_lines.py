@@ -1,19 +1,30 @@
 """When log lines are written: at once without a loop; beside one, when it would sleep, in order, and none lost."""
 
 import asyncio
+import contextlib
+import errno
 import json
 import logging
+import os
+import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
+import typer
 
 from dovetail import log_lines
+from dovetail.commands.parts import StartedPart, _run
 from dovetail.log_lines import LogLines
 from dovetail.logs import LogFormat, LogLevel, configure
+from dovetail.notify import Notifier
+
+ROOT = Path(__file__).parents[2]
 
 
 class _Stderr:
@@ -166,7 +177,7 @@ def test_what_cannot_wait_is_written_at_once_behind_what_was_said_before(
 
 
 def test_so_many_lines_wait_and_no_more(lines: LogLines, stderr: _Stderr, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_lines, "_WAITING_MAX", 3)
+    monkeypatch.setattr(log_lines, "_LINES_WAITING_MAX", 3)
 
     def saying() -> None:
         for number in range(5):
@@ -208,11 +219,12 @@ def test_a_line_tells_when_it_was_said_and_not_when_it_was_written(
     assert datetime.fromisoformat(first) < datetime.fromisoformat(second) <= said[0]
 
 
+@pytest.mark.parametrize("error", [errno.EPIPE, errno.ENOSPC])
 def test_a_line_that_cannot_be_written_costs_nobody_else_anything(
-    lines: LogLines, stderr: _Stderr, monkeypatch: pytest.MonkeyPatch
+    lines: LogLines, stderr: _Stderr, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     def refuse(_: str) -> int:
-        raise BrokenPipeError
+        raise OSError(error, os.strerror(error))
 
     monkeypatch.setattr(stderr, "write", refuse)
     structlog.get_logger().info("at once")
@@ -225,17 +237,62 @@ class _Unshowable:
         raise KeyError
 
 
-def test_a_line_that_cannot_be_made_ends_no_loop(
+def test_a_line_that_cannot_be_shown_costs_those_beside_it_nothing(lines: LogLines, stderr: _Stderr) -> None:
+    def saying() -> None:
+        log = structlog.get_logger()
+        log.info("before")
+        log.info("of what has no words", thing=_Unshowable())
+        log.info("behind")
+        log.warning("of somebody else")
+
+    _beside_a_loop(lines, saying)
+    assert stderr.events == ["before", "a line cannot be shown", "behind", "of somebody else"]
+
+
+def test_a_loop_with_something_to_do_writes_nothing_first(
     lines: LogLines, stderr: _Stderr, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_lines, "_OLD_S", 0.0)
+    monkeypatch.setattr(log_lines, "_BEHIND_S_MAX", 3600.0)
+    here, there = socket.socketpair()
 
     async def saying() -> None:
-        structlog.get_logger().info("of what has no words", thing=_Unshowable())
-        slept = asyncio.Event()
-        asyncio.get_running_loop().call_later(0.001, slept.set)
-        await slept.wait()
+        loop = asyncio.get_running_loop()
+        heard = asyncio.Event()
 
-    with lines.behind_loop() as runner:
+        def hear() -> None:
+            here.recv(1)
+            assert stderr.writes == []
+            heard.set()
+
+        loop.add_reader(here, hear)
+        structlog.get_logger().info("said")
+        there.send(b"1")
+        # The loop would sleep here, were it not for what has come.
+        await heard.wait()
+        loop.remove_reader(here)
+
+    with here, there, lines.behind_loop() as runner:
         runner.run(saying())
-    assert ["Exception in callback" in event for event in stderr.events] == [True]
+    assert stderr.events == ["said"]
+
+
+def test_lines_are_as_late_as_the_documentation_says() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    assert f"up to {log_lines._BEHIND_S_MAX:g} s after what they tell of" in page
+    assert log_lines._OLD_S <= log_lines._BEHIND_S_MAX
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+def test_a_part_that_is_told_to_end_writes_its_last_lines(
+    lines: LogLines, stderr: _Stderr, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    async def serve(on_ready: Callable[[], None], _: Callable[[str], None]) -> None:
+        on_ready()
+        os.kill(os.getpid(), number)
+        await asyncio.Event().wait()
+
+    part = StartedPart(structlog.get_logger(), Notifier.from_environment({}), lines)
+    with contextlib.suppress(typer.Exit):
+        _run(serve, part, "here")
+    assert stderr.events == ["ready"]

@@ -1,5 +1,6 @@
 """Batches are written while processors already apply them: what the disk refuses was never accepted."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -160,5 +161,29 @@ def test_a_processor_gets_its_next_task_before_the_sealed_block_is_written(
             assert given == [True]
             await process(processor, [OK])
             assert (await status_of(client, third, wait=True)).status == ClientBatchStatus.COMMITTED
+
+    run(test)
+
+
+def test_an_answer_that_came_during_the_write_is_heard_before_the_loop_goes_round(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
+            await register(processor)
+            write, dealer, gateway = node._store.add_pending, processor.socket._socket, node._gateway._socket._socket
+            heads: list[int] = []
+
+            def add_pending(raw_batches: list[bytes]) -> int:
+                # The node stands still: what is sent here waits until it looks.
+                assert dealer.poll(_TRAVELS_MS_MAX)
+                asked = Envelope.FromString(dealer.recv())
+                processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, OK_ANSWER)
+                assert gateway.poll(_TRAVELS_MS_MAX)
+                asyncio.get_running_loop().call_soon(lambda: heads.append(node._store.head.num))  # type: ignore[union-attr]
+                return write(raw_batches)
+
+            node._store.add_pending = add_pending  # type: ignore[method-assign]
+            await _submit(client, signed_batch())
+            await client.ping()
+            assert heads == [1]
 
     run(test)
