@@ -109,7 +109,7 @@ class LogLines:
         return asyncio.SelectorEventLoop(_WritesBeforeItSleeps(self))
 
     def _put(self, text: str) -> None:
-        # Where nobody reads it any more, its disk is full, or it was closed, nobody can be told, and the process goes on.
+        # Where nobody reads it any more, its disk is full, or it was closed, there is nobody to tell.
         with suppress(OSError, ValueError):
             self._stderr.write(text)
             self._stderr.flush()
