@@ -178,9 +178,15 @@ def test_an_answer_that_came_during_the_write_is_heard_before_the_loop_goes_roun
                 asked = Envelope.FromString(dealer.recv())
                 processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, OK_ANSWER)
                 assert gateway.poll(_TRAVELS_MS_MAX)
-                asyncio.get_running_loop().call_soon(lambda: heads.append(node._store.head.num))  # type: ignore[union-attr]
                 return write(raw_batches)
 
+            def begin_then() -> None:
+                # The first that the loop does next, before it looks at any socket.
+                asyncio.get_running_loop().call_soon(lambda: heads.append(node._store.head.num))  # type: ignore[union-attr]
+                begin()
+
+            begin = node._production.begin
+            node._production.begin = begin_then  # type: ignore[method-assign]
             node._store.add_pending = add_pending  # type: ignore[method-assign]
             await _submit(client, signed_batch())
             await client.ping()
