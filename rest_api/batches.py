@@ -4,7 +4,7 @@ The body travels on as it came: whether it is good is the validator's to say. No
 """
 
 import asyncio
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import msgspec
 from starlette.responses import Response
@@ -18,9 +18,16 @@ from rest_api.errors import ApiError, Problem
 from rest_api.pieces import json_answer
 from rest_api.views import ClientBatchStatus
 
+SubmitRequest = client_batch_submit_pb2.ClientBatchSubmitRequest
 Submitted = client_batch_submit_pb2.ClientBatchSubmitResponse
 StatusRequest = client_batch_submit_pb2.ClientBatchStatusRequest
 StatusResponse = client_batch_submit_pb2.ClientBatchStatusResponse
+
+_WAITS: Final = SubmitRequest(waits=True).SerializeToString()
+"""In front of a body, as fields may be: what is no BatchList stays none."""
+
+_SMALL_BYTES_MAX: Final = 64 * 1024
+"""A larger body is not copied for it: its batches are many, or long on their way."""
 
 _INVALID = {
     "no_batches": Problem.NO_BATCHES,
@@ -44,6 +51,8 @@ async def post_batches(call: Call) -> Response:
     body = await call.body()
     if not body:
         raise ApiError(Problem.NO_BATCHES, "the body is empty")
+    if wait_s and len(body) <= _SMALL_BYTES_MAX:
+        body = _WAITS + body
     answer = await call.ask(
         Envelope.CLIENT_BATCH_SUBMIT_REQUEST, body, Envelope.CLIENT_BATCH_SUBMIT_RESPONSE, Submitted
     )
@@ -59,8 +68,10 @@ async def post_batches(call: Call) -> Response:
     status_link = links.url(call.base, "/batch_status", named)
     if not wait_s:
         return json_answer({"link": status_link}, 202)
-    told = await _statuses(call, ids, wait_s)
-    if all(batch_id in told and told[batch_id].status == ClientBatchStatus.COMMITTED for batch_id in ids):
+    told = {} if answer.committed else await _statuses(call, ids, wait_s)
+    if answer.committed or all(
+        batch_id in told and told[batch_id].status == ClientBatchStatus.COMMITTED for batch_id in ids
+    ):
         return json_answer({"link": links.url(call.base, "/batches", named)}, 201)
     return json_answer(views.statuses(ids, told) | {"link": status_link})
 

@@ -37,6 +37,9 @@ from validator.verifier import VERIFIER_DIED, verify_all
 GENESIS_FILE: Final = "genesis.batch"
 STORE_FOLDER: Final = "store"
 _TICK_S: Final = 0.5
+_UNWRITTEN_S_MAX: Final = 0.01
+"""So long an accepted batch whose submitter waits may stay off the disk: a block made sooner saves its write."""
+
 _PROBE_AGAIN_S: Final = 0.1
 """A closed connection is noticed a moment before it leaves the socket's routes."""
 
@@ -162,6 +165,7 @@ class Node:
         self._restored = False
         self._probe_timer: asyncio.TimerHandle | None = None
         self._goes_on: asyncio.Handle | None = None
+        self._write_due: asyncio.TimerHandle | None = None
         self._closed_meanwhile = False
         self._genesis_moved = asyncio.Event()
         self._timer = self._loop.call_later(_TICK_S, self._tick)
@@ -173,6 +177,7 @@ class Node:
             self._probe_timer.cancel()
         if self._goes_on is not None:
             self._goes_on.cancel()
+        self._wait_for_no_block()
         self._clients.statuses.close()
         self._pool.close()
         self._gateway.close()
@@ -286,22 +291,44 @@ class Node:
         if submissions.take_checked():
             # Processors apply what is accepted while the disk takes it; the loop hears of no answer before.
             self._production.begin()
-            self._production.take_back(submissions.write_taken())
-            # A processor may have answered meanwhile.
-            self._read()
+            if not (submissions.may_wait_for_block and self._production.is_executing):
+                self._write_taken()
+                # A processor may have answered meanwhile.
+                self._read()
+            elif self._write_due is None:
+                self._write_due = self._loop.call_later(_UNWRITTEN_S_MAX, self._write_late)
         settled, blocks, more = self._production.advance()
         if settled:
             reach(CrashPoint.SETTLED_BEFORE_REPLY)
+            submissions.settled(settled)
+            self._wait_for_no_block()
             self._clients.statuses.settled(settled)
             reach(CrashPoint.SETTLED_AFTER_REPLY)
         if settled or self._production.genesis_refusal is not None:
             self._genesis_moved.set()
         if more and self._goes_on is None:
             self._goes_on = self._loop.call_soon(self._advance)
+        if submissions.unwritten and not self._production.is_executing:
+            # It came back from its processor without a verdict.
+            self._write_taken()
         for block in blocks:
             log.info(
                 "block committed", block_num=block.num, batches=block.batch_count, transactions=block.transaction_count
             )
+
+    def _write_late(self) -> None:
+        """The block is not there in time: what is accepted becomes pending on disk, as everything else does."""
+        self._write_taken()
+        self._advance()
+
+    def _write_taken(self) -> None:
+        self._wait_for_no_block()
+        self._production.take_back(self._clients.submissions.write_taken())
+
+    def _wait_for_no_block(self) -> None:
+        if self._write_due is not None:
+            self._write_due.cancel()
+            self._write_due = None
 
     def _take(self, events: list[ProcessorEvent]) -> None:
         for event in events:
@@ -322,6 +349,9 @@ class Node:
         if message_type in registry.MESSAGE_TYPES:
             self._take(self._processors.handle(request.identity, message_type, request.correlation_id, request.content))
         else:
+            if self._clients.submissions.unwritten:
+                # What is asked may be about it.
+                self._write_taken()
             self._clients.handle(request)
 
 

@@ -134,7 +134,12 @@ class Production:
 
     def work(self) -> Work:
         """How it gets on."""
-        return Work(self._settled_count, self._executing is not None)
+        return Work(self._settled_count, self.is_executing)
+
+    @property
+    def is_executing(self) -> bool:
+        """Whether a block is in the making, and its batches at processors."""
+        return self._executing is not None
 
     def begin(self) -> None:
         """Hand to processors what may be tried, where no block is in the making. Nothing ends here."""

@@ -4,13 +4,13 @@ Every list of one sweep shares one write. A list is accepted whole or not at all
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import structlog
 from google.protobuf.message import DecodeError
 
-from ledger.batch import VerifiedBatch, decode_batch_list
+from ledger.batch import VerifiedBatch, decode_submission
 from ledger.errors import NotDecodable, RefusedBatch
 from ledger.ids import BatchId, is_id
 from ledger.limits import Limits
@@ -32,6 +32,13 @@ Answer = Callable[[Request, ClientBatchSubmitResponse], None]
 class _Checked(NamedTuple):
     request: Request
     verified: Verified
+    waits: bool
+
+
+class _Taken(NamedTuple):
+    request: Request
+    verified: list[VerifiedBatch]
+    waits: bool
 
 
 class Submissions:
@@ -47,7 +54,7 @@ class Submissions:
         self._checking_bytes_of: Counter[bytes] = Counter()
         """Of each connection that has any."""
         self._checked: list[_Checked] = []
-        self._taken: list[tuple[Request, list[VerifiedBatch]]] = []
+        self._taken: list[_Taken] = []
         self._unwritten: list[Pending] = []
         self.refused_for_room = 0
         """How many lists were refused because the queue was full; not those of a key that had its share of it."""
@@ -84,7 +91,7 @@ class Submissions:
             self._refuse_full(request, full)
             return
         try:
-            raw_batches = decode_batch_list(request.content)
+            raw_batches, waits = decode_submission(request.content)
         except NotDecodable as error:
             self._refuse(request, "INVALID_BATCH", "not_decodable", f"{error} ({size} bytes)")
             return
@@ -112,17 +119,17 @@ class Submissions:
             self._checking_bytes_of[request.identity] -= size
             if not self._checking_bytes_of[request.identity]:
                 del self._checking_bytes_of[request.identity]
-            self._checked.append(_Checked(request, result))
+            self._checked.append(_Checked(request, result, waits))
 
         self._pool.verify(raw_batches, verified)
 
     def take_checked(self) -> bool:
         """Queue or refuse what was verified since the last time; whether anything is to be written and answered.
 
-        What is queued must be written before control returns to the loop: until then nobody may hear of it.
+        What is queued must be written, or settled, before any client is heard again: until then nobody may hear of it.
         """
         checked, self._checked = self._checked, []
-        for request, verified in checked:
+        for request, verified, waits in checked:
             if isinstance(verified, RefusedBatch):
                 self._refuse(request, "INVALID_BATCH", verified.rule, verified.message)
                 continue
@@ -142,7 +149,7 @@ class Submissions:
                 continue
             first = self._store.next_arrival + len(self._unwritten)
             self._unwritten += [self._queue.add(arrival, batch) for arrival, batch in enumerate(fresh, first)]
-            self._taken.append((request, verified))
+            self._taken.append(_Taken(request, verified, waits))
         return bool(self._taken)
 
     def write_taken(self) -> list[Pending]:
@@ -154,14 +161,42 @@ class Submissions:
                 self._store.add_pending([entry.batch.raw for entry in unwritten])
             except StorageFailed as failure:
                 log.error("batches not accepted", reason=str(failure))
-                for request, _ in taken:
+                for request, _, _ in taken:
                     self._refuse(request, "INTERNAL_ERROR", "storage_failed", str(failure))
                 return unwritten
-        for request, verified in taken:
-            ids = [batch.id for batch in verified]
-            self._answer(request, ClientBatchSubmitResponse(status="OK", batch_ids=ids))
+        for request, verified, _ in taken:
+            self._accept(request, verified)
         reach(CrashPoint.ACCEPTED_AFTER_REPLY)
         return []
+
+    @property
+    def may_wait_for_block(self) -> bool:
+        """Whether what is to be written is one batch, the only pending one, whose submitter waits for its verdict."""
+        return len(self._queue) == len(self._unwritten) == len(self._taken) == 1 and self._taken[0].waits
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether anything is queued that is not written yet: nobody may hear of it."""
+        return bool(self._taken)
+
+    def settled(self, batch_ids: Collection[BatchId]) -> None:
+        """The verdicts on these batches are on disk: what waited for that needs no other write, and is answered."""
+        if self.unwritten and all(entry.batch.id in batch_ids for entry in self._unwritten):
+            taken, self._taken, self._unwritten = self._taken, [], []
+            for request, verified, _ in taken:
+                self._accept(request, verified, committed=self._are_committed(verified))
+            reach(CrashPoint.ACCEPTED_AFTER_REPLY)
+
+    def _are_committed(self, verified: list[VerifiedBatch]) -> bool:
+        try:
+            return all(self._store.batch_number(batch.id) is not None for batch in verified)
+        except StorageFailed:
+            # It is told when the status is asked for.
+            return False
+
+    def _accept(self, request: Request, verified: list[VerifiedBatch], *, committed: bool = False) -> None:
+        ids = [batch.id for batch in verified]
+        self._answer(request, ClientBatchSubmitResponse(status="OK", batch_ids=ids, committed=committed))
 
     def _claimed_too_much(self, raw_batches: list[bytes]) -> ShareRefusal | str | None:
         """Why what is not verified yet cannot fit, by the ids and keys that it claims."""

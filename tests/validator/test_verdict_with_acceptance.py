@@ -1,0 +1,201 @@
+"""A batch whose submitter waits for its verdict is written with its block, and pending only where that takes long."""
+
+from pathlib import Path
+
+import pytest
+
+from ledger.building import SignedBatch
+from protos.client_batch_submit_pb2 import ClientBatchStatus, ClientBatchSubmitRequest, ClientBatchSubmitResponse
+from protos.processor_pb2 import TpProcessResponse
+from protos.validator_pb2 import Message as Envelope
+from tests.validator.activations import status_of
+from tests.validator.nodes import open_node, open_peers, process, refuse_first_block, register, signed_batch
+from tests.validator.peers import Peer, run
+from validator import node as node_module
+from validator.node import Node
+from validator.store import StorageFailed
+
+OK, INVALID = TpProcessResponse.OK, TpProcessResponse.INVALID_TRANSACTION
+
+
+@pytest.fixture(autouse=True)
+def _no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_module, "_UNWRITTEN_S_MAX", 3600)
+
+
+def _writes(node: Node, *, refused: bool = False) -> list[int]:
+    """How many batches each write of pending ones holds; the disk may refuse them."""
+    write = node._store.add_pending
+    writes: list[int] = []
+
+    def add_pending(raw_batches: list[bytes]) -> int:
+        writes.append(len(raw_batches))
+        if refused:
+            raise StorageFailed("the disk is full")
+        return write(raw_batches)
+
+    node._store.add_pending = add_pending  # type: ignore[method-assign]
+    return writes
+
+
+def _send(client: Peer, *batches: SignedBatch, waits: bool = True) -> None:
+    request = ClientBatchSubmitRequest(waits=waits)
+    for batch in batches:
+        request.batches.add().ParseFromString(batch.raw)
+    client.send(Envelope.CLIENT_BATCH_SUBMIT_REQUEST, "submission", request.SerializeToString())
+
+
+async def _answer(client: Peer) -> ClientBatchSubmitResponse:
+    while (envelope := await client.receive()).message_type != Envelope.CLIENT_BATCH_SUBMIT_RESPONSE:
+        pass
+    return ClientBatchSubmitResponse.FromString(envelope.content)
+
+
+def test_it_is_written_with_its_block_alone_and_answered_as_committed(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
+            await register(processor)
+            writes = _writes(node)
+            for nonce in ("first", "second"):
+                batch = signed_batch(nonce)
+                _send(client, batch)
+                await process(processor, [OK])
+                answer = await _answer(client)
+                assert (answer.status, answer.committed) == (ClientBatchSubmitResponse.OK, True)
+                assert list(answer.batch_ids) == [batch.id]
+                assert (await status_of(client, batch)).status == ClientBatchStatus.COMMITTED
+            assert writes == []
+            assert list(node._store.pending()) == []
+
+    run(test)
+
+
+def test_an_invalid_one_is_written_as_that_alone(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
+            await register(processor)
+            writes = _writes(node)
+            _send(client, signed_batch())
+            await process(processor, [INVALID])
+            answer = await _answer(client)
+            assert (answer.status, answer.committed, writes) == (ClientBatchSubmitResponse.OK, False, [])
+            assert (await status_of(client, signed_batch())).status == ClientBatchStatus.INVALID
+
+    run(test)
+
+
+def test_it_becomes_pending_when_its_block_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_module, "_UNWRITTEN_S_MAX", 0.001)
+
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
+            await register(processor)
+            writes = _writes(node)
+            _send(client, signed_batch())
+            answer = await _answer(client)
+            assert (answer.status, answer.committed, writes) == (ClientBatchSubmitResponse.OK, False, [1])
+            assert len(list(node._store.pending())) == 1
+            await process(processor, [OK])
+            assert (await status_of(client, signed_batch(), wait=True)).status == ClientBatchStatus.COMMITTED
+
+    run(test)
+
+
+def test_nobody_hears_of_it_before_it_is_written(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 3) as (client, processor, other):
+            await register(processor)
+            writes = _writes(node)
+            _send(client, signed_batch())
+            assert (await processor.receive()).message_type == Envelope.TP_PROCESS_REQUEST
+            assert writes == []
+            status = await status_of(other, signed_batch())
+            assert (status.status, writes) == (ClientBatchStatus.PENDING, [1])
+            assert not (await _answer(client)).committed
+
+    run(test)
+
+
+def test_it_is_not_accepted_where_the_disk_refuses_it_before_somebody_hears_of_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 3) as (client, processor, other):
+            await register(processor)
+            _writes(node, refused=True)
+            _send(client, signed_batch())
+            asked = await processor.receive()
+            assert (await status_of(other, signed_batch())).status == ClientBatchStatus.UNKNOWN
+            assert (await _answer(client)).reason == "storage_failed"
+            processor.send(
+                Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, TpProcessResponse(status=OK).SerializeToString()
+            )
+            await processor.ping()
+            assert (await status_of(other, signed_batch())).status == ClientBatchStatus.UNKNOWN
+
+    run(test)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_where_the_disk_refuses_its_block_it_becomes_pending_or_is_refused(tmp_path: Path, refused: bool) -> None:
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
+            await register(processor)
+            blocks, writes = refuse_first_block(node), _writes(node, refused=refused)
+            _send(client, signed_batch())
+            await process(processor, [OK])
+            answer = await _answer(client)
+            assert (len(blocks), writes, answer.committed) == (1, [1], False)
+            if refused:
+                assert answer.reason == "storage_failed"
+                assert (await status_of(client, signed_batch())).status == ClientBatchStatus.UNKNOWN
+            else:
+                assert answer.status == ClientBatchSubmitResponse.OK
+                await process(processor, [OK])
+                assert (await status_of(client, signed_batch(), wait=True)).status == ClientBatchStatus.COMMITTED
+
+    run(test)
+
+
+def test_it_becomes_pending_when_its_processor_is_gone(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
+            await register(processor)
+            writes = _writes(node)
+            _send(client, signed_batch())
+            assert (await processor.receive()).message_type == Envelope.TP_PROCESS_REQUEST
+            processor.close()
+            answer = await _answer(client)
+            assert (answer.status, answer.committed, writes) == (ClientBatchSubmitResponse.OK, False, [1])
+
+    run(test)
+
+
+def test_it_becomes_pending_when_another_comes(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 3) as (client, processor, other):
+            await register(processor)
+            writes = _writes(node)
+            _send(client, signed_batch("first"))
+            assert (await processor.receive()).message_type == Envelope.TP_PROCESS_REQUEST
+            _send(other, signed_batch("second"))
+            assert not (await _answer(client)).committed
+            assert not (await _answer(other)).committed
+            assert sum(writes) == len(list(node._store.pending())) == 2
+
+    run(test)
+
+
+@pytest.mark.parametrize("why", ["nobody waits", "two", "others are pending", "no processor"])
+def test_others_are_written_at_once(tmp_path: Path, why: str) -> None:
+    async def test() -> None:
+        pending = [signed_batch("before", family="of nobody")] if why == "others are pending" else []
+        async with open_node(tmp_path, *pending) as node, open_peers(node, 2) as (client, processor):
+            if why != "no processor":
+                await register(processor)
+            writes = _writes(node)
+            batches = [signed_batch("1"), signed_batch("2")] if why == "two" else [signed_batch()]
+            _send(client, *batches, waits=why != "nobody waits")
+            answer = await _answer(client)
+            assert (answer.status, answer.committed) == (ClientBatchSubmitResponse.OK, False)
+            assert writes == [len(batches)]
+
+    run(test)
