@@ -17,6 +17,7 @@ from validator.consensus.solo import Do, Happened, SoloEngine
 from validator.execution import run
 from validator.execution.executor import Execution
 from validator.execution.schedule import _Places
+from validator.gateway import Request
 from validator.journal.rules import Body
 from validator.mempool.queue import Pending, PendingQueue, Reason
 from validator.node import Node
@@ -37,12 +38,34 @@ def answer_before_the_sync(patch: Patch) -> None:
 
     def early(self: Submissions) -> list[Pending]:
         taken, self._taken = self._taken, []
-        for request, verified in taken:
+        for request, verified, _ in taken:
             ids = [batch.id for batch in verified]
             self._answer(request, ClientBatchSubmitResponse(status="OK", batch_ids=ids))
         return write_taken(self)
 
     patch.setattr(Submissions, "write_taken", early)
+
+
+def let_clients_hear_of_what_is_not_written(patch: Patch) -> None:
+    handle = Node._handle
+
+    def without_write(self: Node, request: Request) -> None:
+        with pytest.MonkeyPatch.context() as meanwhile:
+            meanwhile.setattr(Submissions, "unwritten", property(lambda _: False))
+            handle(self, request)
+
+    patch.setattr(Node, "_handle", without_write)
+
+
+def accept_with_the_verdict_and_not_wait_for_it(patch: Patch) -> None:
+    """Whatever waits for its block counts as settled with the next one."""
+    settled = Submissions.settled
+
+    def all_of_them(self: Submissions, batch_ids: Any) -> None:
+        settled(self, {entry.batch.id for entry in self._unwritten} | set(batch_ids))
+
+    patch.setattr(Submissions, "settled", all_of_them)
+    patch.setattr(Submissions, "may_wait_for_block", property(lambda self: self._taken[0].waits))
 
 
 def commit_without_sync(patch: Patch) -> None:
@@ -195,11 +218,17 @@ BREAKS: Sequence[Callable[[Patch], None]] = (
     build_on_what_the_disk_refused,
     keep_what_the_disk_did_not_take,
     leave_waits_behind,
+    let_clients_hear_of_what_is_not_written,
+    accept_with_the_verdict_and_not_wait_for_it,
     miscount_the_queue,
 )
 
 
-FIRST: dict[Callable[[Patch], None], int] = {take_answers_from_anybody: 35, build_on_what_the_disk_refused: 20}
+FIRST: dict[Callable[[Patch], None], int] = {
+    take_answers_from_anybody: 35,
+    build_on_what_the_disk_refused: 20,
+    let_clients_hear_of_what_is_not_written: 300,
+}
 """Where to begin, for what is found seldom."""
 
 
