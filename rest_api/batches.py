@@ -51,7 +51,7 @@ async def post_batches(call: Call) -> Response:
     body = await call.body()
     if not body:
         raise ApiError(Problem.NO_BATCHES, "the body is empty")
-    if wait_s and len(body) <= _SMALL_BYTES_MAX:
+    if wait_s and len(body) <= min(_SMALL_BYTES_MAX, call.limits.body_bytes_max - len(_WAITS)):
         body = _WAITS + body
     answer = await call.ask(
         Envelope.CLIENT_BATCH_SUBMIT_REQUEST, body, Envelope.CLIENT_BATCH_SUBMIT_RESPONSE, Submitted

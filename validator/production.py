@@ -156,10 +156,11 @@ class Production:
             for transaction in entry.batch.transactions:
                 self._queue.wake(transaction.id)
 
-    def advance(self) -> "Advanced":
+    def advance(self, *, writes_at_once: bool = False) -> "Advanced":
         """Go as far as possible now.
 
-        Between the seal and the write of a large block processors would run out of tasks: they get new ones there.
+        Between the seal and the write of a large block processors would run out of tasks: they get new ones there,
+        unless what is sealed is to be written at once (``writes_at_once``).
         """
         more = False
         while not more:
@@ -173,7 +174,12 @@ class Production:
                 self._built, self._executing = self._executing, None
                 reach(CrashPoint.EXECUTED)
                 self._do(Happened.BUILT)
-                more = self._sealed is not None and self._executing is not None and self._executing.execution.left > 0
+                more = (
+                    not writes_at_once
+                    and self._sealed is not None
+                    and self._executing is not None
+                    and self._executing.execution.left > 0
+                )
             elif self._queue.has_ready:
                 self._do(Happened.WORK_READY)
                 if self._executing is None:

@@ -148,7 +148,10 @@ class Submissions:
                 self._refuse_share(request, over)
                 continue
             first = self._store.next_arrival + len(self._unwritten)
-            self._unwritten += [self._queue.add(arrival, batch) for arrival, batch in enumerate(fresh, first)]
+            for arrival, batch in enumerate(fresh, first):
+                entry = self._queue.add(arrival, batch)
+                entry.unwritten = True
+                self._unwritten.append(entry)
             self._taken.append(_Taken(request, verified, waits))
         return bool(self._taken)
 
@@ -164,6 +167,8 @@ class Submissions:
                 for request, _, _ in taken:
                     self._refuse(request, "INTERNAL_ERROR", "storage_failed", str(failure))
                 return unwritten
+            for entry in unwritten:
+                entry.unwritten = False
         for request, verified, _ in taken:
             self._accept(request, verified)
         reach(CrashPoint.ACCEPTED_AFTER_REPLY)

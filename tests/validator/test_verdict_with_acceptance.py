@@ -5,10 +5,18 @@ from pathlib import Path
 import pytest
 
 from ledger.building import SignedBatch
-from protos.client_batch_submit_pb2 import ClientBatchStatus, ClientBatchSubmitRequest, ClientBatchSubmitResponse
+from ledger.permitted import Permission
+from protos.client_batch_submit_pb2 import (
+    ClientBatchStatus,
+    ClientBatchStatusRequest,
+    ClientBatchStatusResponse,
+    ClientBatchSubmitRequest,
+    ClientBatchSubmitResponse,
+)
 from protos.processor_pb2 import TpProcessResponse
 from protos.validator_pb2 import Message as Envelope
-from tests.validator.activations import status_of
+from tests.validator import activations
+from tests.validator.activations import NAMESPACES, V1, V2, batch_of, block_of, network, status_of
 from tests.validator.nodes import open_node, open_peers, process, refuse_first_block, register, signed_batch
 from tests.validator.peers import Peer, run
 from validator import node as node_module
@@ -197,5 +205,43 @@ def test_others_are_written_at_once(tmp_path: Path, why: str) -> None:
             answer = await _answer(client)
             assert (answer.status, answer.committed) == (ClientBatchSubmitResponse.OK, False)
             assert writes == [len(batches)]
+
+    run(test)
+
+
+def test_a_wait_that_ends_meanwhile_does_not_hear_of_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 3) as (client, processor, other):
+            await register(processor)
+            writes = _writes(node)
+            asked = ClientBatchStatusRequest(batch_ids=[signed_batch().id], wait=True, timeout=1)
+            other.send(Envelope.CLIENT_BATCH_STATUS_REQUEST, "wait", asked.SerializeToString())
+            await other.ping()
+            _send(client, signed_batch())
+            while (envelope := await other.receive()).message_type != Envelope.CLIENT_BATCH_STATUS_RESPONSE:
+                pass
+            (status,) = ClientBatchStatusResponse.FromString(envelope.content).batch_statuses
+            assert (status.status, writes) == (ClientBatchStatus.UNKNOWN, [])
+            await process(processor, [OK])
+            assert (await _answer(client)).committed
+
+    run(test)
+
+
+def test_its_block_does_not_wait_for_the_migration_behind_it(tmp_path: Path) -> None:
+    """Meanwhile it would have to be written as pending, and the disk could refuse what its sealed block holds."""
+
+    async def test() -> None:
+        plan = [Permission(V1), Permission(V2, 2, migrate=NAMESPACES)]
+        async with network(tmp_path, plan, leaves=5) as (node, (processor, client)):
+            await activations.register(processor, V1)
+            await activations.register(processor, V2, migrates=True)
+            writes = _writes(node, refused=True)
+            batch = batch_of(V1)
+            _send(client, batch)
+            await activations.answer(processor)
+            answer = await _answer(client)
+            assert (answer.status, answer.committed, writes) == (ClientBatchSubmitResponse.OK, True, [])
+            assert block_of(node, batch.id) == 1
 
     run(test)

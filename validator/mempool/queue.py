@@ -51,12 +51,14 @@ class Pending:
 
     __slots__ = (
         "activation", "alone", "arrival", "batch", "dependency", "due_ms", "failure", "family", "losses", "reason",
-        "tries",
+        "tries", "unwritten",
     )  # fmt: skip
 
     def __init__(self, arrival: int, batch: VerifiedBatch) -> None:
         self.arrival = arrival
         self.batch = batch
+        self.unwritten = False
+        """Whether no write holds it yet: no client may hear of it."""
         self.reason = Reason.QUEUED
         self.family: FamilyVersion | None = None
         self.dependency: TransactionId | None = None
