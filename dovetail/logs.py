@@ -12,14 +12,16 @@ from collections.abc import MutableMapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.errors import Refused
 from dovetail.files import make_private_dir
 from dovetail.home import home
-from dovetail.log_lines import LogLines
 from dovetail.output import printable, printable_lines
 from dovetail.urls import shown_url
+
+if TYPE_CHECKING:
+    from dovetail.log_lines import LogLines
 
 _TRACE_FILE_BYTES_MAX: Final = 1024 * 1024
 _LOG_FILE_BYTES_MAX: Final = 10 * 1024 * 1024
@@ -45,12 +47,14 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-def configure(log_format: LogFormat, level: LogLevel) -> LogLines:
+def configure(log_format: LogFormat, level: LogLevel) -> "LogLines":
     """Send structlog's and the standard library's records to stderr: a line each, for people or as JSON.
 
     Each is written at once, unless a loop is run by what is returned.
     """
     import structlog
+
+    from dovetail.log_lines import LogLines
 
     number = logging.getLevelNamesMapping()[level.upper()]
     stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 (as long as the process); None where it is closed
