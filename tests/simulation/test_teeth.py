@@ -17,7 +17,6 @@ from validator.consensus.solo import Do, Happened, SoloEngine
 from validator.execution import run
 from validator.execution.executor import Execution
 from validator.execution.schedule import _Places
-from validator.gateway import Request
 from validator.journal.rules import Body
 from validator.mempool.queue import Pending, PendingQueue, Reason
 from validator.node import Node
@@ -44,17 +43,6 @@ def answer_before_the_sync(patch: Patch) -> None:
         return write_taken(self)
 
     patch.setattr(Submissions, "write_taken", early)
-
-
-def let_clients_hear_of_what_is_not_written(patch: Patch) -> None:
-    handle = Node._handle
-
-    def without_write(self: Node, request: Request) -> None:
-        with pytest.MonkeyPatch.context() as meanwhile:
-            meanwhile.setattr(Submissions, "unwritten", property(lambda _: False))
-            handle(self, request)
-
-    patch.setattr(Node, "_handle", without_write)
 
 
 def accept_with_the_verdict_and_not_wait_for_it(patch: Patch) -> None:
@@ -218,7 +206,6 @@ BREAKS: Sequence[Callable[[Patch], None]] = (
     build_on_what_the_disk_refused,
     keep_what_the_disk_did_not_take,
     leave_waits_behind,
-    let_clients_hear_of_what_is_not_written,
     accept_with_the_verdict_and_not_wait_for_it,
     miscount_the_queue,
 )
