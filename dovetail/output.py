@@ -4,6 +4,7 @@ Ledger data is anybody's: whatever came from outside goes through ``printable`` 
 """
 
 import json
+import os
 import shlex
 import shutil
 import sys
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import typer
 
@@ -151,8 +152,22 @@ def progress_bar(unit: str) -> Iterator["Progress"]:
 
 
 def note(text: str) -> None:
-    """A remark for people, on stderr: never in the way of a script that reads stdout."""
-    typer.echo(text, err=True)
+    """A remark for people, on stderr: never in the way of a script that reads stdout, nor of one that reads nothing."""
+    say_on(sys.stderr, text)
+
+
+def say_on(stream: TextIO, text: str) -> None:
+    """Say a line there; where nobody reads it any more, the process goes on all the same."""
+    try:
+        typer.echo(text, stream)
+    except BrokenPipeError:
+        unread(stream)
+
+
+def unread(stream: TextIO) -> None:
+    """Nobody reads ``stream`` any more: what it still holds, and all that is said there from now on, is for nobody."""
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def program() -> str:

@@ -17,6 +17,7 @@ from dovetail.errors import Refused
 from dovetail.files import make_private_dir
 from dovetail.logs import RotatingFile
 from dovetail.output import printable
+from dovetail.signals import ending_signals
 
 BACK_OFF_FIRST_S: Final = 0.5
 BACK_OFF_MAX_S: Final = 30.0
@@ -65,7 +66,7 @@ def back_off(previous_s: float | None, ran_s: float) -> float:
 
 
 async def supervise(parts: Sequence[Part], log_dir: Path, events: Events) -> signal.Signals:
-    """Run ``parts`` until SIGINT, SIGTERM or SIGHUP, which is returned once all have ended; a second one kills them.
+    """Run ``parts`` until one of ``ending_signals``, which is returned once all have ended; a second one kills them.
 
     A part that exits with 1 or 2 before it ever served has refused: the others are ended and Refused is raised with its
     last line. One that dies in another way, or later, is started again. Logs go to ``log_dir``/NAME.log.
@@ -74,12 +75,13 @@ async def supervise(parts: Sequence[Part], log_dir: Path, events: Events) -> sig
     loop = asyncio.get_running_loop()
     with tempfile.TemporaryDirectory(prefix="dovetail-", dir=_socket_dir()) as socket_dir:
         supervisor = _Supervisor(parts, log_dir, Path(socket_dir), events)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        heeded = ending_signals()
+        for number in heeded:
             loop.add_signal_handler(number, supervisor.on_signal, number)
         try:
             return await supervisor.run()
         finally:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for number in heeded:
                 loop.remove_signal_handler(number)
 
 

@@ -19,10 +19,10 @@ from dovetail.genesis import STORE_NAME, prepare
 from dovetail.home import node_key_file
 from dovetail.keys import ensure_key
 from dovetail.node_parts import SETTINGS, node_parts
+from dovetail.signals import ending_signals
 from dovetail.supervisor import Events, supervise
 
 _LOOPBACK: Final = "127.0.0.1"
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ async def _with_node_in(
 
     def on_ready() -> None:
         # From here on a signal ends the work before the node, so that the work does not see a node that is ending.
-        for number in _ENDING:
+        for number in ending_signals():
             loop.add_signal_handler(number, on_signal, number)
         ready.set_result(None)
 

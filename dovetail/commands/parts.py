@@ -13,6 +13,7 @@ from dovetail.commands.options import ConfigFile, ConnectionKey, DataDir, Insecu
 from dovetail.errors import Refused
 from dovetail.logs import LogFormat, LogLevel
 from dovetail.notify import Notifier, watch_lifeline
+from dovetail.signals import ending_signals
 
 if TYPE_CHECKING:
     from dovetail.config import Config, Flag
@@ -25,7 +26,6 @@ LogLevelOption = Annotated[
     LogLevel, typer.Option("--log-level", envvar="DOVETAIL_LOG_LEVEL", help="The least important lines to log.")
 ]
 INTERRUPTED: Final = 130
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Serve = Callable[[Callable[[], None], Callable[[str], None]], Coroutine[Any, Any, None]]
 
@@ -190,9 +190,7 @@ def start_part(name: str, log_format: LogFormat, level: LogLevel) -> StartedPart
 
 
 def _run(serve: Serve, part: StartedPart, bind: str, *refusals: type[Exception]) -> None:
-    """Serve until SIGTERM, SIGINT or SIGHUP, then end in order; a second signal ends the process at once.
-
-    SIGHUP is heeded unless it was ignored when the process began (nohup).
+    """Serve until one of ``ending_signals``, then end in order; a second signal ends the process at once.
 
     ``refusals``: how ``serve`` says that it cannot run with what it was given. Raises Refused.
     """
@@ -201,8 +199,7 @@ def _run(serve: Serve, part: StartedPart, bind: str, *refusals: type[Exception])
     # A sample beside every counter and histogram that nobody asks for: a third of what /metrics would hold.
     disable_created_metrics()  # type: ignore[no-untyped-call]
     log, notifier, lines = part
-    hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    heeded = _ENDING[:-1] if hangup_ignored else _ENDING
+    heeded = ending_signals()
 
     def on_ready() -> None:
         notifier.ready()

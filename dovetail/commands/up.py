@@ -16,7 +16,7 @@ from dovetail.commands.options import ConfigFile, DataDir, Insecure, Json, Key, 
 from dovetail.commands.submit import url_argument
 from dovetail.errors import Refused
 from dovetail.home import HOME_VARIABLE, shown
-from dovetail.output import note, print_json, printable, program
+from dovetail.output import note, print_json, printable, program, say_on, unread
 
 if TYPE_CHECKING:
     from dovetail.config import Config
@@ -238,7 +238,7 @@ async def _supervise(
         """The node and its log files go on where nobody reads along any more."""
 
         def on_broken_pipe(self) -> None:
-            self.quiet = True
+            unread(sys.stderr)
 
     console = Unread(stderr=True, highlight=False, markup=False)
     notifier = Notifier.from_environment(os.environ)
@@ -257,8 +257,7 @@ async def _supervise(
     def ready() -> None:
         spinner.stop()
         for line in _ready_lines(settings, key, families):
-            typer.echo(line)
-        sys.stdout.flush()
+            say_on(sys.stdout, line)
         notifier.ready()
 
     def told(line: str) -> None:

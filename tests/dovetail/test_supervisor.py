@@ -144,6 +144,23 @@ def test_a_second_signal_ends_all_at_once(tmp_path: Path) -> None:
     assert "core ended" not in journal.read_text()
 
 
+def test_a_closed_terminal_ends_all_in_order_unless_nohup_is_before_it(tmp_path: Path) -> None:
+    hung_up = Told(on_ready=lambda: os.kill(os.getpid(), signal.SIGHUP))
+    assert _run(tmp_path, [_part("core", tmp_path / "journal")], hung_up) is signal.SIGHUP
+
+    def hang_up_and_end() -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        _end()
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        told = Told(on_ready=hang_up_and_end)
+        assert _run(tmp_path, [_part("core", tmp_path / "journal")], told) is signal.SIGTERM
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_children_end_when_the_supervisor_is_killed(tmp_path: Path) -> None:
     fifo = tmp_path / "held-open"
     os.mkfifo(fifo)

@@ -3,17 +3,19 @@
 import contextlib
 import fcntl
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from dovetail import supervisor
 from dovetail.node_parts import INTKEY, part_name
+from dovetail.notify import NOTIFY_SOCKET, NotifyListener
 from dovetail.running import ReservedPort
 
 from .conftest import Run
@@ -171,6 +173,39 @@ def test_log_lines_of_the_parts_are_printable_here(
     monkeypatch.setattr(supervisor, "supervise", supervise)
     done = run("up", "--logs", *elsewhere)
     assert done.err.splitlines()[-2:] == ["rest-api  | one \\x1b[31m\\x00 \ufffd", "rest-api  | two\\rthree"]
+
+
+def test_log_lines_of_the_parts_go_on_where_nobody_reads_along_any_more(
+    run: Run, monkeypatch: pytest.MonkeyPatch, elsewhere: tuple[str, ...]
+) -> None:
+    async def supervise(_parts: object, _log_dir: object, events: supervisor.Events) -> signal.Signals:
+        events.output("rest-api", b"one\n")
+        events.told("two")
+        return signal.SIGTERM
+
+    reader, writer = os.pipe()
+    os.close(reader)
+    monkeypatch.setattr(supervisor, "supervise", supervise)
+    with open(writer, "w", buffering=1) as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        assert run("up", "--logs", *elsewhere).code == 0
+
+
+@pytest.mark.parametrize("nobody_reads", [("stderr",), ("stdout", "stderr")])
+def test_a_node_goes_on_where_nobody_reads_along_any_more(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: tuple[str, ...], nobody_reads: Sequence[str]
+) -> None:
+    listener = NotifyListener(tmp_path / "s")
+    monkeypatch.setenv(NOTIFY_SOCKET, str(listener.path))
+    with contextlib.closing(listener), _up("--logs", *elsewhere) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline()
+        for stream in nobody_reads:
+            getattr(process, stream).close()
+        while not any(said.get("READY") == "1" for said in listener.drain()):
+            assert select.select([listener], [], [], 60)[0]
+        process.terminate()
+        assert process.wait() == 0
 
 
 _MINE = """from processor_sdk import TransactionHandler
