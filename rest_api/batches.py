@@ -68,12 +68,11 @@ async def post_batches(call: Call) -> Response:
     status_link = links.url(call.base, "/batch_status", named)
     if not wait_s:
         return json_answer({"link": status_link}, 202)
-    told = {} if answer.committed else await _statuses(call, ids, wait_s)
-    if answer.committed or all(
-        batch_id in told and told[batch_id].status == ClientBatchStatus.COMMITTED for batch_id in ids
-    ):
-        return json_answer({"link": links.url(call.base, "/batches", named)}, 201)
-    return json_answer(views.statuses(ids, told) | {"link": status_link})
+    if not answer.committed:
+        told = await _statuses(call, ids, wait_s)
+        if any(batch_id not in told or told[batch_id].status != ClientBatchStatus.COMMITTED for batch_id in ids):
+            return json_answer(views.statuses(ids, told) | {"link": status_link})
+    return json_answer({"link": links.url(call.base, "/batches", named)}, 201)
 
 
 async def get_batch_status(call: Call) -> Response:

@@ -298,11 +298,11 @@ class Node:
             elif self._write_due is None:
                 self._write_due = self._loop.call_later(_UNWRITTEN_S_MAX, self._write_late)
         # A block that holds what no other write does must not lie about sealed: what is refused would be in it.
-        settled, blocks, more = self._production.advance(writes_at_once=submissions.unwritten)
+        settled, blocks, more = self._production.advance(writes_at_once=submissions.unanswered)
         if settled:
             reach(CrashPoint.SETTLED_BEFORE_REPLY)
             submissions.settled(settled)
-            if not submissions.unwritten:
+            if not submissions.unanswered:
                 self._wait_for_no_block()
             self._clients.statuses.settled(settled)
             reach(CrashPoint.SETTLED_AFTER_REPLY)
@@ -310,7 +310,7 @@ class Node:
             self._genesis_moved.set()
         if more and self._goes_on is None:
             self._goes_on = self._loop.call_soon(self._advance)
-        if submissions.unwritten and not self._production.is_executing:
+        if submissions.unanswered and not self._production.is_executing:
             # It came back from its processor without a verdict.
             self._write_taken()
         for block in blocks:
@@ -351,7 +351,7 @@ class Node:
         if message_type in registry.MESSAGE_TYPES:
             self._take(self._processors.handle(request.identity, message_type, request.correlation_id, request.content))
         else:
-            if self._clients.submissions.unwritten:
+            if self._clients.submissions.unanswered:
                 # What is asked may be about it.
                 self._write_taken()
             self._clients.handle(request)

@@ -180,13 +180,13 @@ class Submissions:
         return len(self._queue) == len(self._unwritten) == len(self._taken) == 1 and self._taken[0].waits
 
     @property
-    def unwritten(self) -> bool:
-        """Whether anything is queued that is not written yet: nobody may hear of it."""
+    def unanswered(self) -> bool:
+        """Whether anything was taken that is not answered yet, since it is not written: nobody may hear of it."""
         return bool(self._taken)
 
     def settled(self, batch_ids: Collection[BatchId]) -> None:
         """The verdicts on these batches are on disk: what waited for that needs no other write, and is answered."""
-        if self.unwritten and all(entry.batch.id in batch_ids for entry in self._unwritten):
+        if self.unanswered and all(entry.batch.id in batch_ids for entry in self._unwritten):
             taken, self._taken, self._unwritten = self._taken, [], []
             for request, verified, _ in taken:
                 self._accept(request, verified, committed=self._are_committed(verified))
