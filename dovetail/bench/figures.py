@@ -12,6 +12,11 @@ from dovetail.bench.processes import ProcessFigures
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+
+PERCENTILES: Final = ("P50 MS", "P95 MS", "P99 MS")
+_NAMES: Final = frozenset({"PROCESS", "REQUEST"})
+"""Columns of words; all others are of figures."""
 
 _CORE_SHARE_MIN: Final = 0.95
 OTHERS_SHARE_MAX: Final = 0.10
@@ -120,6 +125,9 @@ class Report:
 
     transactions_per_s: Spread
     ratio: Spread
+    p50_by_baseline: Spread | None
+    """Where one batch at a time was sent to a node of the benchmark's own."""
+
     curve: tuple[Point, ...]
     """From the smallest load to the one that was asked for; empty where no plot was."""
 
@@ -155,6 +163,7 @@ def report(machine: Machine, options: dict[str, object], runs: Sequence[Run], cu
         tuple(runs),
         spread([run.transactions_per_s for run in runs]),
         spread([run.ratio for run in runs]),
+        spread(idle) if (idle := [run.p50_by_baseline for run in runs if run.p50_by_baseline is not None]) else None,
         tuple(curve),
         tuple(run.disturbance(machine.cores) for run in runs),
     )
@@ -172,47 +181,15 @@ def spread(values: Sequence[float]) -> Spread:
 
 def show(result: Report, console: "Console") -> None:
     """The report for people: the runs, and what the median run cost by process."""
-    from rich import box
-    from rich.table import Table
-
-    machine = result.machine
-    machine.show(result.options, console)
-    runs = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in (
-        "RUN",
-        "TX/S",
-        "CEILING TX/S",
-        "RATIO",
-        "P50 MS",
-        "P95 MS",
-        "P99 MS",
-        "BLOCKS",
-        "TX A BLOCK",
-        "QUEUED",
-        "429",
-    ):
-        runs.add_column(heading, justify="right")
-    for number, run in enumerate(result.runs, 1):
-        made = run.blocks
-        runs.add_row(
-            str(number),
-            f"{run.transactions_per_s:,.0f}",
-            f"{run.ceiling.transactions_per_s:,.0f}",
-            f"{run.ratio:.3f}",
-            *(brief(value) for value in (run.latency.p50_ms, run.latency.p95_ms, run.latency.p99_ms)),
-            str(made.count),
-            f"{made.transactions_min}-{made.transactions_median:.0f}-{made.transactions_max}",
-            f"{run.queued_batches_max:,}",
-            str(run.refusals),
-        )
-    console.print(runs)
-
+    result.machine.show(result.options, console)
+    if result.p50_by_baseline is None:
+        _show_runs(result.runs, console)
+    else:
+        _show_idle_runs(result.runs, console)
     if result.curve:
         _show_curve(result.curve, console)
     chosen = _median_run(result.runs)
-    costs = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("PROCESS", "CPU S", "CORE %", "µS A TX", "MEMORY MIB", "OWN MIB", "WRITTEN MIB"):
-        costs.add_column(heading, justify="left" if heading == "PROCESS" else "right")
+    costs = table("PROCESS", "CPU S", "CORE %", "µS A TX", "MEMORY MIB", "OWN MIB", "WRITTEN MIB")
     for process in chosen.processes:
         costs.add_row(
             process.name,
@@ -226,16 +203,60 @@ def show(result: Report, console: "Console") -> None:
     if chosen.others_cpu_s is not None:
         costs.add_row("everything else", f"{chosen.others_cpu_s:.2f}", f"{chosen.others_cpu_s / chosen.seconds:.0%}")
     console.print(costs)
-    console.print(_in_words(result, chosen))
-    if chosen.baseline is not None:
-        base = chosen.baseline
-        console.print(
-            f"idle: p50 is {chosen.p50_by_baseline:.1f} times {base.sum_ms:.2f} ms, which one synced commit"
-            f" ({base.commit_ms:.2f} ms) and two ZeroMQ round trips ({base.round_trip_ms:.2f} ms each) take here"
-        )
+    times = result.p50_by_baseline
+    console.print(_in_words(result, chosen) if times is None else _idle_in_words(result.runs, times))
     for number, disturbance in enumerate(result.disturbances, 1):
         if disturbance:
-            console.print(f"run {number}: {disturbance}; its rate and ratio mean little, repeat it", style="yellow")
+            console.print(f"run {number}: {disturbance}; its figures mean little, repeat it", style="yellow")
+
+
+def _show_runs(runs: Sequence[Run], console: "Console") -> None:
+    shown = table("RUN", "TX/S", "CEILING TX/S", "RATIO", *PERCENTILES, "BLOCKS", "TX A BLOCK", "QUEUED", "429")
+    for number, run in enumerate(runs, 1):
+        made = run.blocks
+        shown.add_row(
+            str(number),
+            f"{run.transactions_per_s:,.0f}",
+            f"{run.ceiling.transactions_per_s:,.0f}",
+            f"{run.ratio:.3f}",
+            *percentiles(run.latency),
+            str(made.count),
+            f"{made.transactions_min}-{made.transactions_median:.0f}-{made.transactions_max}",
+            f"{run.queued_batches_max:,}",
+            str(run.refusals),
+        )
+    console.print(shown)
+
+
+def _show_idle_runs(runs: Sequence[Run], console: "Console") -> None:
+    shown = table("RUN", *PERCENTILES, "COMMIT MS", "ROUND TRIP MS", "TIMES", "BLOCKS")
+    for number, run in enumerate(runs, 1):
+        if run.baseline is not None:
+            shown.add_row(
+                str(number),
+                *percentiles(run.latency),
+                f"{run.baseline.commit_ms:.2f}",
+                f"{run.baseline.round_trip_ms:.2f}",
+                f"{run.p50_by_baseline:.1f}",
+                str(run.blocks.count),
+            )
+    console.print(shown)
+
+
+def table(*headings: str, no_wrap: bool = False) -> "Table":
+    """One of the report's tables, empty."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in headings:
+        made.add_column(heading, justify="left" if heading in _NAMES else "right", no_wrap=no_wrap)
+    return made
+
+
+def percentiles(of: Latency) -> tuple[str, str, str]:
+    """Under the headings PERCENTILES."""
+    return brief(of.p50_ms), brief(of.p95_ms), brief(of.p99_ms)
 
 
 def _median_run(runs: Sequence[Run]) -> Run:
@@ -243,20 +264,15 @@ def _median_run(runs: Sequence[Run]) -> Run:
 
 
 def _show_curve(curve: Sequence[Point], console: "Console") -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("PENDING", "TX/S", "LOWEST", "HIGHEST", "P50 MS", "P95 MS", "P99 MS"):
-        table.add_column(heading, justify="right")
+    shown = table("PENDING", "TX/S", "LOWEST", "HIGHEST", *PERCENTILES)
     for at in curve:
-        rate, waits = at.transactions_per_s, at.latency
-        table.add_row(
+        rate = at.transactions_per_s
+        shown.add_row(
             f"{at.pending:,}",
             *(f"{value:,.0f}" for value in (rate.median, rate.lowest, rate.highest)),
-            *(brief(value) for value in (waits.p50_ms, waits.p95_ms, waits.p99_ms)),
+            *percentiles(at.latency),
         )
-    console.print(table)
+    console.print(shown)
 
 
 def _in_words(result: Report, chosen: Run) -> str:
@@ -272,4 +288,16 @@ def _in_words(result: Report, chosen: Run) -> str:
         )
     if chosen.disk_bytes is not None:
         line += f"; {chosen.disk_bytes / chosen.transactions:,.0f} bytes on disk a transaction"
+    return line
+
+
+def _idle_in_words(runs: Sequence[Run], times: Spread) -> str:
+    p50_ms = median(run.latency.p50_ms for run in runs)
+    bare_ms = median(run.baseline.sum_ms for run in runs if run.baseline is not None)
+    line = (
+        f"idle: p50 {brief(p50_ms)} ms, {times.median:.1f} times what one synced commit and two ZeroMQ round trips take"
+        f" here ({bare_ms:.2f} ms)"
+    )
+    if len(runs) > 1:
+        line += f"; median of {len(runs)}, from {times.lowest:.1f} to {times.highest:.1f}"
     return line

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from dovetail.bench.figures import OTHERS_SHARE_MAX, Latency, Machine, Spread, brief, spread
+from dovetail.bench.figures import OTHERS_SHARE_MAX, PERCENTILES, Latency, Machine, Spread, percentiles, spread, table
 from dovetail.bench.processes import ProcessFigures
 
 if TYPE_CHECKING:
@@ -84,19 +84,12 @@ def report(machine: Machine, options: dict[str, object], runs: Sequence[tuple[Re
 
 def show(result: HttpReport, console: "Console") -> None:
     """The report for people: rates over all runs, and what the median run of each kind of request cost."""
-    from rich import box
-    from rich.table import Table
-
-    def table(*headings: str) -> Table:
-        made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        for heading in headings:
-            made.add_column(heading, justify="left" if heading == "REQUEST" else "right", no_wrap=True)
-        return made
-
     machine = result.machine
     machine.show(result.options, console)
-    rates = table("REQUEST", "REQ/S", "LOWEST", "HIGHEST", "OF HEALTHZ", "P50 MS", "P95 MS", "P99 MS", "429", "HELD %")
-    costs = table("REQUEST", "BYTES", *(heading for _, heading in _ROLES), "REST API %", "OTHERS %")
+    of_rates = ("REQUEST", "REQ/S", "LOWEST", "HIGHEST", "OF HEALTHZ", *PERCENTILES, "429", "HELD %")
+    rates = table(*of_rates, no_wrap=True)
+    of_costs = ("REQUEST", "BYTES", *(heading for _, heading in _ROLES), "REST API %", "OTHERS %")
+    costs = table(*of_costs, no_wrap=True)
     disturbed = []
     for kind, *runs in zip(result.requests, *result.runs, strict=True):
         chosen = sorted(runs, key=lambda run: run.requests_per_s)[(len(runs) - 1) // 2]
@@ -105,7 +98,7 @@ def show(result: HttpReport, console: "Console") -> None:
             kind.name,
             *(f"{value:,.0f}" for value in (rate.median, rate.lowest, rate.highest)),
             f"{kind.ratio.median:.3f}",
-            *(brief(value) for value in (chosen.latency.p50_ms, chosen.latency.p95_ms, chosen.latency.p99_ms)),
+            *percentiles(chosen.latency),
             str(chosen.refusals),
             f"{chosen.held_s / chosen.seconds:.0%}",
         )

@@ -286,7 +286,8 @@ def test_a_tiny_run_of_everything(run: Run, monkeypatch: pytest.MonkeyPatch, tmp
     scene = ("--families", "2", "--leaves", "5", "--parked", "3", "--legacy")
     outcome = run("bench", *load, *scene, "--ceiling", "0.01", "--dir", str(tmp_path), "--json")
     assert (outcome.code, outcome.err) == (0, "")
-    (made,) = json.loads(outcome.out)["runs"]
+    report = json.loads(outcome.out)
+    (made,) = report["runs"]
     assert made["transactions"] == 12
     assert 3 <= made["queued_batches_max"] <= 4
     names = {process["name"] for process in made["processes"]}
@@ -294,6 +295,7 @@ def test_a_tiny_run_of_everything(run: Run, monkeypatch: pytest.MonkeyPatch, tmp
     base = made["baseline"]
     assert base["sum_ms"] == pytest.approx(base["commit_ms"] + 2 * base["round_trip_ms"])
     assert made["p50_by_baseline"] == pytest.approx(made["latency"]["p50_ms"] / base["sum_ms"])
+    assert report["p50_by_baseline"] == dict.fromkeys(("median", "lowest", "highest"), made["p50_by_baseline"])
     assert not list(tmp_path.glob("dovetail-bench-*"))
 
 
