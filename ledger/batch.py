@@ -71,6 +71,14 @@ def verify_batch(raw: bytes) -> VerifiedBatch:
     return _verify(raw, refused_signer=migration.PUBLIC_KEY)
 
 
+def checked_batch(raw: bytes) -> VerifiedBatch | RefusedBatch:
+    """``verify_batch`` for whoever hands on what was found."""
+    try:
+        return verify_batch(raw)
+    except RefusedBatch as refusal:
+        return refusal
+
+
 def verify_migration(raw: bytes) -> VerifiedBatch:
     """The same for a batch that a validator injected, and no client sent. Raises RefusedBatch."""
     return _verify(raw, refused_signer=None)

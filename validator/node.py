@@ -308,7 +308,7 @@ class Node:
             reach(CrashPoint.SETTLED_AFTER_REPLY)
         if settled or self._production.genesis_refusal is not None:
             self._genesis_moved.set()
-        if more and self._goes_on is None:
+        if (more or submissions.has_checked) and self._goes_on is None:
             self._goes_on = self._loop.call_soon(self._advance)
         if submissions.unanswered and not self._production.is_executing:
             # It came back from its processor without a verdict.

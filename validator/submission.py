@@ -111,6 +111,12 @@ class Submissions:
         if claimed is not None:
             self._refuse_full(request, claimed)
             return
+        if waits and not len(self._queue) and not self._checked:
+            # Nobody else is kept waiting, and its submitter does not wait for the verifiers (ADR 19).
+            at_once = self._pool.verify_at_once(raw_batches)
+            if at_once is not None:
+                self._checked.append(_Checked(request, at_once, waits))
+                return
         self._checking_bytes += size
         self._checking_bytes_of[request.identity] += size
 
@@ -122,6 +128,11 @@ class Submissions:
             self._checked.append(_Checked(request, result, waits))
 
         self._pool.verify(raw_batches, verified)
+
+    @property
+    def has_checked(self) -> bool:
+        """Whether anything was verified that ``take_checked`` has not taken."""
+        return bool(self._checked)
 
     def take_checked(self) -> bool:
         """Queue or refuse what was verified since the last time; whether anything is to be written and answered.

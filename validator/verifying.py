@@ -8,8 +8,7 @@ import pickle
 import sys
 from typing import Final
 
-from ledger.batch import VerifiedBatch, verify_batch
-from ledger.errors import RefusedBatch
+from ledger.batch import checked_batch
 from protos import raw_pb2
 from validator.collector import collect_seldom
 from validator.pipe import serve
@@ -19,17 +18,10 @@ _NICENESS: Final = 10
 and while a block is written nothing would be left to verify."""
 
 
-def _verify(raw: bytes) -> VerifiedBatch | RefusedBatch:
-    try:
-        return verify_batch(raw)
-    except RefusedBatch as refusal:
-        return refusal
-
-
 def _answer(message: bytes) -> bytes:
     """A pickled list to a RawBatchList."""
     batches = raw_pb2.RawBatchList.FromString(message).batches
-    return pickle.dumps([_verify(raw) for raw in batches], pickle.HIGHEST_PROTOCOL)
+    return pickle.dumps([checked_batch(raw) for raw in batches], pickle.HIGHEST_PROTOCOL)
 
 
 if __name__ == "__main__":

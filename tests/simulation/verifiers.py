@@ -4,18 +4,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from random import Random
 
-from ledger.batch import VerifiedBatch, verify_batch
+from ledger.batch import checked_batch
 from ledger.errors import RefusedBatch
 from tests.simulation.clock import SimulatedLoop
 from validator.verifier import Verified, VerifierPool
 
-
-@lru_cache(maxsize=4096)
-def _verify(raw: bytes) -> VerifiedBatch | RefusedBatch:
-    try:
-        return verify_batch(raw)
-    except RefusedBatch as refusal:
-        return refusal
+_checked = lru_cache(maxsize=4096)(checked_batch)
 
 
 class SimulatedVerifiers(VerifierPool):
@@ -26,18 +20,24 @@ class SimulatedVerifiers(VerifierPool):
         self._rng = rng
         self._on_results = on_results
         self._closed = False
+        self._asked = 0
 
     def verify(self, raw_batches: list[bytes], on_verified: Callable[[Verified], None]) -> None:
-        results = [_verify(raw) for raw in raw_batches]
+        results = [_checked(raw) for raw in raw_batches]
         refusals = [result for result in results if isinstance(result, RefusedBatch)]
         verified = [result for result in results if not isinstance(result, RefusedBatch)]
 
         def answer() -> None:
+            self._asked -= 1
             if not self._closed:
                 on_verified(refusals[0] if refusals else verified)
                 self._on_results()
 
+        self._asked += 1
         self._loop.call_later(self._rng.choice([0, 0, 1, 3, 20]) / 1000, answer)
+
+    def _is_at_work(self) -> bool:
+        return self._asked > 0
 
     def watch(self) -> None:
         """None dies."""

@@ -1,0 +1,161 @@
+"""One small batch whose submitter waits is checked where it arrives, while nothing else is to be done."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ledger.building import SignedBatch, build_batch
+from protos.client_batch_submit_pb2 import ClientBatchSubmitRequest, ClientBatchSubmitResponse
+from protos.processor_pb2 import TpProcessResponse
+from protos.validator_pb2 import Message as Envelope
+from tests.validator.nodes import open_node, open_peers, process, register, signed_batch, signed_transaction
+from tests.validator.peers import Peer, run
+from tests.validator.support import SIGNER
+from validator import node as node_module
+from validator.gateway import Request
+from validator.node import Node
+from validator.submission import Submissions
+from validator.verifier import Verified
+
+
+@pytest.fixture(autouse=True)
+def _only_what_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No timer helps out."""
+    monkeypatch.setattr(node_module, "_UNWRITTEN_S_MAX", 3600)
+    monkeypatch.setattr(node_module, "_TICK_S", 3600)
+
+
+def _handed_out(node: Node) -> list[int]:
+    """How many batches each submission holds that the verifiers get."""
+    verify = node._pool.verify
+    handed_out: list[int] = []
+
+    def counted(raw_batches: list[bytes], on_verified: Callable[[Verified], None]) -> None:
+        handed_out.append(len(raw_batches))
+        verify(raw_batches, on_verified)
+
+    node._pool.verify = counted  # type: ignore[method-assign]
+    return handed_out
+
+
+def _submission(*batches: SignedBatch, waits: bool = True) -> bytes:
+    request = ClientBatchSubmitRequest(waits=waits)
+    for batch in batches:
+        request.batches.add().ParseFromString(batch.raw)
+    return request.SerializeToString()
+
+
+async def _submit(client: Peer, content: bytes) -> ClientBatchSubmitResponse:
+    client.send(Envelope.CLIENT_BATCH_SUBMIT_REQUEST, "submission", content)
+    return await _answer(client)
+
+
+async def _answer(client: Peer) -> ClientBatchSubmitResponse:
+    while (envelope := await client.receive()).message_type != Envelope.CLIENT_BATCH_SUBMIT_RESPONSE:
+        pass
+    return ClientBatchSubmitResponse.FromString(envelope.content)
+
+
+def test_it_costs_the_verifiers_nothing(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
+            await register(processor)
+            handed_out = _handed_out(node)
+            for nonce in ("first", "second"):
+                client.send(Envelope.CLIENT_BATCH_SUBMIT_REQUEST, nonce, _submission(signed_batch(nonce)))
+                await process(processor, [TpProcessResponse.OK])
+                assert (await _answer(client)).committed
+            assert handed_out == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("why", ["nobody waits", "two", "large", "others are pending", "verifiers are at work"])
+def test_all_else_is_for_the_verifiers(tmp_path: Path, why: str) -> None:
+    async def test() -> None:
+        pending = [signed_batch("before")] if why == "others are pending" else []
+        async with open_node(tmp_path, *pending) as node, open_peers(node, 1) as (client,):
+            if why == "verifiers are at work":
+                node._pool.verify([signed_batch("before").raw] * 100, lambda _: None)
+            handed_out = _handed_out(node)
+            batches = [signed_batch("1")]
+            if why == "two":
+                batches.append(signed_batch("2"))
+            if why == "large":
+                batches = [build_batch(SIGNER, [signed_transaction(str(nonce)) for nonce in range(10)])]
+            answer = await _submit(client, _submission(*batches, waits=why != "nobody waits"))
+            assert (answer.status, handed_out) == (ClientBatchSubmitResponse.OK, [len(batches)])
+
+    run(test)
+
+
+def test_of_those_that_come_together_one_alone_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit = Submissions.submit
+
+    def both(submissions: Submissions, request: Request) -> None:
+        submit(submissions, request)
+        submit(submissions, request._replace(content=_submission(signed_batch("second"))))
+
+    # As where both are read in one sweep.
+    monkeypatch.setattr(Submissions, "submit", both)
+
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 1) as (client,):
+            handed_out = _handed_out(node)
+            first = await _submit(client, _submission(signed_batch("first")))
+            second = await _answer(client)
+            assert [*first.batch_ids, *second.batch_ids] == [signed_batch("first").id, signed_batch("second").id]
+            assert handed_out == [1]
+
+    run(test)
+
+
+def test_what_is_refused_is_refused_as_the_verifiers_do(tmp_path: Path) -> None:
+    broken = signed_batch().raw.replace(b"nobody's", b"somebody")
+
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 1) as (client,):
+            refusals = []
+            for waits in (True, False):
+                handed_out = _handed_out(node)
+                request = ClientBatchSubmitRequest(waits=waits)
+                request.batches.add().ParseFromString(broken)
+                refusals.append(await _submit(client, request.SerializeToString()))
+                assert handed_out == ([] if waits else [1])
+            assert refusals[0] == refusals[1]
+            assert refusals[0].reason == "signature_mismatch"
+
+    run(test)
+
+
+def test_what_is_read_behind_a_write_is_taken_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[Request] = []
+    submit, write = Submissions.submit, Node._write_taken
+
+    def seen(submissions: Submissions, request: Request) -> None:
+        requests.append(request)
+        submit(submissions, request)
+
+    def and_another(node: Node) -> None:
+        write(node)
+        # What was taken is committed already, so that nothing is pending.
+        request = requests[-1]._replace(content=_submission(signed_batch("second")))
+        submit(node._clients.submissions, request)
+        assert node._clients.submissions.has_checked
+
+    monkeypatch.setattr(Submissions, "submit", seen)
+
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
+            await register(processor)
+            client.send(Envelope.CLIENT_BATCH_SUBMIT_REQUEST, "first", _submission(signed_batch("first")))
+            await process(processor, [TpProcessResponse.OK])
+            assert (await _answer(client)).committed
+            monkeypatch.setattr(Node, "_write_taken", and_another)
+            await _submit(client, _submission(signed_batch("first"), waits=False))
+            monkeypatch.setattr(Node, "_write_taken", write)
+            await process(processor, [TpProcessResponse.OK])
+            assert (await _answer(client)).committed
+
+    run(test)
