@@ -19,7 +19,10 @@ def check_node(node: Node, disk: Disk) -> None:
     declared = sum(len(item.inputs) + len(item.outputs) + len(item.dependencies) for item in each)
     data_bytes = sum(len(entry.batch.raw) for entry in entries) + 200 * declared
     _same("bytes of the queue", queue.room.data_bytes, data_bytes)
-    held = {entry.batch.id: entry.arrival for entry in entries if entry.arrival != INJECTED}
+    unwritten = [entry for entry in entries if entry.unwritten]
+    if unwritten and (len(entries) > 1 or node._write_due is None):
+        raise Violated(f"{len(unwritten)} of {len(entries)} pending batches are not written, and no write is due")
+    held = {entry.batch.id: entry.arrival for entry in entries if entry.arrival != INJECTED and not entry.unwritten}
     if node._store.head is not None:
         # The genesis batches are in no table.
         _same("pending batches on the disk", pending_ids(disk), held)
