@@ -65,13 +65,12 @@ async def post_batches(call: Call) -> Response:
         raise ApiError(Problem.INVALID_RESPONSE, "the validator accepted the batches without naming their ids")
     # No question may name more.
     named = [("id", ",".join(ids[: call.limits.status_ids_max]))]
-    status_link = links.url(call.base, "/batch_status", named)
     if not wait_s:
-        return json_answer({"link": status_link}, 202)
+        return json_answer({"link": links.url(call.base, "/batch_status", named)}, 202)
     if not answer.committed:
         told = await _statuses(call, ids, wait_s)
         if any(batch_id not in told or told[batch_id].status != ClientBatchStatus.COMMITTED for batch_id in ids):
-            return json_answer(views.statuses(ids, told) | {"link": status_link})
+            return json_answer(views.statuses(ids, told) | {"link": links.url(call.base, "/batch_status", named)})
     return json_answer({"link": links.url(call.base, "/batches", named)}, 201)
 
 

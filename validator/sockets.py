@@ -14,6 +14,8 @@ import zmq
 _SWEEP_FRAMES_MAX: Final = 1_000
 """How many messages one sweep takes before the loop may look at other things."""
 
+_NOW: Final = int(zmq.NOBLOCK)
+_MORE: Final = int(zmq.NOBLOCK | zmq.SNDMORE)
 _READABLE: Final = int(zmq.POLLIN)
 
 
@@ -56,7 +58,10 @@ class DrainedSocket:
     def send(self, frames: list[bytes]) -> None:
         """Send without waiting. Raises zmq.Again when the peer does not read, zmq.ZMQError when it is gone."""
         self._look_again()
-        self._socket.send_multipart(frames, zmq.NOBLOCK)
+        *first, last = frames
+        for frame in first:
+            self._socket.send(frame, _MORE)
+        self._socket.send(last, _NOW)
         # The library's thread puts it on the wire. The system likes to wake it on this core, where it would wait for
         # all that is still to do here before the loop sleeps.
         os.sched_yield()

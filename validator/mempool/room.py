@@ -133,9 +133,10 @@ class Room:
             for (name, held, added, most), (_, own, _, _) in zip(
                 self._rooms(self._held, more), self._rooms(held_by, more), strict=True
             ):
-                share, alone = self._share(most - (held - own)), self._share(most)
+                share = self._share(most - (held - own))
                 if own + added > share:
                     shown = f"{signer[:_KEY_CHARACTERS_SHOWN]}…"
+                    alone = self._share(most)
                     if added > alone:
                         words = f"{added} {name} of the key {shown} can never be pending, at most {alone} can"
                         return ShareRefusal(words, for_ever=True)

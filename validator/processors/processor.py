@@ -208,6 +208,8 @@ class Record:
         """Milliseconds a transaction, and how many transactions, of the newest tasks."""
         self._paces: dict[FamilyVersion, deque[tuple[float, int]]] = {}
         """Milliseconds, and transactions answered, of the newest tasks."""
+        self._fastest_ms: dict[FamilyVersion, float] = {}
+        """Milliseconds a transaction in the fastest of them."""
 
     def answered(self, held: Held, outcomes: Outcomes, now_ms: float) -> None:
         """The last word on a task has come.
@@ -235,14 +237,14 @@ class Record:
             paces.append((before_ms + now_ms - begun_ms, before + answered))
         else:
             paces.append((now_ms - begun_ms, answered))
+        self._fastest_ms[family] = min(passed_ms / max(1, count) for passed_ms, count in paces)
 
     def pace_ms(self, family: FamilyVersion) -> float | None:
         """Milliseconds a transaction of ``family`` in the fastest of the newest tasks; None before the first.
 
         The others' answers may have waited while the validator was busy.
         """
-        paces = self._paces.get(family)
-        return min(passed_ms / max(1, answered) for passed_ms, answered in paces) if paces else None
+        return self._fastest_ms.get(family)
 
     def _count(self, transactions: int, verdicts: list[Verdict]) -> None:
         """One unit: what stands behind a failure was not looked at, and what is missing without one has no verdict."""
