@@ -97,9 +97,12 @@ class Run:
     """The median latency divided by the baseline's sum; None as above."""
 
     def disturbance(self, cores: int) -> str:
-        """What took so much of the machine that rate and ratio mean little; empty where nothing did."""
+        """What took so much of the machine that its figures mean little; empty where nothing did.
+
+        The ceiling is no figure of an idle node.
+        """
         others = (self.others_cpu_s or 0.0) / (self.seconds * cores)
-        if self.ceiling.core_share < _CORE_SHARE_MIN:
+        if self.baseline is None and self.ceiling.core_share < _CORE_SHARE_MIN:
             return f"while the ceiling was measured, others left each worker {self.ceiling.core_share:.0%} of a core"
         return f"other processes took {others:.0%} of the machine" if others > OTHERS_SHARE_MAX else ""
 
@@ -132,7 +135,7 @@ class Report:
     """From the smallest load to the one that was asked for; empty where no plot was."""
 
     disturbances: tuple[str, ...]
-    """Of each run: what took so much of the machine that its rate and ratio mean little; empty where nothing did."""
+    """Of each run: what took so much of the machine that its figures mean little; empty where nothing did."""
 
 
 def latency(samples_s: Sequence[float]) -> Latency:

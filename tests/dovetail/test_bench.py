@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.bench import figures
+from dovetail.bench.baseline import Baseline
 from dovetail.bench.load import Ceiling, Load, Post, sign_post
 from dovetail.bench.sender import Sent, send
 from dovetail.errors import Refused
@@ -207,6 +208,8 @@ def test_a_run_beside_something_else_is_told(core_share: float, others_cpu_s: fl
         p50_by_baseline=None,
     )
     assert bool(run.disturbance(cores=2)) is disturbed
+    idle = replace(run, baseline=Baseline(0.2, 0.1, 0.4), p50_by_baseline=2.0)
+    assert bool(idle.disturbance(cores=2)) is (disturbed and core_share == 1.0)
 
 
 @pytest.mark.parametrize(
