@@ -5,7 +5,6 @@ Knows envelopes, correlation ids and the state of the connection. What the messa
 
 import asyncio
 import contextlib
-import os
 import random
 from typing import Final, TypeVar
 
@@ -219,8 +218,6 @@ class Validator:
             if not self._events() & zmq.POLLOUT:
                 return False
             self._socket.send(frame, zmq.NOBLOCK)
-        # The library's thread puts it on the wire, and would wait for this core otherwise.
-        os.sched_yield()
         return True
 
     def _events(self) -> int:

@@ -5,7 +5,6 @@ sure that another look is taken. No protocol here.
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -62,9 +61,6 @@ class DrainedSocket:
         for frame in first:
             self._socket.send(frame, _MORE)
         self._socket.send(last, _NOW)
-        # The library's thread puts it on the wire. The system likes to wake it on this core, where it would wait for
-        # all that is still to do here before the loop sleeps.
-        os.sched_yield()
 
     def close(self) -> None:
         self._closed = True

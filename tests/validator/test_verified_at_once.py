@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from ledger.building import SignedBatch, build_batch
+from ledger.building import SignedBatch
 from protos.client_batch_submit_pb2 import ClientBatchSubmitRequest, ClientBatchSubmitResponse
 from protos.processor_pb2 import TpProcessResponse
 from protos.validator_pb2 import Message as Envelope
-from tests.validator.nodes import open_node, open_peers, process, register, signed_batch, signed_transaction
+from tests.validator.nodes import open_node, open_peers, process, register, signed_batch
 from tests.validator.peers import Peer, run
-from tests.validator.support import SIGNER
 from validator import node as node_module
+from validator import verifier
 from validator.gateway import Request
 from validator.node import Node
 from validator.submission import Submissions
@@ -57,7 +57,9 @@ async def _answer(client: Peer) -> ClientBatchSubmitResponse:
     return ClientBatchSubmitResponse.FromString(envelope.content)
 
 
-def test_it_costs_the_verifiers_nothing(tmp_path: Path) -> None:
+def test_it_costs_the_verifiers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verifier, "_AT_ONCE_BYTES_MAX", len(signed_batch("second").raw))
+
     async def test() -> None:
         async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
             await register(processor)
@@ -72,7 +74,7 @@ def test_it_costs_the_verifiers_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("why", ["nobody waits", "two", "large", "others are pending", "verifiers are at work"])
-def test_all_else_is_for_the_verifiers(tmp_path: Path, why: str) -> None:
+def test_all_else_is_for_the_verifiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     async def test() -> None:
         pending = [signed_batch("before")] if why == "others are pending" else []
         async with open_node(tmp_path, *pending) as node, open_peers(node, 1) as (client,):
@@ -83,7 +85,7 @@ def test_all_else_is_for_the_verifiers(tmp_path: Path, why: str) -> None:
             if why == "two":
                 batches.append(signed_batch("2"))
             if why == "large":
-                batches = [build_batch(SIGNER, [signed_transaction(str(nonce)) for nonce in range(10)])]
+                monkeypatch.setattr(verifier, "_AT_ONCE_BYTES_MAX", len(batches[0].raw) - 1)
             answer = await _submit(client, _submission(*batches, waits=why != "nobody waits"))
             assert (answer.status, handed_out) == (ClientBatchSubmitResponse.OK, [len(batches)])
 
