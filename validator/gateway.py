@@ -4,6 +4,7 @@ It decodes envelopes, answers pings, notices closed connections, and hands every
 and who may send which, is not known here.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple
@@ -140,6 +141,14 @@ class Gateway:
         except zmq.ZMQError:
             return Delivery.GONE
         return Delivery.SENT
+
+    def give_way(self) -> None:
+        """Let what was sent go out before anything else is done here: for a message that somebody waits for alone.
+
+        ZeroMQ's thread sends it, and the system likes to wake that on this core. Where another process of the same
+        scheduling group is busy this costs its slice, a millisecond or more.
+        """
+        os.sched_yield()
 
     def close(self) -> None:
         self._router.disable_monitor()

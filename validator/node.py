@@ -297,13 +297,17 @@ class Node:
                 self._read()
             elif self._write_due is None:
                 self._write_due = self._loop.call_later(_UNWRITTEN_S_MAX, self._write_late)
+                self._gateway.give_way()
         # A block that holds what no other write does must not lie about sealed: what is refused would be in it.
         settled, blocks, more = self._production.advance(writes_at_once=submissions.unanswered)
         if settled:
             reach(CrashPoint.SETTLED_BEFORE_REPLY)
+            waited = self._write_due is not None
             submissions.settled(settled)
             if not submissions.unanswered:
                 self._wait_for_no_block()
+            if waited:
+                self._gateway.give_way()
             self._clients.statuses.settled(settled)
             reach(CrashPoint.SETTLED_AFTER_REPLY)
         if settled or self._production.genesis_refusal is not None:

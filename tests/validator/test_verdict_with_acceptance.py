@@ -1,5 +1,6 @@
 """A batch whose submitter waits for its verdict is written with its block, and pending only where that takes long."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,24 @@ def test_it_is_written_with_its_block_alone_and_answered_as_committed(tmp_path: 
                 assert (await status_of(client, batch)).status == ClientBatchStatus.COMMITTED
             assert writes == []
             assert list(node._store.pending()) == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_the_core_is_given_away_for_it_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: bool) -> None:
+    """Behind its task and behind its answer; all else goes on without."""
+    given: list[None] = []
+    monkeypatch.setattr(os, "sched_yield", lambda: given.append(None))
+
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
+            await register(processor)
+            _send(client, signed_batch(), waits=waits)
+            await process(processor, [OK])
+            await _answer(client)
+            assert (await status_of(client, signed_batch(), wait=True)).status == ClientBatchStatus.COMMITTED
+            assert len(given) == (2 if waits else 0)
 
     run(test)
 
