@@ -5,13 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ledger.building import SignedBatch
 from ledger.permitted import Permission
 from protos.client_batch_submit_pb2 import (
     ClientBatchStatus,
     ClientBatchStatusRequest,
     ClientBatchStatusResponse,
-    ClientBatchSubmitRequest,
     ClientBatchSubmitResponse,
 )
 from protos.processor_pb2 import TpProcessResponse
@@ -19,7 +17,8 @@ from protos.validator_pb2 import Message as Envelope
 from tests.validator import activations
 from tests.validator.activations import NAMESPACES, V1, V2, batch_of, block_of, network, status_of
 from tests.validator.nodes import open_node, open_peers, process, refuse_first_block, register, signed_batch
-from tests.validator.peers import Peer, run
+from tests.validator.peers import run
+from tests.validator.submissions import acceptance, hand_in
 from validator import node as node_module
 from validator.node import Node
 from validator.store import StorageFailed
@@ -47,19 +46,6 @@ def _writes(node: Node, *, refused: bool = False) -> list[int]:
     return writes
 
 
-def _send(client: Peer, *batches: SignedBatch, waits: bool = True) -> None:
-    request = ClientBatchSubmitRequest(waits=waits)
-    for batch in batches:
-        request.batches.add().ParseFromString(batch.raw)
-    client.send(Envelope.CLIENT_BATCH_SUBMIT_REQUEST, "submission", request.SerializeToString())
-
-
-async def _answer(client: Peer) -> ClientBatchSubmitResponse:
-    while (envelope := await client.receive()).message_type != Envelope.CLIENT_BATCH_SUBMIT_RESPONSE:
-        pass
-    return ClientBatchSubmitResponse.FromString(envelope.content)
-
-
 def test_it_is_written_with_its_block_alone_and_answered_as_committed(tmp_path: Path) -> None:
     async def test() -> None:
         async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
@@ -67,9 +53,9 @@ def test_it_is_written_with_its_block_alone_and_answered_as_committed(tmp_path: 
             writes = _writes(node)
             for nonce in ("first", "second"):
                 batch = signed_batch(nonce)
-                _send(client, batch)
+                hand_in(client, batch)
                 await process(processor, [OK])
-                answer = await _answer(client)
+                answer = await acceptance(client)
                 assert (answer.status, answer.committed) == (ClientBatchSubmitResponse.OK, True)
                 assert list(answer.batch_ids) == [batch.id]
                 assert (await status_of(client, batch)).status == ClientBatchStatus.COMMITTED
@@ -88,9 +74,9 @@ def test_the_core_is_given_away_for_it_alone(tmp_path: Path, monkeypatch: pytest
     async def test() -> None:
         async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
             await register(processor)
-            _send(client, signed_batch(), waits=waits)
+            hand_in(client, signed_batch(), waits=waits)
             await process(processor, [OK])
-            await _answer(client)
+            await acceptance(client)
             assert (await status_of(client, signed_batch(), wait=True)).status == ClientBatchStatus.COMMITTED
             assert len(given) == (2 if waits else 0)
 
@@ -102,9 +88,9 @@ def test_an_invalid_one_is_written_as_that_alone(tmp_path: Path) -> None:
         async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
             await register(processor)
             writes = _writes(node)
-            _send(client, signed_batch())
+            hand_in(client, signed_batch())
             await process(processor, [INVALID])
-            answer = await _answer(client)
+            answer = await acceptance(client)
             assert (answer.status, answer.committed, writes) == (ClientBatchSubmitResponse.OK, False, [])
             assert (await status_of(client, signed_batch())).status == ClientBatchStatus.INVALID
 
@@ -118,8 +104,8 @@ def test_it_becomes_pending_when_its_block_takes_long(tmp_path: Path, monkeypatc
         async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
             await register(processor)
             writes = _writes(node)
-            _send(client, signed_batch())
-            answer = await _answer(client)
+            hand_in(client, signed_batch())
+            answer = await acceptance(client)
             assert (answer.status, answer.committed, writes) == (ClientBatchSubmitResponse.OK, False, [1])
             assert len(list(node._store.pending())) == 1
             await process(processor, [OK])
@@ -133,12 +119,12 @@ def test_nobody_hears_of_it_before_it_is_written(tmp_path: Path) -> None:
         async with open_node(tmp_path) as node, open_peers(node, 3) as (client, processor, other):
             await register(processor)
             writes = _writes(node)
-            _send(client, signed_batch())
+            hand_in(client, signed_batch())
             assert (await processor.receive()).message_type == Envelope.TP_PROCESS_REQUEST
             assert writes == []
             status = await status_of(other, signed_batch())
             assert (status.status, writes) == (ClientBatchStatus.PENDING, [1])
-            assert not (await _answer(client)).committed
+            assert not (await acceptance(client)).committed
 
     run(test)
 
@@ -148,10 +134,10 @@ def test_it_is_not_accepted_where_the_disk_refuses_it_before_somebody_hears_of_i
         async with open_node(tmp_path) as node, open_peers(node, 3) as (client, processor, other):
             await register(processor)
             _writes(node, refused=True)
-            _send(client, signed_batch())
+            hand_in(client, signed_batch())
             asked = await processor.receive()
             assert (await status_of(other, signed_batch())).status == ClientBatchStatus.UNKNOWN
-            assert (await _answer(client)).reason == "storage_failed"
+            assert (await acceptance(client)).reason == "storage_failed"
             processor.send(
                 Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, TpProcessResponse(status=OK).SerializeToString()
             )
@@ -167,9 +153,9 @@ def test_where_the_disk_refuses_its_block_it_becomes_pending_or_is_refused(tmp_p
         async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
             await register(processor)
             blocks, writes = refuse_first_block(node), _writes(node, refused=refused)
-            _send(client, signed_batch())
+            hand_in(client, signed_batch())
             await process(processor, [OK])
-            answer = await _answer(client)
+            answer = await acceptance(client)
             assert (len(blocks), writes, answer.committed) == (1, [1], False)
             if refused:
                 assert answer.reason == "storage_failed"
@@ -187,10 +173,10 @@ def test_it_becomes_pending_when_its_processor_is_gone(tmp_path: Path) -> None:
         async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
             await register(processor)
             writes = _writes(node)
-            _send(client, signed_batch())
+            hand_in(client, signed_batch())
             assert (await processor.receive()).message_type == Envelope.TP_PROCESS_REQUEST
             processor.close()
-            answer = await _answer(client)
+            answer = await acceptance(client)
             assert (answer.status, answer.committed, writes) == (ClientBatchSubmitResponse.OK, False, [1])
 
     run(test)
@@ -201,11 +187,11 @@ def test_it_becomes_pending_when_another_comes(tmp_path: Path) -> None:
         async with open_node(tmp_path) as node, open_peers(node, 3) as (client, processor, other):
             await register(processor)
             writes = _writes(node)
-            _send(client, signed_batch("first"))
+            hand_in(client, signed_batch("first"))
             assert (await processor.receive()).message_type == Envelope.TP_PROCESS_REQUEST
-            _send(other, signed_batch("second"))
-            assert not (await _answer(client)).committed
-            assert not (await _answer(other)).committed
+            hand_in(other, signed_batch("second"))
+            assert not (await acceptance(client)).committed
+            assert not (await acceptance(other)).committed
             assert sum(writes) == len(list(node._store.pending())) == 2
 
     run(test)
@@ -220,8 +206,8 @@ def test_others_are_written_at_once(tmp_path: Path, why: str) -> None:
                 await register(processor)
             writes = _writes(node)
             batches = [signed_batch("1"), signed_batch("2")] if why == "two" else [signed_batch()]
-            _send(client, *batches, waits=why != "nobody waits")
-            answer = await _answer(client)
+            hand_in(client, *batches, waits=why != "nobody waits")
+            answer = await acceptance(client)
             assert (answer.status, answer.committed) == (ClientBatchSubmitResponse.OK, False)
             assert writes == [len(batches)]
 
@@ -236,13 +222,13 @@ def test_a_wait_that_ends_meanwhile_does_not_hear_of_it(tmp_path: Path) -> None:
             asked = ClientBatchStatusRequest(batch_ids=[signed_batch().id], wait=True, timeout=1)
             other.send(Envelope.CLIENT_BATCH_STATUS_REQUEST, "wait", asked.SerializeToString())
             await other.ping()
-            _send(client, signed_batch())
+            hand_in(client, signed_batch())
             while (envelope := await other.receive()).message_type != Envelope.CLIENT_BATCH_STATUS_RESPONSE:
                 pass
             (status,) = ClientBatchStatusResponse.FromString(envelope.content).batch_statuses
             assert (status.status, writes) == (ClientBatchStatus.UNKNOWN, [])
             await process(processor, [OK])
-            assert (await _answer(client)).committed
+            assert (await acceptance(client)).committed
 
     run(test)
 
@@ -257,9 +243,9 @@ def test_its_block_does_not_wait_for_the_migration_behind_it(tmp_path: Path) -> 
             await activations.register(processor, V2, migrates=True)
             writes = _writes(node, refused=True)
             batch = batch_of(V1)
-            _send(client, batch)
+            hand_in(client, batch)
             await activations.answer(processor)
-            answer = await _answer(client)
+            answer = await acceptance(client)
             assert (answer.status, answer.committed, writes) == (ClientBatchSubmitResponse.OK, True, [])
             assert block_of(node, batch.id) == 1
 

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ledger.building import SignedBatch
-from protos.client_batch_submit_pb2 import ClientBatchSubmitRequest, ClientBatchSubmitResponse
+from protos.client_batch_submit_pb2 import ClientBatchSubmitResponse
 from protos.processor_pb2 import TpProcessResponse
-from protos.validator_pb2 import Message as Envelope
 from tests.validator.nodes import open_node, open_peers, process, register, signed_batch
-from tests.validator.peers import Peer, run
+from tests.validator.peers import run
+from tests.validator.submissions import acceptance, hand_in, submission
 from validator import node as node_module
 from validator import verifier
 from validator.gateway import Request
@@ -39,24 +38,6 @@ def _handed_out(node: Node) -> list[int]:
     return handed_out
 
 
-def _submission(*batches: SignedBatch, waits: bool = True) -> bytes:
-    request = ClientBatchSubmitRequest(waits=waits)
-    for batch in batches:
-        request.batches.add().ParseFromString(batch.raw)
-    return request.SerializeToString()
-
-
-async def _submit(client: Peer, content: bytes) -> ClientBatchSubmitResponse:
-    client.send(Envelope.CLIENT_BATCH_SUBMIT_REQUEST, "submission", content)
-    return await _answer(client)
-
-
-async def _answer(client: Peer) -> ClientBatchSubmitResponse:
-    while (envelope := await client.receive()).message_type != Envelope.CLIENT_BATCH_SUBMIT_RESPONSE:
-        pass
-    return ClientBatchSubmitResponse.FromString(envelope.content)
-
-
 def test_it_costs_the_verifiers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verifier, "_AT_ONCE_BYTES_MAX", len(signed_batch("second").raw))
 
@@ -65,9 +46,9 @@ def test_it_costs_the_verifiers_nothing(tmp_path: Path, monkeypatch: pytest.Monk
             await register(processor)
             handed_out = _handed_out(node)
             for nonce in ("first", "second"):
-                client.send(Envelope.CLIENT_BATCH_SUBMIT_REQUEST, nonce, _submission(signed_batch(nonce)))
+                hand_in(client, signed_batch(nonce))
                 await process(processor, [TpProcessResponse.OK])
-                assert (await _answer(client)).committed
+                assert (await acceptance(client)).committed
             assert handed_out == []
 
     run(test)
@@ -86,7 +67,8 @@ def test_all_else_is_for_the_verifiers(tmp_path: Path, monkeypatch: pytest.Monke
                 batches.append(signed_batch("2"))
             if why == "large":
                 monkeypatch.setattr(verifier, "_AT_ONCE_BYTES_MAX", len(batches[0].raw) - 1)
-            answer = await _submit(client, _submission(*batches, waits=why != "nobody waits"))
+            hand_in(client, *batches, waits=why != "nobody waits")
+            answer = await acceptance(client)
             assert (answer.status, handed_out) == (ClientBatchSubmitResponse.OK, [len(batches)])
 
     run(test)
@@ -97,7 +79,7 @@ def test_of_those_that_come_together_one_alone_is(tmp_path: Path, monkeypatch: p
 
     def both(submissions: Submissions, request: Request) -> None:
         submit(submissions, request)
-        submit(submissions, request._replace(content=_submission(signed_batch("second"))))
+        submit(submissions, request._replace(content=submission([signed_batch("second")])))
 
     # As where both are read in one sweep.
     monkeypatch.setattr(Submissions, "submit", both)
@@ -105,8 +87,8 @@ def test_of_those_that_come_together_one_alone_is(tmp_path: Path, monkeypatch: p
     async def test() -> None:
         async with open_node(tmp_path) as node, open_peers(node, 1) as (client,):
             handed_out = _handed_out(node)
-            first = await _submit(client, _submission(signed_batch("first")))
-            second = await _answer(client)
+            hand_in(client, signed_batch("first"))
+            first, second = await acceptance(client), await acceptance(client)
             assert [*first.batch_ids, *second.batch_ids] == [signed_batch("first").id, signed_batch("second").id]
             assert handed_out == [1]
 
@@ -114,16 +96,15 @@ def test_of_those_that_come_together_one_alone_is(tmp_path: Path, monkeypatch: p
 
 
 def test_what_is_refused_is_refused_as_the_verifiers_do(tmp_path: Path) -> None:
-    broken = signed_batch().raw.replace(b"nobody's", b"somebody")
+    broken = signed_batch()._replace(raw=signed_batch().raw.replace(b"nobody's", b"somebody"))
 
     async def test() -> None:
         async with open_node(tmp_path) as node, open_peers(node, 1) as (client,):
             refusals = []
             for waits in (True, False):
                 handed_out = _handed_out(node)
-                request = ClientBatchSubmitRequest(waits=waits)
-                request.batches.add().ParseFromString(broken)
-                refusals.append(await _submit(client, request.SerializeToString()))
+                hand_in(client, broken, waits=waits)
+                refusals.append(await acceptance(client))
                 assert handed_out == ([] if waits else [1])
             assert refusals[0] == refusals[1]
             assert refusals[0].reason == "signature_mismatch"
@@ -142,7 +123,7 @@ def test_what_is_read_behind_a_write_is_taken_too(tmp_path: Path, monkeypatch: p
     def and_another(node: Node) -> None:
         write(node)
         # What was taken is committed already, so that nothing is pending.
-        request = requests[-1]._replace(content=_submission(signed_batch("second")))
+        request = requests[-1]._replace(content=submission([signed_batch("second")]))
         submit(node._clients.submissions, request)
         assert node._clients.submissions.has_checked
 
@@ -151,13 +132,14 @@ def test_what_is_read_behind_a_write_is_taken_too(tmp_path: Path, monkeypatch: p
     async def test() -> None:
         async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
             await register(processor)
-            client.send(Envelope.CLIENT_BATCH_SUBMIT_REQUEST, "first", _submission(signed_batch("first")))
+            hand_in(client, signed_batch("first"))
             await process(processor, [TpProcessResponse.OK])
-            assert (await _answer(client)).committed
+            assert (await acceptance(client)).committed
             monkeypatch.setattr(Node, "_write_taken", and_another)
-            await _submit(client, _submission(signed_batch("first"), waits=False))
+            hand_in(client, signed_batch("first"), waits=False)
+            await acceptance(client)
             monkeypatch.setattr(Node, "_write_taken", write)
             await process(processor, [TpProcessResponse.OK])
-            assert (await _answer(client)).committed
+            assert (await acceptance(client)).committed
 
     run(test)
