@@ -179,7 +179,7 @@ def test_only_who_migrates_is_given_a_migration(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(V2, 1, migrate=NAMESPACES)]
         early = batch_of(V2)
-        async with network(tmp_path, plan, early, peers=4) as (_node, (first, migrating, last, client)):
+        async with network(tmp_path, plan, early, peers=4) as (_, (first, migrating, last, client)):
             await register(first, V2)
             await register(migrating, V2, migrates=True)
             await register(last, V2)
@@ -188,8 +188,8 @@ def test_only_who_migrates_is_given_a_migration(tmp_path: Path) -> None:
             # Without the one that migrates it waits, whoever else is there.
             await leave(migrating)
             say(migrating, correlation_id, ERROR)
-            await client.ping()
-            assert (await status_of(client, early)).reason == "waiting_for_activation"
+            while (await status_of(client, early)).reason != "waiting_for_activation":
+                pass
             await register(migrating, V2, migrates=True)
             assert (await answer(migrating)).signer_pubkey == migration.PUBLIC_KEY
             correlation_id, request = await asked(first)
@@ -261,9 +261,10 @@ def test_a_version_that_is_planned_anew_migrates_anew(tmp_path: Path) -> None:
             await change_plan(proposing, client, plan[0], Permission(V1))
             await change_plan(proposing, client, plan[0], Permission(V2, 4, migrate=NAMESPACES))
             assert (await answer(processor)).nonce == migration.nonce(0, 1, 4, NAMESPACES)
-            await change_plan(proposing, client, plan[0], Permission(V2, 6, migrate=(*NAMESPACES, "ab" * 35)))
-            assert (await answer(processor)).nonce == migration.nonce(0, 1, 6, (*NAMESPACES, "ab" * 35))
-            await client.ping()
+            last = Permission(V2, 6, migrate=(*NAMESPACES, "ab" * 35))
+            await change_plan(proposing, client, plan[0], last)
+            assert (await answer(processor)).nonce == migration.nonce(0, 1, 6, last.migrate)
+            await reached(node, last, "DONE", client)
             assert len(migrations_on(node)) == 3
 
     run(test)

@@ -1,5 +1,7 @@
 """Whose the files of a store are where root works on a user's, and what is said where one may not be opened."""
 
+# Loaded as root: the user of these tests may have no way to the folder that the interpreter is in.
+import multiprocessing.sharedctypes  # noqa: F401
 import os
 import stat
 import tempfile

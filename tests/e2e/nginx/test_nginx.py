@@ -224,7 +224,8 @@ class TestComingAndGoing:
             api = proxies(list(started)).api()
             for _ in range(8):
                 api.get("/blocks", count=1)
-            assert all(process.count_logged("request", path="/blocks") for process in started.values())
+            for process in started.values():
+                process.wait_logged("request", path="/blocks")
             next(iter(started.values())).kill()
             for number in range(8):
                 api.get("/blocks", count=1)
