@@ -19,7 +19,7 @@ _NAMES: Final = frozenset({"PROCESS", "REQUEST"})
 """Columns of words; all others are of figures."""
 
 _CORE_SHARE_MIN: Final = 0.95
-OTHERS_SHARE_MAX: Final = 0.10
+_OTHERS_SHARE_MAX: Final = 0.10
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,9 @@ class Run:
 
         The ceiling is no figure of an idle node.
         """
-        others = (self.others_cpu_s or 0.0) / (self.seconds * cores)
         if self.baseline is None and self.ceiling.core_share < _CORE_SHARE_MIN:
             return f"while the ceiling was measured, others left each worker {self.ceiling.core_share:.0%} of a core"
-        return f"other processes took {others:.0%} of the machine" if others > OTHERS_SHARE_MAX else ""
+        return taken_by_others(self.others_cpu_s, self.seconds, cores)
 
 
 @dataclass(frozen=True)
@@ -172,6 +171,12 @@ def report(machine: Machine, options: dict[str, object], runs: Sequence[Run], cu
     )
 
 
+def taken_by_others(cpu_s: float | None, seconds: float, cores: int) -> str:
+    """In words, where what is no part of the benchmark took much of the machine for so long; empty where not."""
+    share = (cpu_s or 0.0) / (seconds * cores)
+    return f"other processes took {share:.0%} of the machine" if share > _OTHERS_SHARE_MAX else ""
+
+
 def brief(milliseconds: float) -> str:
     """For a table: as many digits as mean something."""
     return f"{milliseconds:,.0f}" if milliseconds >= 100 else f"{milliseconds:.1f}"
@@ -208,7 +213,12 @@ def show(result: Report, console: "Console") -> None:
     console.print(costs)
     times = result.p50_by_baseline
     console.print(_in_words(result, chosen) if times is None else _idle_in_words(result.runs, times))
-    for number, disturbance in enumerate(result.disturbances, 1):
+    show_disturbances(result.disturbances, console)
+
+
+def show_disturbances(of_runs: Sequence[str], console: "Console") -> None:
+    """A line for each run that has one."""
+    for number, disturbance in enumerate(of_runs, 1):
         if disturbance:
             console.print(f"run {number}: {disturbance}; its figures mean little, repeat it", style="yellow")
 

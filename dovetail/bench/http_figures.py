@@ -4,7 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from dovetail.bench.figures import OTHERS_SHARE_MAX, PERCENTILES, Latency, Machine, Spread, percentiles, spread, table
+from dovetail.bench.figures import (
+    PERCENTILES,
+    Latency,
+    Machine,
+    Spread,
+    percentiles,
+    show_disturbances,
+    spread,
+    table,
+    taken_by_others,
+)
 from dovetail.bench.processes import ProcessFigures
 
 if TYPE_CHECKING:
@@ -49,9 +59,10 @@ class RequestFigures:
         own = [process.cpu_s for process in self.processes if process.name.startswith(role)]
         return sum(own) / self.requests * 1e6 if own else None
 
-    def is_disturbed(self, cores: int) -> bool:
-        """Whether something else took so much of the machine that the figures mean little."""
-        return (self.others_cpu_s or 0.0) > OTHERS_SHARE_MAX * self.settled_s * cores
+    def disturbance(self, cores: int) -> str:
+        """What took so much of the machine that the figures mean little; empty where nothing did."""
+        taken = taken_by_others(self.others_cpu_s, self.settled_s, cores)
+        return f"{taken} during {self.name}" if taken else ""
 
 
 @dataclass(frozen=True)
@@ -71,6 +82,8 @@ class HttpReport:
     options: dict[str, object]
     runs: tuple[tuple[RequestFigures, ...], ...]
     requests: tuple[RequestSpread, ...]
+    disturbances: tuple[str, ...]
+    """Of each run: what took so much of the machine that figures of it mean little; empty where nothing did."""
 
 
 def report(machine: Machine, options: dict[str, object], runs: Sequence[tuple[RequestFigures, ...]]) -> HttpReport:
@@ -79,18 +92,17 @@ def report(machine: Machine, options: dict[str, object], runs: Sequence[tuple[Re
         RequestSpread(kind[0].name, spread([one.requests_per_s for one in kind]), spread([one.ratio for one in kind]))
         for kind in zip(*runs, strict=True)
     )
-    return HttpReport(machine, options, tuple(runs), kinds)
+    disturbances = ("; ".join(filter(None, (kind.disturbance(machine.cores) for kind in run))) for run in runs)
+    return HttpReport(machine, options, tuple(runs), kinds, tuple(disturbances))
 
 
 def show(result: HttpReport, console: "Console") -> None:
     """The report for people: rates over all runs, and what the median run of each kind of request cost."""
-    machine = result.machine
-    machine.show(result.options, console)
+    result.machine.show(result.options, console)
     of_rates = ("REQUEST", "REQ/S", "LOWEST", "HIGHEST", "OF HEALTHZ", *PERCENTILES, "429", "HELD %")
     rates = table(*of_rates, no_wrap=True)
     of_costs = ("REQUEST", "BYTES", *(heading for _, heading in _ROLES), "REST API %", "OTHERS %")
     costs = table(*of_costs, no_wrap=True)
-    disturbed = []
     for kind, *runs in zip(result.requests, *result.runs, strict=True):
         chosen = sorted(runs, key=lambda run: run.requests_per_s)[(len(runs) - 1) // 2]
         rate = kind.requests_per_s
@@ -111,13 +123,7 @@ def show(result: HttpReport, console: "Console") -> None:
             "" if api_us is None else f"{api_us * chosen.requests / 1e6 / chosen.settled_s:.0%}",
             "" if chosen.others_cpu_s is None else f"{chosen.others_cpu_s / chosen.settled_s:.0%}",
         )
-        if any(run.is_disturbed(machine.cores) for run in runs):
-            disturbed.append(kind.name)
     console.print(rates)
     console.print("µs of processor time a request; the last two: part of one core", style="dim")
     console.print(costs)
-    if disturbed:
-        console.print(
-            f"{', '.join(disturbed)}: something else was using this machine; rates and ratios mean little",
-            style="yellow",
-        )
+    show_disturbances(result.disturbances, console)

@@ -3,9 +3,11 @@
 import asyncio
 import json
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from dovetail.bench import figures, http_figures
 from dovetail.bench.asker import Asked, Following, ask
@@ -165,9 +167,13 @@ def test_the_median_is_of_each_kind_of_request() -> None:
     assert (second.name, second.requests_per_s) == ("b", figures.Spread(8.0, 1.0, 9.0))
 
 
-@pytest.mark.parametrize(("others_cpu_s", "disturbed"), [(None, False), (0.3, False), (0.5, True)])
-def test_a_run_beside_something_else_is_told(others_cpu_s: float | None, disturbed: bool) -> None:
-    assert _figures("a", 1.0, others_cpu_s).is_disturbed(cores=2) is disturbed
+def test_a_run_beside_something_else_is_told() -> None:
+    runs = [(_figures("a", 1.0), _figures("b", 1.0, 0.3)), (_figures("a", 1.0, 0.4), _figures("b", 1.0, 0.5))]
+    told = http_figures.report(figures.Machine(2, "3", "x", None), {}, runs)
+    assert told.disturbances == ("", "other processes took 12% of the machine during b")
+    console = Console(file=StringIO(), width=200)
+    http_figures.show(told, console)
+    assert "run 2: other processes took 12% of the machine during b; its figures" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("arguments", [("--http", "--shape", "2"), ("--requests", "9"), ("--connections", "9")])
@@ -195,5 +201,6 @@ def test_a_tiny_run(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
             assert kind["ratio"] == pytest.approx(kind["requests_per_s"] / made[0]["requests_per_s"])
             assert kind["latency"]["samples"] == kind["requests"]
             assert {"load generator", "rest-api", "validator"} <= {process["name"] for process in kind["processes"]}
+    assert len(report["disturbances"]) == 2
     assert profile.stat().st_size
     assert not list(tmp_path.glob("dovetail-bench-*"))
