@@ -23,7 +23,8 @@ from dovetail.commands import (
 app = typer.Typer(
     name="dovetail",
     help="A ledger node: run it, write to it, read it. Start with: dovetail up",
-    epilog="Exit codes: 0 done, 1 refused with the reason on stderr, 2 wrong usage, 130 ended by Ctrl-C.",
+    epilog="Exit codes: 0 done, or a node or part of one ended by SIGTERM or SIGHUP; 1 refused with the reason on"
+    " stderr; 2 wrong usage; 130 ended by Ctrl-C; 128 and its number where another signal ended a benchmark.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,

@@ -121,7 +121,7 @@ def bench(
             "--pending",
             min=0,
             metavar="N",
-            help="Transactions sent and not yet seen to commit; 0: until the node answers 429.",
+            help="Transactions sent and not yet seen to commit, at least one POST's; 0: until the node answers 429.",
         ),
     ] = 10_000,
     in_flight: Annotated[
