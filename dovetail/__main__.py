@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for argument in arguments:
         # Python stands surrogates in for bytes that are no text; they fail later, wherever they are encoded first.
         if any("\ud800" <= character <= "\udfff" for character in argument):
-            print(f"dovetail: the argument {argument!a} is no valid text (UTF-8)", file=sys.stderr)
+            _say(f"the argument {argument!a} is no valid text (UTF-8)")
             return _WRONG_USAGE
     try:
         from dovetail.cli import app
@@ -41,9 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _say(text: str) -> None:
     # It may quote what a server answered or a file holds.
-    from dovetail.output import printable_lines
+    from dovetail.output import note, printable_lines
 
-    print(f"dovetail: {printable_lines(text)}", file=sys.stderr)
+    note(f"dovetail: {printable_lines(text)}")
 
 
 def _where_the_trace_is(error: Exception) -> str:

@@ -156,8 +156,11 @@ def note(text: str) -> None:
     say_on(sys.stderr, text)
 
 
-def say_on(stream: TextIO, text: str) -> None:
-    """Say a line there; where nobody reads it any more, the process goes on all the same."""
+def say_on(stream: TextIO | None, text: str) -> None:
+    """Say a line there; where it is closed, or nobody reads it any more, the process goes on all the same."""
+    if stream is None:
+        # Whoever started this closed it. To click it would mean stdout.
+        return
     try:
         typer.echo(text, stream)
     except BrokenPipeError:

@@ -75,14 +75,15 @@ async def supervise(parts: Sequence[Part], log_dir: Path, events: Events) -> sig
     loop = asyncio.get_running_loop()
     with tempfile.TemporaryDirectory(prefix="dovetail-", dir=_socket_dir()) as socket_dir:
         supervisor = _Supervisor(parts, log_dir, Path(socket_dir), events)
-        heeded = ending_signals()
-        for number in heeded:
+        handlers = {number: signal.getsignal(number) for number in ending_signals()}
+        for number in handlers:
             loop.add_signal_handler(number, supervisor.on_signal, number)
         try:
             return await supervisor.run()
         finally:
-            for number in heeded:
+            for number, handler in handlers.items():
                 loop.remove_signal_handler(number)
+                signal.signal(number, handler)
 
 
 def _socket_dir() -> str | None:

@@ -5,7 +5,7 @@ Every list of one sweep shares one write. A list is accepted whole or not at all
 
 from collections import Counter
 from collections.abc import Callable, Collection
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 from google.protobuf.message import DecodeError
@@ -27,6 +27,9 @@ from validator.verifier import Verified, VerifierPool
 log = structlog.get_logger("validator.submission")
 
 Answer = Callable[[Request, ClientBatchSubmitResponse], None]
+
+_WAITS: Final = raw_pb2.RawBatchList(waits=True).SerializeToString()
+"""What a REST API puts before the list of a client that waits."""
 
 
 class _Checked(NamedTuple):
@@ -93,7 +96,8 @@ class Submissions:
         try:
             raw_batches, waits = decode_submission(request.content)
         except NotDecodable as error:
-            self._refuse(request, "INVALID_BATCH", "not_decodable", f"{error} ({size} bytes)")
+            sent = len(request.content.removeprefix(_WAITS))
+            self._refuse(request, "INVALID_BATCH", "not_decodable", f"{error} ({sent} bytes)")
             return
         if not raw_batches:
             self._refuse(request, "INVALID_BATCH", "no_batches", "the list holds no batch")

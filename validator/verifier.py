@@ -25,7 +25,7 @@ from validator.pipe import Ends, Pipe
 Verified = list[VerifiedBatch] | RefusedBatch
 
 _AT_ONCE_BYTES_MAX: Final = 2_048
-"""Of a batch that is checked in the loop: five signatures at most, for which it stands a quarter of a millisecond."""
+"""Of a batch that is checked in the loop: six signatures at most, for which it stands a quarter of a millisecond."""
 
 _HAND_OVER_BYTES: Final = 64 * 1024
 """About 64 signatures: enough that handing over costs little beside checking, small enough to share among workers."""

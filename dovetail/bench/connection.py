@@ -45,6 +45,8 @@ class Target(NamedTuple):
             port = parts.port or (443 if tls else 80)
         except ValueError:
             raise Refused(f"{shown_url(url)!r} is no URL") from None
+        if parts.scheme not in ("http", "https"):
+            raise Refused(f"{shown_url(url)!r} is no URL of a REST API: it must begin with http:// or https://")
         return cls(url, parts.hostname or "", port, tls, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"))
 
     def head(self, method: str, path: str, *headers: str) -> bytes:

@@ -101,9 +101,11 @@ class Run:
 
         The ceiling is no figure of an idle node.
         """
+        found = [taken_by_others(self.others_cpu_s, self.seconds, cores)]
         if self.baseline is None and self.ceiling.core_share < _CORE_SHARE_MIN:
-            return f"while the ceiling was measured, others left each worker {self.ceiling.core_share:.0%} of a core"
-        return taken_by_others(self.others_cpu_s, self.seconds, cores)
+            share = self.ceiling.core_share
+            found.append(f"while the ceiling was measured, others left each worker {share:.0%} of a core")
+        return "; ".join(filter(None, found))
 
 
 @dataclass(frozen=True)
@@ -312,5 +314,5 @@ def _idle_in_words(runs: Sequence[Run], times: Spread) -> str:
         f" here ({bare_ms:.2f} ms)"
     )
     if len(runs) > 1:
-        line += f"; median of {len(runs)}, from {times.lowest:.1f} to {times.highest:.1f}"
+        line += f"; median of {len(runs)}, from {times.lowest:.1f} to {times.highest:.1f} times"
     return line

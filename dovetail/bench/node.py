@@ -12,13 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-import typer
-
 from dovetail.errors import Refused
 from dovetail.genesis import STORE_NAME, prepare
 from dovetail.home import node_key_file
 from dovetail.keys import ensure_key
 from dovetail.node_parts import SETTINGS, node_parts
+from dovetail.output import note
 from dovetail.signals import ending_signals
 from dovetail.supervisor import Events, supervise
 
@@ -92,7 +91,7 @@ async def _with_node_in(
     def on_signal(number: signal.Signals) -> None:
         # A second one changes nothing: the node ends within seconds, and its data goes behind it.
         if not signalled.done():
-            typer.echo("stopping the node …", err=True)
+            note("stopping the node …")
             signalled.set_result(number)
 
     def on_told(line: str) -> None:
@@ -131,13 +130,17 @@ async def _with_node_in(
             raise Interrupted(signalled.result())
         if broken.done():
             raise Refused(f"the node did not hold: {broken.result()}")
-        if working.done():
-            return working.result()
-        raise Interrupted(supervising.result())
+        if not working.done():
+            raise Interrupted(supervising.result())
+        result = working.result()
     finally:
         working.cancel()
         supervising.cancel()
         await asyncio.gather(working, supervising, return_exceptions=True)
+    if signalled.done():
+        # It came while the node was ending: nothing is to follow.
+        raise Interrupted(signalled.result())
+    return result
 
 
 def _free_ports(count: int) -> list[int]:

@@ -74,11 +74,14 @@ class Options:
         """``pending`` of each point of the plot, rising fourfold from one POST, or of the only one."""
         if self.plot is None:
             return [self.pending]
-        posts = self.pending // (self.shape * self.per_post)
-        rising = [self.pending]
+        a_post = self.shape * self.per_post
+        posts = self.pending // a_post
+        falling = [self.pending]
         while posts := posts // _LOAD_STEP:
-            rising.append(posts * self.shape * self.per_post)
-        return rising[::-1]
+            falling.append(posts * a_post)
+        if falling[-1] > a_post:
+            falling.append(a_post)
+        return falling[::-1]
 
 
 class _Measured(NamedTuple):

@@ -270,6 +270,7 @@ def _tell(
 
     from dovetail.bench.node import Interrupted
     from dovetail.config import load as load_config
+    from dovetail.signals import ended_as_by_ctrl_c
 
     # The node reads the same environment, and would refuse it with its data and logs kept.
     load_config(config_file=None, environ=os.environ, flags={})
@@ -277,7 +278,7 @@ def _tell(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     progress = Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
     try:
-        with progress:
+        with ended_as_by_ctrl_c(), progress:
             report = asyncio.run(run(progress))
     except Interrupted as interrupted:
         raise typer.Exit(128 + interrupted.number) from None

@@ -186,12 +186,8 @@ def test_block_sizes() -> None:
     assert figures.blocks([5, 1, 3, 9]) == figures.Blocks(4, 1, 4.0, 9)
 
 
-@pytest.mark.parametrize(
-    ("core_share", "others_cpu_s", "disturbed"),
-    [(1.0, 0.4, False), (1.0, None, False), (0.9, 0.0, True), (1.0, 0.6, True)],
-)
-def test_a_run_beside_something_else_is_told(core_share: float, others_cpu_s: float | None, disturbed: bool) -> None:
-    run = figures.Run(
+def _run(core_share: float, others_cpu_s: float | None) -> figures.Run:
+    return figures.Run(
         transactions=10,
         seconds=2.0,
         transactions_per_s=5.0,
@@ -207,9 +203,25 @@ def test_a_run_beside_something_else_is_told(core_share: float, others_cpu_s: fl
         baseline=None,
         p50_by_baseline=None,
     )
+
+
+@pytest.mark.parametrize(
+    ("core_share", "others_cpu_s", "disturbed"),
+    [(1.0, 0.4, False), (1.0, None, False), (0.9, 0.0, True), (1.0, 0.6, True)],
+)
+def test_a_run_beside_something_else_is_told(core_share: float, others_cpu_s: float | None, disturbed: bool) -> None:
+    run = _run(core_share, others_cpu_s)
     assert bool(run.disturbance(cores=2)) is disturbed
     idle = replace(run, baseline=Baseline(0.2, 0.1, 0.4), p50_by_baseline=2.0)
     assert bool(idle.disturbance(cores=2)) is (disturbed and core_share == 1.0)
+
+
+def test_all_that_disturbed_a_run_is_told() -> None:
+    run = _run(core_share=0.9, others_cpu_s=0.6)
+    both = (
+        "other processes took 15% of the machine; while the ceiling was measured, others left each worker 90% of a core"
+    )
+    assert run.disturbance(cores=2) == both
 
 
 @pytest.mark.parametrize(

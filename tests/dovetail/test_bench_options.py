@@ -21,6 +21,7 @@ from dovetail.bench.families import FAMILIES_MAX, family_name, family_of, intkey
 from dovetail.bench.load import Ceiling, Load, sign_post
 from dovetail.bench.preload import PreloadHandler
 from dovetail.bench.queue_watch import QueueWatch
+from dovetail.errors import Refused
 from dovetail.keys import create_key
 from dovetail.workers import Workers
 from families.intkey.client import LEAF, NAMESPACE, intkey_address
@@ -299,17 +300,23 @@ def test_a_tiny_run_of_everything(run: Run, monkeypatch: pytest.MonkeyPatch, tmp
     assert not list(tmp_path.glob("dovetail-bench-*"))
 
 
+@pytest.mark.parametrize("url", ["127.0.0.1:8080", "localhost:8080", "ftp://x", ""])
+def test_what_is_no_address_of_a_rest_api_is_said(url: str) -> None:
+    with pytest.raises(Refused, match="must begin with http"):
+        Target.of(url)
+
+
 @pytest.mark.e2e
 def test_a_plot_has_a_point_for_each_load(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     drawn: list[tuple[figures.Report, Path]] = []
     monkeypatch.setenv("PYTHONPATH", str(_ROOT))
     monkeypatch.setattr(plot, "load_matplotlib", lambda: None)
     monkeypatch.setattr(bench_run, "draw", lambda report, file: drawn.append((report, file)))
-    sizes = ("--transactions", "30", "--per-post", "2", "--pending", "8", "--keys", "3", "--ceiling", "0.01")
+    sizes = ("--transactions", "30", "--per-post", "2", "--pending", "6", "--keys", "3", "--ceiling", "0.01")
     outcome = run("bench", *sizes, "--plot", str(tmp_path / "curve.svg"))
     assert (outcome.code, outcome.err) == (0, "")
     assert "PENDING" in outcome.out
     ((report, file),) = drawn
-    assert [point.pending for point in report.curve] == [2, 8]
+    assert [point.pending for point in report.curve] == [2, 6]
     assert report.curve[-1].transactions_per_s == report.transactions_per_s
     assert file == tmp_path / "curve.svg"

@@ -33,6 +33,14 @@ _COMMANDS = (
 )
 
 
+def test_where_stderr_is_closed_nothing_for_it_goes_to_stdout(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    for refused in (("block", "list", "--url", "http://127.0.0.1:1"), ("intkey", "show", "\udcff")):
+        outcome = run(*refused)
+        assert outcome.code
+        assert outcome.out == ""
+
+
 @pytest.mark.parametrize("command", _COMMANDS, ids=" ".join)
 def test_every_command_has_help(run: Run, command: tuple[str, ...]) -> None:
     helped = run(*command, "--help")

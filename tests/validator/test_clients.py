@@ -24,6 +24,7 @@ from protos import client_block_pb2, processor_pb2, raw_pb2
 from protos.client_batch_submit_pb2 import (
     ClientBatchStatusRequest,
     ClientBatchStatusResponse,
+    ClientBatchSubmitRequest,
     ClientBatchSubmitResponse,
 )
 from protos.node_pb2 import MetricsResponse, NodeStatusRequest, NodeStatusResponse, ProcessorsResponse, StatusWaitCancel
@@ -478,6 +479,9 @@ def test_a_full_queue_still_says_what_is_wrong_with_a_list_that_is_none(store: S
     bench.queue.add(0, make_batch("pending"))
     answer = ClientBatchSubmitResponse.FromString(bench.ask(SUBMIT, b"\x0a\xff", SUBMITTED))
     assert (answer.status, answer.reason) == (ClientBatchSubmitResponse.INVALID_BATCH, "not_decodable")
+    assert "(2 bytes)" in answer.message
+    waiting = ClientBatchSubmitRequest(waits=True).SerializeToString() + b"\x0a\xff"
+    assert ClientBatchSubmitResponse.FromString(bench.ask(SUBMIT, waiting, SUBMITTED)).message == answer.message
     assert bench.submitted().reason == "no_batches"
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from ledger.building import SignedBatch
 from protos.client_batch_submit_pb2 import ClientBatchSubmitResponse
 from protos.processor_pb2 import TpProcessResponse
 from tests.validator.nodes import open_node, open_peers, process, register, signed_batch
 from tests.validator.peers import run
 from tests.validator.submissions import acceptance, hand_in, submission
 from validator import node as node_module
-from validator import verifier
 from validator.gateway import Request
 from validator.node import Node
 from validator.submission import Submissions
@@ -38,15 +38,18 @@ def _handed_out(node: Node) -> list[int]:
     return handed_out
 
 
-def test_it_costs_the_verifiers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifier, "_AT_ONCE_BYTES_MAX", len(signed_batch("second").raw))
+def _batch_of_bytes(size: int) -> SignedBatch:
+    padded = "n" * 1_000
+    return signed_batch(padded + "n" * (size - len(signed_batch(padded).raw)))
 
+
+def test_it_costs_the_verifiers_nothing(tmp_path: Path) -> None:
     async def test() -> None:
         async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
             await register(processor)
             handed_out = _handed_out(node)
-            for nonce in ("first", "second"):
-                hand_in(client, signed_batch(nonce))
+            for batch in (signed_batch(), _batch_of_bytes(2_048)):
+                hand_in(client, batch)
                 await process(processor, [TpProcessResponse.OK])
                 assert (await acceptance(client)).committed
             assert handed_out == []
@@ -55,18 +58,16 @@ def test_it_costs_the_verifiers_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("why", ["nobody waits", "two", "large", "others are pending", "verifiers are at work"])
-def test_all_else_is_for_the_verifiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+def test_all_else_is_for_the_verifiers(tmp_path: Path, why: str) -> None:
     async def test() -> None:
         pending = [signed_batch("before")] if why == "others are pending" else []
         async with open_node(tmp_path, *pending) as node, open_peers(node, 1) as (client,):
             if why == "verifiers are at work":
                 node._pool.verify([signed_batch("before").raw] * 100, lambda _: None)
             handed_out = _handed_out(node)
-            batches = [signed_batch("1")]
+            batches = [_batch_of_bytes(2_049) if why == "large" else signed_batch("1")]
             if why == "two":
                 batches.append(signed_batch("2"))
-            if why == "large":
-                monkeypatch.setattr(verifier, "_AT_ONCE_BYTES_MAX", len(batches[0].raw) - 1)
             hand_in(client, *batches, waits=why != "nobody waits")
             answer = await acceptance(client)
             assert (answer.status, handed_out) == (ClientBatchSubmitResponse.OK, [len(batches)])
