@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import os
 import pickle
+import random
 import select
 import signal
 import sys
@@ -128,6 +129,8 @@ def _make(message: Make) -> Dispatcher:
     made = pickle.loads(message.pickled)
     environment = dict(os.environ)
     _empty_environment()
+    # A module may have seeded it when it was imported, and the handler of the test then drew the same.
+    random.seed()
     dispatcher = Dispatcher([handler() if isinstance(handler, type) else handler for handler in made])
     os.environ.update(environment)
     return dispatcher

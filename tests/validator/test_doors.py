@@ -487,7 +487,7 @@ def test_connections_beyond_the_limit_are_cut_and_the_others_stay(limits: Limits
             other = Peer(door.gateway.endpoint)
             stack.callback(other.close)
             await other.ping()
-            assert door.gateway.connections.count == 5
+            await until_count(door, 5)
 
     run(test)
 
