@@ -145,10 +145,13 @@ def test_a_processor_gets_its_next_task_before_the_sealed_block_is_written(
             monkeypatch.setattr(builder, "conclude", answer_meanwhile)
             write = node._store.commit_block
             given: list[bool] = []
+            writing = asyncio.Event()
 
             def commit_block(commit: BlockCommit) -> BlockInfo:
-                given.append(bool(dealer.poll(_TRAVELS_MS_MAX)) if not given else True)
-                processor.socket._look_again()
+                if not given:
+                    given.append(bool(dealer.poll(_TRAVELS_MS_MAX)))
+                    processor.socket._look_again()
+                    writing.set()
                 return write(commit)
 
             node._store.commit_block = commit_block  # type: ignore[method-assign]
@@ -157,8 +160,10 @@ def test_a_processor_gets_its_next_task_before_the_sealed_block_is_written(
             for batch in (second, third):
                 assert (await _submit(client, batch)).status == ClientBatchSubmitResponse.OK
             processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, OK_ANSWER)
-            assert (await status_of(client, first, wait=True)).status == ClientBatchStatus.COMMITTED
+            # The client asks nothing until then: what comes to the gateway is the processor's answer.
+            await writing.wait()
             assert given == [True]
+            assert (await status_of(client, first, wait=True)).status == ClientBatchStatus.COMMITTED
             await process(processor, [OK])
             assert (await status_of(client, third, wait=True)).status == ClientBatchStatus.COMMITTED
 
