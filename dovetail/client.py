@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx
 
 from dovetail.errors import Refused
-from dovetail.urls import DEFAULT_URL, misread, shown_url
+from dovetail.urls import DEFAULT_URL, check_rest_api, misread, shown_url
 from ledger.building import SignedBatch, encode_batch_list
 
 if TYPE_CHECKING:
@@ -87,8 +87,7 @@ class DovetailClient:
             # The reason quotes a part of the URL, which may be one of the password.
             reason = f": {error}" if shown_url(url) == url else ""
             raise Refused(f"{shown_url(url)!r} is no URL{reason}") from None
-        if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise Refused(f"{shown_url(url)!r} is no URL of a REST API: http://HOST:PORT or https://HOST:PORT")
+        check_rest_api(url, parsed.scheme, parsed.host)
         self.url = shown_url(url).rstrip("/")
         """For people: without a password."""
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from dovetail.errors import Refused
-from dovetail.urls import shown_url
+from dovetail.urls import check_rest_api, shown_url
 
 _HEAD_BYTES_MAX: Final = 64 * 1024
 
@@ -45,8 +45,7 @@ class Target(NamedTuple):
             port = parts.port or (443 if tls else 80)
         except ValueError:
             raise Refused(f"{shown_url(url)!r} is no URL") from None
-        if parts.scheme not in ("http", "https"):
-            raise Refused(f"{shown_url(url)!r} is no URL of a REST API: it must begin with http:// or https://")
+        check_rest_api(url, parts.scheme, parts.hostname)
         return cls(url, parts.hostname or "", port, tls, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"))
 
     def head(self, method: str, path: str, *headers: str) -> bytes:

@@ -171,9 +171,9 @@ def test_a_run_beside_something_else_is_told() -> None:
     runs = [(_figures("a", 1.0), _figures("b", 1.0, 0.3)), (_figures("a", 1.0, 0.4), _figures("b", 1.0, 0.5))]
     told = http_figures.report(figures.Machine(2, "3", "x", None), {}, runs)
     assert told.disturbances == ("", "other processes took 12% of the machine during b")
-    console = Console(file=StringIO(), width=200)
-    http_figures.show(told, console)
-    assert "run 2: other processes took 12% of the machine during b; its figures" in console.file.getvalue()  # type: ignore[attr-defined]
+    shown = StringIO()
+    http_figures.show(told, Console(file=shown, width=200))
+    assert "run 2: other processes took 12% of the machine during b; its figures" in shown.getvalue()
 
 
 @pytest.mark.parametrize("arguments", [("--http", "--shape", "2"), ("--requests", "9"), ("--connections", "9")])

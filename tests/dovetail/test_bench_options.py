@@ -300,7 +300,7 @@ def test_a_tiny_run_of_everything(run: Run, monkeypatch: pytest.MonkeyPatch, tmp
     assert not list(tmp_path.glob("dovetail-bench-*"))
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8080", "localhost:8080", "ftp://x", ""])
+@pytest.mark.parametrize("url", ["127.0.0.1:8080", "localhost:8080", "ftp://x", "http:///x", ""])
 def test_what_is_no_address_of_a_rest_api_is_said(url: str) -> None:
     with pytest.raises(Refused, match="must begin with http"):
         Target.of(url)
