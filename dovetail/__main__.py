@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from dovetail.errors import Refused
+from dovetail.common.errors import Refused
 
 _FAILED: Final = 1
 _WRONG_USAGE: Final = 2
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _say(f"the argument {argument!a} is no valid text (UTF-8)")
             return _WRONG_USAGE
     try:
-        from dovetail.cli import app
+        from dovetail.cli.app import app
 
         app(args=list(arguments), prog_name="dovetail")
     except Refused as error:
@@ -41,14 +41,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _say(text: str) -> None:
     # It may quote what a server answered or a file holds.
-    from dovetail.output import note, printable_lines
+    from dovetail.common.output import note, printable_lines
 
     note(f"dovetail: {printable_lines(text)}")
 
 
 def _where_the_trace_is(error: Exception) -> str:
-    from dovetail.home import shown
-    from dovetail.logs import write_trace
+    from dovetail.common.home import shown
+    from dovetail.common.logs import write_trace
 
     file = write_trace(error)
     return f"the stack trace is in {shown(file)}" if file else "the stack trace could not be written; --debug shows it"

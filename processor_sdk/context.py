@@ -1,16 +1,16 @@
 """A transaction's view of state: reads, buffered writes, events and receipt data; the same in both protocols.
 
-Writes stay here until the apply has ended; who carries them to the validator is ``processor_sdk.dispatch``, or
+Writes stay here until the apply has ended; who carries them to the validator is ``processor_sdk.apply.dispatch``, or
 ``StateCalls.flush`` in the 1.x conversation. No messages of the wire except the events, no sockets.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NoReturn, Protocol, TypeVar, overload
 
-from ledger.addresses import AccessList, is_address, is_prefix
-from ledger.errors import NotDecodable
-from ledger.listing import Entry, changes_under, overlaid
-from ledger.receipt import Event, encode_event
+from dovetail.ledger.addresses import AccessList, is_address, is_prefix
+from dovetail.ledger.errors import NotDecodable
+from dovetail.ledger.listing import Entry, changes_under, overlaid
+from dovetail.ledger.receipt import Event, encode_event
 from processor_sdk.codecs.codec import Codec
 from processor_sdk.errors import AuthorizationException, InvalidTransaction
 from protos import events_pb2

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ledger.errors import some_of
+from dovetail.ledger.errors import some_of
 
 _DECLARED_SHOWN_MAX: Final = 8
 

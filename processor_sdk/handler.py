@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from ledger.addresses import NAMESPACE_CHARACTERS, namespace_of
-from ledger.transaction import FAMILY_CHARACTERS_MAX
+from dovetail.ledger.addresses import NAMESPACE_CHARACTERS, namespace_of
+from dovetail.ledger.transaction import FAMILY_CHARACTERS_MAX
 from processor_sdk.codecs.codec import Codec
 from processor_sdk.context import Context
 from processor_sdk.migration import INHERITED_MIGRATE, MigrationContext
@@ -217,7 +217,7 @@ def _namespace(where: str, declared: object) -> str:
         raise TypeError(
             f"{where}.namespaces holds {declared!r}, hex of {len(declared)} characters; a namespace has"
             f" {NAMESPACE_CHARACTERS}, in lower case. If it is a name, write namespace_of({declared!r})"
-            f" (from ledger.addresses)"
+            f" (from dovetail.ledger.addresses)"
         )
     return namespace_of(declared)
 

@@ -1,15 +1,16 @@
 """A slice of a version's migration: what its transaction looks like, and what its handler sees of the state.
 
-Nothing is run here (``processor_sdk.dispatch``), and how state is sliced is said in ``ledger.migration``.
+Nothing is run here (``processor_sdk.apply.dispatch``), and how state is sliced is said in
+``dovetail.ledger.migration``.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, TypeVar, overload
 
-from ledger.addresses import AccessList, is_address
-from ledger.listing import Entry
-from ledger.migration import PAYLOAD_ENCODING, PUBLIC_KEY
-from ledger.transaction import Transaction
+from dovetail.ledger.addresses import AccessList, is_address
+from dovetail.ledger.listing import Entry
+from dovetail.ledger.migration import PAYLOAD_ENCODING, PUBLIC_KEY
+from dovetail.ledger.transaction import Transaction
 from processor_sdk.codecs.codec import Codec
 from processor_sdk.context import Context, StateBefore, decoded
 from processor_sdk.errors import InvalidTransaction

@@ -1,7 +1,7 @@
 """A transaction processor as a running thing: handlers on one side, a validator's address on the other.
 
-What an author or an operator starts. How it is done lives below: ``processor_sdk.supervisor`` keeps the worker
-processes, ``processor_sdk.serving`` is one process's worth of serving.
+What an author or an operator starts. How it is done lives below: ``processor_sdk.worker.supervisor`` keeps the worker
+processes, ``processor_sdk.worker.serving`` is one process's worth of serving.
 """
 
 import contextlib
@@ -17,17 +17,17 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from processor_sdk import connection
-from processor_sdk.dispatch import Dispatcher
+from processor_sdk.apply.dispatch import Dispatcher
+from processor_sdk.apply.progress import Progress
 from processor_sdk.handler import TransactionHandler
-from processor_sdk.keys import read_keys
-from processor_sdk.progress import Progress
-from processor_sdk.registration import BUILD_ID_CHARACTERS_MAX
-from processor_sdk.serving import Service, serve, signals_to, tell
-from processor_sdk.slot import STOPS
-from processor_sdk.supervisor import UNGUARDED_EXIT, CannotStart, Report, Supervisor, WorkerReport
-from processor_sdk.watch import BEAT_S
-from processor_sdk.worker import MEMORY_MIB_MIN, Orders, Parcel
+from processor_sdk.worker import connection
+from processor_sdk.worker.keys import read_keys
+from processor_sdk.worker.process import MEMORY_MIB_MIN, Orders, Parcel
+from processor_sdk.worker.registration import BUILD_ID_CHARACTERS_MAX
+from processor_sdk.worker.serving import Service, serve, signals_to, tell
+from processor_sdk.worker.slot import STOPS
+from processor_sdk.worker.supervisor import UNGUARDED_EXIT, CannotStart, Report, Supervisor, WorkerReport
+from processor_sdk.worker.watch import BEAT_S
 
 __all__ = ["CannotStart", "Report", "TransactionProcessor", "WorkerReport"]
 

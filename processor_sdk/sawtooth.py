@@ -11,10 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-import ledger.transaction
+import dovetail.ledger.transaction as ledger_transaction
 import processor_sdk
-from ledger.addresses import is_prefix
-from ledger.ids import TransactionId
+from dovetail.ledger.addresses import is_prefix
+from dovetail.ledger.ids import TransactionId
 from processor_sdk.handler import check_apply, check_name
 
 __all__ = [
@@ -64,7 +64,7 @@ class TransactionHandler(ABC):
         """
 
 
-class TransactionHeader(ledger.transaction.TransactionHeader):
+class TransactionHeader(ledger_transaction.TransactionHeader):
     """The header under the names of the seed specification and of 1.x; lists are tuples."""
 
     __slots__ = ()

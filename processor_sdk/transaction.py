@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import ledger.transaction
-from ledger.errors import NotDecodable
-from ledger.ids import TransactionId
-from ledger.transaction import TransactionHeader
+import dovetail.ledger.transaction as ledger_transaction
+from dovetail.ledger.errors import NotDecodable
+from dovetail.ledger.ids import TransactionId
+from dovetail.ledger.transaction import TransactionHeader
 from processor_sdk.codecs.codec import Codec
 from processor_sdk.errors import InvalidTransaction
 
@@ -26,7 +26,7 @@ class Transaction(NamedTuple, Generic[P]):
     payload: P
 
 
-def with_payload(transaction: ledger.transaction.Transaction, encodings: Mapping[str, Codec[Any]]) -> Transaction[Any]:
+def with_payload(transaction: ledger_transaction.Transaction, encodings: Mapping[str, Codec[Any]]) -> Transaction[Any]:
     """``transaction`` with the payload that its payload_encoding says. Raises InvalidTransaction.
 
     One that names no encoding, as clients of the 1.x line do, is decoded by the first. Without ``encodings`` every

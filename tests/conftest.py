@@ -32,4 +32,4 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
 def pytest_configure(config: pytest.Config) -> None:
     """The plugin of the project itself, where it is not installed and so not loaded by its entry point."""
     if not config.pluginmanager.hasplugin("dovetail"):
-        config.pluginmanager.import_plugin("dovetail.pytest_plugin")
+        config.pluginmanager.import_plugin("dovetail.testing.pytest_plugin")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import zmq
 
-from dovetail.keys import KeyFiles, create_connection_key
+from dovetail.common.keys import KeyFiles, create_connection_key
 
 
 class Ring(NamedTuple):

@@ -11,14 +11,18 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-PURE = ["ledger", *(f"validator/{part}" for part in ("mempool", "state", "execution", "journal", "consensus"))]
+PURE = ["dovetail/ledger", "dovetail/validator/core"]
 """What needs no sockets, clock or chance of its own: it comes in as arguments."""
 
 NOT_PURE = {
     "asyncio", "concurrent", "datetime", "logging", "multiprocessing", "os", "random", "secrets", "selectors",
     "signal", "socket", "structlog", "subprocess", "tempfile", "threading", "time", "uuid", "zmq",
 }  # fmt: skip
-ALLOWED = {("validator/state/merkle.py", "os.path"), ("ledger/key_files.py", "os"), ("ledger/hosts.py", "socket")}
+ALLOWED = {
+    ("dovetail/validator/core/state/merkle.py", "os.path"),
+    ("dovetail/ledger/key_files.py", "os"),
+    ("dovetail/ledger/hosts.py", "socket"),
+}
 """``os.path`` compares texts there and touches no files. Files of connection keys are read, and the validator's name is
 looked up, when a process starts, for processes that may not import each other: nothing that makes or judges a block
 looks into them."""
@@ -64,19 +68,22 @@ def test_the_pure_parts_have_no_coroutines_files_or_output(folder: str) -> None:
                 assert node.func.id not in {"open", "print", "input", "exec", "eval"}, path
 
 
-@pytest.mark.parametrize(
-    "folder", ["ledger", "processor_sdk", "families", "validator", "rest_api", "dovetail", "tests/vectors"]
-)
+@pytest.mark.parametrize("folder", ["processor_sdk", "families", "dovetail", "tests/vectors"])
 def test_every_module_says_what_lives_there(folder: str) -> None:
     for path in modules_of(folder):
         assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
 
 
-CATCH_ALLS = {"processor_sdk/dispatch.py", "rest_api/app.py", "dovetail/__main__.py", "dovetail/log_lines.py"}
+CATCH_ALLS = {
+    "processor_sdk/apply/dispatch.py",
+    "dovetail/rest_api/server/app.py",
+    "dovetail/__main__.py",
+    "dovetail/common/log_lines.py",
+}
 """SDK dispatch, which always answers; the outermost HTTP middleware; the command line's last word; a log line."""
 
 
-@pytest.mark.parametrize("folder", ["ledger", "processor_sdk", "families", "validator", "rest_api", "dovetail"])
+@pytest.mark.parametrize("folder", ["processor_sdk", "families", "dovetail"])
 def test_exceptions_are_caught_by_name(folder: str) -> None:
     for path in modules_of(folder):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -119,7 +126,7 @@ def loaded_by(module: str) -> set[str]:
     [
         "processor_sdk",
         "processor_sdk.runtime",
-        "processor_sdk.dispatch",
+        "processor_sdk.apply.dispatch",
         "processor_sdk.testing",
         "families.intkey.handler",
         "families.intkey.v2.handler",
@@ -127,7 +134,7 @@ def loaded_by(module: str) -> set[str]:
     ],
 )
 def test_a_processor_needs_little(module: str) -> None:
-    outside = loaded_by(module) - PROCESSOR_NEEDS - {"protos", "ledger", "processor_sdk", "families"}
+    outside = loaded_by(module) - PROCESSOR_NEEDS - {"protos", "dovetail", "processor_sdk", "families"}
     # What a compiled package brings along for itself is no package to install.
     assert not {name for name in outside if "cython" not in name and name != "_cffi_backend"}
 
@@ -138,7 +145,7 @@ def test_the_sdk_is_imported_without_sockets() -> None:
 
 def test_dependencies_are_those_that_are_declared() -> None:
     """What the packages import beyond the standard library is named in pyproject.toml, by some distribution."""
-    packages = ("ledger", "processor_sdk", "families", "validator", "rest_api", "dovetail", "protos")
+    packages = ("processor_sdk", "families", "dovetail", "protos")
     imported = {
         name.partition(".")[0] for folder in packages for path in modules_of(folder) for name in imports_of(path)
     }

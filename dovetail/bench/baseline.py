@@ -15,8 +15,8 @@ from typing import Final
 import lmdb
 import zmq
 
-from dovetail.errors import Refused
-from dovetail.workers import Workers
+from dovetail.common.errors import Refused
+from dovetail.common.workers import Workers
 
 _LOOPBACK: Final = "tcp://127.0.0.1"
 _COMMIT_BYTES: Final = 2_400

@@ -18,24 +18,24 @@ from dovetail.bench.figures import Machine
 from dovetail.bench.load import Load, sign
 from dovetail.bench.run import asked_for, machine_for
 from dovetail.bench.steps import Steps
-from dovetail.workers import Workers
+from dovetail.common.workers import Workers
+from dovetail.ledger.batch import VerifiedBatch, decode_batch_list, verify_batch
+from dovetail.ledger.ids import NULL_BLOCK_ID
+from dovetail.ledger.limits import Limits
+from dovetail.ledger.permitted import permitted_families
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.ledger.signing import Signer
+from dovetail.validator.collector import collect_seldom
+from dovetail.validator.core.journal import builder
+from dovetail.validator.core.journal.builder import Parent
+from dovetail.validator.core.journal.rules import Body
+from dovetail.validator.core.mempool.queue import PendingQueue
+from dovetail.validator.core.state.nodes import EMPTY
+from dovetail.validator.core.state.view import Stored
+from dovetail.validator.processors.assignment import PackedAssignment
+from dovetail.validator.store import Store
 from families.intkey.handler import IntkeyHandler
-from ledger.batch import VerifiedBatch, decode_batch_list, verify_batch
-from ledger.ids import NULL_BLOCK_ID
-from ledger.limits import Limits
-from ledger.permitted import permitted_families
-from ledger.settings import FamilyVersion
-from ledger.signing import Signer
-from processor_sdk.dispatch import Dispatcher
-from validator.collector import collect_seldom
-from validator.journal import builder
-from validator.journal.builder import Parent
-from validator.journal.rules import Body
-from validator.mempool.queue import PendingQueue
-from validator.processors.assignment import PackedAssignment
-from validator.state.nodes import EMPTY
-from validator.state.view import Stored
-from validator.store import Store
+from processor_sdk.apply.dispatch import Dispatcher
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -181,7 +181,7 @@ def _measure(
 
 
 class _Path:
-    """The parts that a batch passes on its way, as ``validator.production`` drives them."""
+    """The parts that a batch passes on its way, as ``dovetail.validator.blocks.production`` drives them."""
 
     def __init__(self, store: Store, limits: Limits) -> None:
         self._store = store

@@ -7,9 +7,9 @@ from typing import Final
 from dovetail.bench.load import Post
 from dovetail.bench.loop import WAIT_S
 from dovetail.bench.sender import Sent
-from dovetail.client import DovetailClient
-from dovetail.errors import Refused
-from ledger.limits import Limits
+from dovetail.client.client import DovetailClient
+from dovetail.common.errors import Refused
+from dovetail.ledger.limits import Limits
 
 _STATUS_IDS: Final = Limits().status_ids_max
 _BLOCKS_A_PAGE: Final = 20

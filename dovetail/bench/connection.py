@@ -9,8 +9,8 @@ from collections import deque
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from dovetail.errors import Refused
-from dovetail.urls import check_rest_api, shown_url
+from dovetail.common.errors import Refused
+from dovetail.common.urls import check_rest_api, shown_url
 
 _HEAD_BYTES_MAX: Final = 64 * 1024
 

@@ -6,12 +6,12 @@ so that they meet at no address. Imported by the processes of these processors, 
 
 from typing import Final, Self
 
+from dovetail.ledger.building import SignedTransaction, build_transaction
+from dovetail.ledger.signing import Signer
 from families.intkey.client import intkey_address
 from families.intkey.handler import IntkeyHandler
 from families.intkey.payload import ENCODINGS, FAMILY_NAME, FAMILY_VERSION, IntkeyPayload, Verb
-from ledger.building import SignedTransaction, build_transaction
-from ledger.signing import Signer
-from processor_sdk import registration
+from processor_sdk.worker import registration
 
 FAMILIES_MAX: Final = 16
 

@@ -23,7 +23,7 @@ from dovetail.bench.processes import ProcessWatch
 from dovetail.bench.run import asked_for, machine_for
 from dovetail.bench.sender import Sent, send
 from dovetail.bench.steps import Steps
-from dovetail.workers import Workers
+from dovetail.common.workers import Workers
 from families.intkey.client import intkey_address
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from dovetail.bench.families import family_of, load_transaction, names_of
-from dovetail.workers import Workers
+from dovetail.common.workers import Workers
+from dovetail.ledger.batch import decode_batch_list, verify_batch
+from dovetail.ledger.building import build_batch, encode_batch_list
+from dovetail.ledger.signing import Signer
 from families.intkey.payload import Verb
-from ledger.batch import decode_batch_list, verify_batch
-from ledger.building import build_batch, encode_batch_list
-from ledger.signing import Signer
 
 NAMES_MAX: Final = 10_000_000
 

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Final
 
 from dovetail.bench.connection import Connection, Owner, Target, retry_after_s, status_of
-from dovetail.errors import Refused
+from dovetail.common.errors import Refused
 
 WAIT_S: Final = 300
 """How long a commit is waited for."""

@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from dovetail.errors import Refused
-from dovetail.genesis import STORE_NAME, prepare
-from dovetail.home import node_key_file
-from dovetail.keys import ensure_key
-from dovetail.node_parts import SETTINGS, node_parts
-from dovetail.output import note
-from dovetail.signals import ending_signals
-from dovetail.supervisor import Events, supervise
+from dovetail.common.errors import Refused
+from dovetail.common.home import node_key_file
+from dovetail.common.keys import ensure_key
+from dovetail.common.output import note
+from dovetail.common.signals import ending_signals
+from dovetail.node.genesis import STORE_NAME, prepare
+from dovetail.node.parts import SETTINGS, node_parts
+from dovetail.node.supervisor import Events, supervise
 
 _LOOPBACK: Final = "127.0.0.1"
 

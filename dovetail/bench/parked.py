@@ -8,9 +8,9 @@ from typing import Final
 from dovetail.bench.asker import ask
 from dovetail.bench.connection import Target
 from dovetail.bench.load import Load, Post, sign
-from dovetail.config import load as load_config
-from dovetail.errors import Refused
-from dovetail.workers import Workers
+from dovetail.common.errors import Refused
+from dovetail.common.workers import Workers
+from dovetail.node.config import load as load_config
 
 _CONNECTIONS: Final = 16
 

@@ -4,7 +4,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dovetail.errors import Refused
+from dovetail.common.errors import Refused
 
 if TYPE_CHECKING:
     from dovetail.bench.figures import Report

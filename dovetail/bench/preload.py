@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from dovetail.bench.load import name_of
-from dovetail.keys import load_signer
-from dovetail.workers import Workers
+from dovetail.common.keys import load_signer
+from dovetail.common.workers import Workers
+from dovetail.ledger.batch import verify_batch
+from dovetail.ledger.block import BlockHeader, seal
+from dovetail.ledger.building import build_batch, build_transaction
+from dovetail.ledger.ids import NULL_BLOCK_ID, StateRoot
+from dovetail.ledger.limits import Limits
+from dovetail.ledger.receipt import Receipt, encode_receipt
+from dovetail.ledger.signing import Signer
+from dovetail.validator.core.journal.builder import CONSENSUS
+from dovetail.validator.core.journal.model import BlockCommit, CommittedBatch
+from dovetail.validator.core.state import merkle
+from dovetail.validator.core.state.nodes import EMPTY
+from dovetail.validator.store import Store
 from families.intkey.client import LEAF, NAMESPACE, intkey_address
-from ledger.batch import verify_batch
-from ledger.block import BlockHeader, seal
-from ledger.building import build_batch, build_transaction
-from ledger.ids import NULL_BLOCK_ID, StateRoot
-from ledger.limits import Limits
-from ledger.receipt import Receipt, encode_receipt
-from ledger.signing import Signer
 from processor_sdk import Context, Transaction, TransactionHandler
 from processor_sdk.codecs import CborCodec
-from validator.journal.builder import CONSENSUS
-from validator.journal.model import BlockCommit, CommittedBatch
-from validator.state import merkle
-from validator.state.nodes import EMPTY
-from validator.store import Store
 
 _FAMILY: Final = "dovetail_bench_preload"
 _VERSION: Final = "1.0"

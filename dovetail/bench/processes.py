@@ -1,6 +1,6 @@
 """What a run costs: processor time and memory of this process and of those below it, and bytes on disk. Linux, macOS.
 
-The names come from the command lines that ``dovetail.node_parts`` makes and the validator gives its verifiers.
+The names come from the command lines that ``dovetail.node.parts`` makes and the validator gives its verifiers.
 """
 
 import contextlib

@@ -28,9 +28,9 @@ from dovetail.bench.processes import ProcessFigures, ProcessWatch, bytes_on_disk
 from dovetail.bench.queue_watch import QueueWatch
 from dovetail.bench.sender import Sent, send
 from dovetail.bench.steps import Steps
-from dovetail.errors import Refused
-from dovetail.workers import Workers
-from ledger.limits import Limits
+from dovetail.common.errors import Refused
+from dovetail.common.workers import Workers
+from dovetail.ledger.limits import Limits
 
 if TYPE_CHECKING:
     from rich.progress import Progress

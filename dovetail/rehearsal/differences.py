@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 import processor_sdk
+from dovetail.ledger.ids import TransactionId
+from dovetail.ledger.limits import Limits
+from dovetail.ledger.receipt import Receipt, decode_event, encode_receipt, receipt_refusal
 from dovetail.rehearsal.history import Before, Happened
 from dovetail.rehearsal.values import HEX_BYTES_SHOWN_MAX, Value, codecs_of, shown
-from ledger.ids import TransactionId
-from ledger.limits import Limits
-from ledger.receipt import Receipt, decode_event, encode_receipt, receipt_refusal
+from processor_sdk.apply.dispatch import Judgement
 from processor_sdk.context import Context
-from processor_sdk.dispatch import Judgement
 from protos import events_pb2, processor_pb2
 
 Kind = Literal[

@@ -8,16 +8,16 @@ from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from ledger import migration
-from ledger.errors import NotDecodable
-from ledger.ids import BatchId
-from ledger.listing import Entry
-from ledger.settings import FamilyVersion
-from ledger.transaction import Transaction, TransactionHeader, decode_transaction
+from dovetail.ledger import migration
+from dovetail.ledger.errors import NotDecodable
+from dovetail.ledger.ids import BatchId
+from dovetail.ledger.listing import Entry
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.ledger.transaction import Transaction, TransactionHeader, decode_transaction
+from dovetail.validator.core.state.view import Changed, Stored, View
+from dovetail.validator.history.verification.state import GARBLED
+from dovetail.validator.store import BlockInfo, StorageFailed, StoreReader
 from protos import raw_pb2, transaction_receipt_pb2
-from validator.state.view import Changed, Stored, View
-from validator.store import BlockInfo, StorageFailed, StoreReader
-from validator.verification.state import GARBLED
 
 _SET: Final = transaction_receipt_pb2.StateChange.SET
 

@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from dovetail.ledger.limits import Limits
+from dovetail.ledger.settings import FamilyVersion
 from dovetail.rehearsal.differences import Difference, Findings, Outcome, differences, outcome_of, same
 from dovetail.rehearsal.history import Before, BlockHistory, Happened, Span
 from dovetail.rehearsal.values import RecordingContext, RecordingMigrationContext
-from ledger.limits import Limits
-from ledger.settings import FamilyVersion
-from processor_sdk.dispatch import Dispatcher, Judgement
+from dovetail.validator.store import StoreReader
+from processor_sdk.apply.dispatch import Dispatcher, Judgement
 from processor_sdk.handler import TransactionHandler
 from protos import processor_pb2
-from validator.store import StoreReader
 
 
 class Overtime(BaseException):

@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, Literal
 
-from dovetail.errors import Refused
+from dovetail.common.errors import Refused
+from dovetail.ledger import migration
+from dovetail.ledger.ids import TransactionId
+from dovetail.ledger.permitted import Permission, permitted_families
+from dovetail.ledger.settings import FamilyVersion
 from dovetail.rehearsal.differences import kept_changes, place_of, too_large
 from dovetail.rehearsal.history import Before
 from dovetail.rehearsal.judging import Judge
 from dovetail.rehearsal.values import Value, codecs_of, shown
-from ledger import migration
-from ledger.ids import TransactionId
-from ledger.permitted import Permission, permitted_families
-from ledger.settings import FamilyVersion
+from dovetail.validator.core.journal import migrations
+from dovetail.validator.core.state.view import Stored
+from dovetail.validator.store import StoreReader
+from processor_sdk.apply.dispatch import Judgement
 from processor_sdk.context import Context
-from processor_sdk.dispatch import Judgement
 from processor_sdk.handler import TransactionHandler
 from protos import processor_pb2
-from validator.journal import migrations
-from validator.state.view import Stored
-from validator.store import StoreReader
 
 _SOME_ID: Final = TransactionId("0" * 128)
 """Receipts are measured with it; every id is as long."""

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from dovetail.errors import Refused
-from dovetail.files import make_private_dir, write_whole
-from dovetail.home import home, shown
+from dovetail.common.errors import Refused
+from dovetail.common.files import make_private_dir, write_whole
+from dovetail.common.home import home, shown
 from dovetail.rehearsal.differences import Findings
 from dovetail.rehearsal.history import Span
 

@@ -18,16 +18,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
-from dovetail.errors import Refused
+from dovetail.common.errors import Refused
+from dovetail.common.workers import Workers
+from dovetail.ledger.limits import Limits
+from dovetail.ledger.settings import FamilyVersion
 from dovetail.rehearsal.differences import Findings
 from dovetail.rehearsal.history import Span
 from dovetail.rehearsal.judging import Judge
 from dovetail.rehearsal.migrating import SliceFindings, migrate_slice
-from dovetail.workers import Workers
-from ledger.limits import Limits
-from ledger.settings import FamilyVersion
+from dovetail.validator.store import StorageFailed, StoreReader
 from processor_sdk.handler import TransactionHandler
-from validator.store import StorageFailed, StoreReader
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Setup(NamedTuple):
 
 def handler_for(named: str, family: str) -> TransactionHandler[Any]:
     """The handler that MODULE:HANDLER names. Raises Refused where it is none of ``family``."""
-    from dovetail.commands.processor import make_handlers
+    from dovetail.cli.commands.processor import make_handlers
 
     made = make_handlers(named)
     for handler in made:

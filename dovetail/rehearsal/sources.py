@@ -8,8 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from dovetail.commands.processor import make_handlers
-from dovetail.errors import Refused
+from dovetail.cli.commands.processor import make_handlers
+from dovetail.common.errors import Refused
 
 _PROGRAM: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"

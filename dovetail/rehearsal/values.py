@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.errors import NotDecodable
+from dovetail.ledger.errors import NotDecodable
 from processor_sdk.codecs import Codec
 from processor_sdk.context import Context
 from processor_sdk.migration import MigrationContext

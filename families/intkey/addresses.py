@@ -3,8 +3,8 @@
 import hashlib
 from typing import Final
 
+from dovetail.ledger.addresses import Address, namespace_of
 from families.intkey.payload import FAMILY_NAME
-from ledger.addresses import Address, namespace_of
 
 NAMESPACE: Final = namespace_of(FAMILY_NAME)
 

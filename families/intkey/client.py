@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from dovetail.ledger.building import SignedTransaction, build_transaction
+from dovetail.ledger.signing import Signer
 from families.intkey import payload as v1
 from families.intkey.addresses import NAMESPACE, intkey_address
 from families.intkey.payload import FAMILY_NAME, LEAF, Verb
 from families.intkey.v2 import payload as v2
-from ledger.building import SignedTransaction, build_transaction
-from ledger.signing import Signer
 from processor_sdk.codecs import Codec
 
 __all__ = ["LEAF", "NAMESPACE", "VERSIONS", "intkey_address", "intkey_transaction"]

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from ledger.errors import NotDecodable
-from ledger.settings import PROPOSALS
+from dovetail.ledger.errors import NotDecodable
+from dovetail.ledger.settings import PROPOSALS
 from protos import settings_pb2
 
 PAYLOAD_ENCODING: Final = "application/protobuf"

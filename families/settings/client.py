@@ -3,16 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from families.settings.candidates import (
-    PAYLOAD_ENCODING,
-    Candidate,
-    Proposal,
-    decode_candidates,
-    encode_proposal,
-    proposal_id_of,
-)
-from ledger.building import SignedTransaction, build_transaction
-from ledger.settings import (
+from dovetail.ledger.building import SignedTransaction, build_transaction
+from dovetail.ledger.settings import (
     APPROVAL_THRESHOLD,
     AUTHORIZED_KEYS,
     FAMILY_NAME,
@@ -21,7 +13,15 @@ from ledger.settings import (
     decode_setting,
     setting_address,
 )
-from ledger.signing import Signer
+from dovetail.ledger.signing import Signer
+from families.settings.candidates import (
+    PAYLOAD_ENCODING,
+    Candidate,
+    Proposal,
+    decode_candidates,
+    encode_proposal,
+    proposal_id_of,
+)
 from protos import settings_pb2
 
 

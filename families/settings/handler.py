@@ -9,20 +9,10 @@ from typing import ClassVar, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from families.settings.candidates import (
-    PAYLOAD_ENCODING,
-    Candidate,
-    Proposal,
-    Vote,
-    decode_candidates,
-    decode_proposal,
-    encode_candidates,
-    proposal_id_of,
-)
-from ledger.errors import NotDecodable
-from ledger.ids import is_public_key
-from ledger.permitted import decode_permitted_families
-from ledger.settings import (
+from dovetail.ledger.errors import NotDecodable
+from dovetail.ledger.ids import is_public_key
+from dovetail.ledger.permitted import decode_permitted_families
+from dovetail.ledger.settings import (
     APPROVAL_THRESHOLD,
     AUTHORIZED_KEYS,
     FAMILY_NAME,
@@ -33,6 +23,16 @@ from ledger.settings import (
     decode_setting,
     encode_setting,
     setting_address,
+)
+from families.settings.candidates import (
+    PAYLOAD_ENCODING,
+    Candidate,
+    Proposal,
+    Vote,
+    decode_candidates,
+    decode_proposal,
+    encode_candidates,
+    proposal_id_of,
 )
 from processor_sdk import Context, InvalidTransaction, ProtobufCodec, Transaction, TransactionHandler
 from protos import settings_pb2

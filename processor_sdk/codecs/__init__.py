@@ -3,7 +3,7 @@
 A codec is any object with the two methods of ``Codec``; a family's own takes ten lines. No state access, no verdicts.
 """
 
-from ledger.errors import NotDecodable
+from dovetail.ledger.errors import NotDecodable
 from processor_sdk.codecs.cbor import CborCodec
 from processor_sdk.codecs.codec import Codec
 from processor_sdk.codecs.json import JsonCodec

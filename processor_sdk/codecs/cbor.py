@@ -9,17 +9,9 @@ from typing import Any, Final, Generic, TypeVar
 
 import cbor2
 
-from ledger.errors import NotDecodable
+from dovetail.ledger.errors import NotDecodable
 from processor_sdk.codecs.shapes import shape_of
-from processor_sdk.codecs.trees import (
-    DEPTH_MAX,
-    ITEMS_MAX,
-    Misfit,
-    check_items,
-    shown,
-    too_deep,
-    too_many_items,
-)
+from processor_sdk.codecs.trees import DEPTH_MAX, ITEMS_MAX, Misfit, check_items, shown, too_deep, too_many_items
 
 T = TypeVar("T")
 

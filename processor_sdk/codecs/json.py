@@ -5,17 +5,9 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
-from ledger.errors import NotDecodable
+from dovetail.ledger.errors import NotDecodable
 from processor_sdk.codecs.shapes import shape_of
-from processor_sdk.codecs.trees import (
-    DEPTH_MAX,
-    ITEMS_MAX,
-    Misfit,
-    check_items,
-    shown,
-    too_deep,
-    too_many_items,
-)
+from processor_sdk.codecs.trees import DEPTH_MAX, ITEMS_MAX, Misfit, check_items, shown, too_deep, too_many_items
 
 T = TypeVar("T")
 

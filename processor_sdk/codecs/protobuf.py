@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 from google.protobuf.internal import api_implementation
 from google.protobuf.message import DecodeError, EncodeError, Message
 
-from ledger.errors import NotDecodable
+from dovetail.ledger.errors import NotDecodable
 
 M = TypeVar("M", bound=Message)
 

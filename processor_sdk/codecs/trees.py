@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from ledger.errors import some_of
+from dovetail.ledger.errors import some_of
 
 DEPTH_MAX: Final = 32
 """Levels of maps and lists within each other."""

@@ -5,7 +5,7 @@ Every apply runs more than once, in different surroundings, so that what would m
 not.
 """
 
-from ledger.receipt import Event, Receipt
+from dovetail.ledger.receipt import Event, Receipt
 from processor_sdk.testing.ledger import Ledger
 from processor_sdk.testing.model import ApplyFailed, CannotRunTwice, NonDeterministic, Result, Verdict
 from processor_sdk.testing.state import State

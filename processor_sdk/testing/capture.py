@@ -4,7 +4,7 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
-from processor_sdk import dispatch
+from processor_sdk.apply import dispatch
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from processor_sdk.dispatch import Dispatcher
+from processor_sdk.apply.dispatch import Dispatcher
 from processor_sdk.testing import capture, surroundings
 
 _ANSWERED: Final = b"answered"

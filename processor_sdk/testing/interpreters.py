@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from multiprocessing import Pipe
 from typing import Any, Final, NamedTuple
 
+from processor_sdk.apply.state import Link
 from processor_sdk.handler import TransactionHandler
-from processor_sdk.state import Link
 from processor_sdk.testing import child
 from processor_sdk.testing.child import Applied, Apply, Call, Died, Make
 from processor_sdk.testing.model import CannotRunTwice

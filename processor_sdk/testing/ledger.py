@@ -10,16 +10,16 @@ from itertools import count, groupby
 from operator import attrgetter
 from typing import Any
 
-from ledger.access import write_refusal
-from ledger.addresses import AccessList
-from ledger.errors import RefusedBatch
-from ledger.ids import TransactionId
-from ledger.limits import Limits
-from ledger.migration import PUBLIC_KEY, is_sliced
-from ledger.permitted import Permission
-from ledger.receipt import Event, Receipt, encode_receipt, receipt_refusal
-from ledger.settings import FamilyVersion
-from processor_sdk.dispatch import Dispatcher
+from dovetail.ledger.access import write_refusal
+from dovetail.ledger.addresses import AccessList
+from dovetail.ledger.errors import RefusedBatch
+from dovetail.ledger.ids import TransactionId
+from dovetail.ledger.limits import Limits
+from dovetail.ledger.migration import PUBLIC_KEY, is_sliced
+from dovetail.ledger.permitted import Permission
+from dovetail.ledger.receipt import Event, Receipt, encode_receipt, receipt_refusal
+from dovetail.ledger.settings import FamilyVersion
+from processor_sdk.apply.dispatch import Dispatcher
 from processor_sdk.handler import TransactionHandler
 from processor_sdk.migration import INHERITED_MIGRATE
 from processor_sdk.testing.interpreters import Recipe

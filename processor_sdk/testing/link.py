@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from ledger.access import list_refusal, read_refusal, write_refusal
-from ledger.addresses import AccessList
-from ledger.limits import Limits
-from ledger.receipt import Event, decode_event
+from dovetail.ledger.access import list_refusal, read_refusal, write_refusal
+from dovetail.ledger.addresses import AccessList
+from dovetail.ledger.limits import Limits
+from dovetail.ledger.receipt import Event, decode_event
 from processor_sdk.testing.state import View
 from processor_sdk.testing.transactions import UnsignedTransaction
 from protos import packed_pb2, state_context_pb2
@@ -30,7 +30,7 @@ _REQUESTS: Final[Mapping[int, type[Message]]] = {
 
 
 class StateLink:
-    """A ``processor_sdk.state.Link`` for ``transactions`` over ``before``.
+    """A ``processor_sdk.apply.state.Link`` for ``transactions`` over ``before``.
 
     Transaction n asks under the context id "test:n".
     """

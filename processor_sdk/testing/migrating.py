@@ -7,9 +7,9 @@ from collections.abc import Container, Sequence
 from functools import lru_cache
 from typing import Final
 
-from ledger import migration
-from ledger.ids import TransactionId
-from ledger.permitted import (
+from dovetail.ledger import migration
+from dovetail.ledger.ids import TransactionId
+from dovetail.ledger.permitted import (
     Permission,
     awaiting_migration,
     decode_permitted_families,
@@ -18,7 +18,7 @@ from ledger.permitted import (
     permission_refusal,
     permitted_families,
 )
-from ledger.settings import FamilyVersion
+from dovetail.ledger.settings import FamilyVersion
 from processor_sdk.testing.model import Outcome, Result, Verdict
 from processor_sdk.testing.runs import OK
 from processor_sdk.testing.state import State

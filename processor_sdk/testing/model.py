@@ -3,8 +3,8 @@
 from enum import StrEnum
 from typing import NamedTuple
 
-from ledger.ids import TransactionId
-from ledger.receipt import Event, Receipt
+from dovetail.ledger.ids import TransactionId
+from dovetail.ledger.receipt import Event, Receipt
 
 
 class Verdict(StrEnum):

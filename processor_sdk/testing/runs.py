@@ -7,11 +7,11 @@ import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 
-from ledger.addresses import ADDRESS_CHARACTERS
-from ledger.ids import BatchId
-from ledger.limits import Limits
-from ledger.receipt import decode_event
-from processor_sdk.dispatch import Dispatcher
+from dovetail.ledger.addresses import ADDRESS_CHARACTERS
+from dovetail.ledger.ids import BatchId
+from dovetail.ledger.limits import Limits
+from dovetail.ledger.receipt import decode_event
+from processor_sdk.apply.dispatch import Dispatcher
 from processor_sdk.testing import capture, interpreters
 from processor_sdk.testing.child import Died
 from processor_sdk.testing.interpreters import Recipe

@@ -7,8 +7,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TypeVar
 
-from ledger.addresses import is_address, is_prefix
-from ledger.listing import Entry, changes_under, overlaid
+from dovetail.ledger.addresses import is_address, is_prefix
+from dovetail.ledger.listing import Entry, changes_under, overlaid
 from processor_sdk.codecs.codec import Codec
 
 T = TypeVar("T")

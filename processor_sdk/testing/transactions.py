@@ -1,6 +1,7 @@
 """Transactions and batches on their way into a test ledger: made by fields without a key, or signed ones checked.
 
-Signed ones are checked by the validator's own rule (``ledger.batch``), which needs the curve library: it is imported
+Signed ones are checked by the validator's own rule (``dovetail.ledger.batch``), which needs the curve library: it is
+imported
 when the first one comes.
 """
 
@@ -8,14 +9,14 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from ledger.errors import RefusedBatch
-from ledger.ids import BatchId, PublicKey, TransactionId, is_public_key
-from ledger.settings import FamilyVersion
-from ledger.transaction import TransactionHeader, check_declarations, check_declared
+from dovetail.ledger.errors import RefusedBatch
+from dovetail.ledger.ids import BatchId, PublicKey, TransactionId, is_public_key
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.ledger.transaction import TransactionHeader, check_declarations, check_declared
 from protos import batch_pb2, raw_pb2, transaction_pb2
 
 if TYPE_CHECKING:
-    from ledger.building import SignedBatch, SignedTransaction
+    from dovetail.ledger.building import SignedBatch, SignedTransaction
 
 SIGNER: Final = PublicKey("02" + "5e" * 32)
 """The public key that unsigned transactions name where the test names none."""
@@ -92,8 +93,8 @@ def batch_of(what: Applicable, body_bytes_max: int) -> Batch:
         return _batch((what,), body_bytes_max)
     if type(what) in (list, tuple):
         return _batch(tuple(_transaction_of(item) for item in what), body_bytes_max)
-    from ledger.batch import verify_batch
-    from ledger.building import SignedBatch
+    from dovetail.ledger.batch import verify_batch
+    from dovetail.ledger.building import SignedBatch
 
     if isinstance(what, SignedBatch):
         _check_body(what.raw, body_bytes_max)
@@ -105,8 +106,8 @@ def batch_of(what: Applicable, body_bytes_max: int) -> Batch:
 def _transaction_of(what: object) -> UnsignedTransaction:
     if isinstance(what, UnsignedTransaction):
         return what
-    from ledger.batch import verify_transaction
-    from ledger.building import SignedTransaction
+    from dovetail.ledger.batch import verify_transaction
+    from dovetail.ledger.building import SignedTransaction
 
     if isinstance(what, SignedTransaction):
         return UnsignedTransaction(*verify_transaction(what.raw))

@@ -13,7 +13,7 @@ from tests.conformance.nodes import Nodes
 from tests.conformance.schema_check import check
 from tests.conformance.wire import Answer, Http
 from tests.conformance.world import World
-from tests.e2e.network import Network
+from tests.system.e2e.network import Network
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

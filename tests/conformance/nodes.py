@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from tests.conformance.wire import Http
 from tests.conformance.world import World
-from tests.e2e.network import Network
-from tests.e2e.script_family import Gate
+from tests.system.e2e.network import Network
+from tests.system.e2e.script_family import Gate
 
 
 class Nodes:

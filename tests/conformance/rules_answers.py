@@ -9,7 +9,7 @@ from typing import Final
 from tests.conformance.table import Row, get, members, row, rule, status
 from tests.conformance.wire import Answer, Request
 from tests.conformance.world import JSON, OCTETS, World
-from tests.independent.client import make_batch_list
+from tests.system.independent.client import make_batch_list
 
 LISTS: Final = ("/blocks", "/batches", "/transactions", "/state")
 SINGLES: Final = ("/blocks/{block}", "/batches/{batch}", "/transactions/{transaction}", "/state/{address}")

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from tests.conformance.table import Row, rule
 from tests.conformance.world import OCTETS, World
-from tests.independent.client import make_batch_list
+from tests.system.independent.client import make_batch_list
 
 ROWS: list[Row] = []
 Headers = tuple[tuple[str, str], ...]

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from tests.conformance.table import Row, assert_link, data_is, error, get, keys_are, link, members, row, rule, status
 from tests.conformance.world import UNKNOWN_ID, World
-from tests.independent import cbor_map
-from tests.independent.client import Batch, Transaction, intkey_address
+from tests.system.independent import cbor_map
+from tests.system.independent.client import Batch, Transaction, intkey_address
 
 ROWS: list[Row] = [
     row("seed/blocks/{id}", "one block, by its id", get("/blocks/{block}"), members("data", "head", "link"),

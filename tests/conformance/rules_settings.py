@@ -10,7 +10,7 @@ from tests.conformance.rules_links import to_the_end
 from tests.conformance.table import error
 from tests.conformance.wire import Request
 from tests.conformance.world import JSON, OCTETS, key_of
-from tests.independent.client import make_batch_list
+from tests.system.independent.client import make_batch_list
 
 ROWS: list[Surrounded] = []
 

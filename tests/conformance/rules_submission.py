@@ -6,9 +6,9 @@ from typing import Final
 
 from tests.conformance.table import Row, assert_link, error, get, post_json, post_octets, row, rule
 from tests.conformance.world import OCTETS, World
-from tests.independent import client as ledger
-from tests.independent import secp256k1
-from tests.independent.client import Batch, make_batch_list, make_sample, mutations, variants
+from tests.system.independent import client as ledger
+from tests.system.independent import secp256k1
+from tests.system.independent.client import Batch, make_batch_list, make_sample, mutations, variants
 
 ROWS: list[Row] = []
 

@@ -10,9 +10,9 @@ from tests.conformance.rules_answers import LISTS, NODE
 from tests.conformance.table import error
 from tests.conformance.wire import Request
 from tests.conformance.world import JSON, OCTETS, UNKNOWN_ID, World
-from tests.e2e.network import INTKEY, SETTINGS, ReservedPort
-from tests.e2e.script_family import HANDLER, NAMESPACE, script
-from tests.independent import client as ledger
+from tests.system.e2e.network import INTKEY, SETTINGS, ReservedPort
+from tests.system.e2e.script_family import HANDLER, NAMESPACE, script
+from tests.system.independent import client as ledger
 
 PATHS: Final = (
     *LISTS, f"/blocks/{UNKNOWN_ID}", "/blocks/0", f"/batches/{UNKNOWN_ID}", f"/transactions/{UNKNOWN_ID}",

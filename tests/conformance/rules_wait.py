@@ -6,7 +6,7 @@ from typing import Final
 from tests.conformance.table import Row, assert_link, error, rule
 from tests.conformance.wire import Raw
 from tests.conformance.world import JSON, OCTETS, World
-from tests.independent.client import Batch, make_batch_list
+from tests.system.independent.client import Batch, make_batch_list
 
 ROWS: list[Row] = []
 OWN_WAIT: Final = ("?wait", "?wait=", "?wait=true", "?wait=abc", "?wait=1.5", "?wait=None", "?wait=0x5", "?wait=+")

@@ -13,9 +13,9 @@ from urllib.parse import unquote
 
 import jsonschema_rs
 
-from rest_api.config import RestConfig
-from rest_api.openapi import document as made
-from rest_api.routes import ENDPOINTS, VERSION
+from dovetail.rest_api.config import RestConfig
+from dovetail.rest_api.openapi.document import document as made
+from dovetail.rest_api.routes import ENDPOINTS, VERSION
 
 Document = Mapping[str, Any]
 

@@ -12,9 +12,9 @@ from typing import Any
 import schemathesis
 from hypothesis import strategies as st
 
+from dovetail.ledger.building import build_batch, encode_batch_list
+from dovetail.ledger.signing import Signer
 from families.intkey.client import intkey_transaction
-from ledger.building import build_batch, encode_batch_list
-from ledger.signing import Signer
 
 _SIGNER = Signer("77" * 32)
 _ITEMS_MIN = 4

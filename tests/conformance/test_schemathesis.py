@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.network import Network
-from tests.e2e.process import ROOT
+from tests.system.e2e.network import Network
+from tests.system.e2e.process import ROOT
 
 EXAMPLES = os.environ.get("DOVETAIL_SCHEMATHESIS_EXAMPLES", "5")
 SEED = "20260131"

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.e2e.process import ROOT
+from tests.system.e2e.process import ROOT
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from hashlib import sha512
 from typing import Any, Final
 
 from tests.conformance.wire import Answer, Http, Raw, Request
-from tests.independent import client as ledger
-from tests.independent import secp256k1
-from tests.independent.client import Batch, Transaction
+from tests.system.independent import client as ledger
+from tests.system.independent import secp256k1
+from tests.system.independent.client import Batch, Transaction
 
 OCTETS: Final = ("Content-Type", "application/octet-stream")
 JSON: Final = ("Content-Type", "application/json")

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from ledger.limits import Limits
+from dovetail.ledger.limits import Limits
+from dovetail.validator.core.execution.model import TransactionOutcome, Verdict
+from dovetail.validator.processors.registry import Answered
 from protos import packed_pb2, processor_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope
-from tests.validator.processors_support import Bench, Sent, make_task, touching
-from tests.validator.support import address, make_transaction
-from validator.execution.model import TransactionOutcome, Verdict
-from validator.processors.registry import Answered
+from tests.dovetail.validator.processors_support import Bench, Sent, make_task, touching
+from tests.dovetail.validator.support import address, make_transaction
 
 List, ListResponse = packed_pb2.StateListRequest, packed_pb2.StateListResponse
 Get, GetResponse = state_context_pb2.TpStateGetRequest, state_context_pb2.TpStateGetResponse

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 import zmq
 
-from ledger.hosts import needs_ipv6
-from processor_sdk.dealer import Dealer
-from rest_api.config import RestConfig
-from rest_api.validator import Validator
+from dovetail.ledger.hosts import needs_ipv6
+from dovetail.rest_api.config import RestConfig
+from dovetail.rest_api.upstream.validator import Validator
+from processor_sdk.worker.dealer import Dealer
 
 WAIT_MS = 10_000
 KNOWN = {"four": (socket.AF_INET,), "six": (socket.AF_INET6,), "both": (socket.AF_INET6, socket.AF_INET)}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.validator.support import NodeMemory, NodesOnDisk, address
+from dovetail.validator.core.state import merkle, walk
+from tests.dovetail.validator.support import NodeMemory, NodesOnDisk, address
 from tests.vectors.naive_trie import root_hash
-from validator.state import merkle, walk
 
 Nodes = NodeMemory | NodesOnDisk
 

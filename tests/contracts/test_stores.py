@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from tests.simulation.disk import Crashed, Disk, Fault
-from tests.validator.support import LIMITS, address, commit, make_batch, make_commit, make_transaction
-from validator.journal.model import InvalidBatch
-from validator.store import StorageFailed, Store
-from validator.store.records import TABLES
+from dovetail.validator.core.journal.model import InvalidBatch
+from dovetail.validator.store import StorageFailed, Store
+from dovetail.validator.store.records import TABLES
+from tests.dovetail.validator.support import LIMITS, address, commit, make_batch, make_commit, make_transaction
+from tests.system.simulation.disk import Crashed, Disk, Fault
 
 FEW = replace(LIMITS, invalid_batches_remembered=4, invalid_transactions_remembered=6)
 Tables = dict[str, list[tuple[bytes, bytes]]]

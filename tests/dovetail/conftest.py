@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from dovetail.__main__ import main
-from dovetail.genesis import STORE_NAME
-from tests.dovetail.flipped import forked_apart
-from tests.dovetail.rehearsal_chain import long_chain
-from tests.dovetail.stores import BLOCKS
-from tests.dovetail.verified import Here
+from dovetail.node.genesis import STORE_NAME
+from tests.dovetail.cli.commands.flipped import forked_apart
+from tests.dovetail.cli.commands.stores import BLOCKS
+from tests.dovetail.rehearsal.rehearsal_chain import long_chain
+from tests.dovetail.validator.history.verified import Here
 
 
 @pytest.fixture(autouse=True)
@@ -78,11 +78,11 @@ def data(made: Path, tmp_path: Path) -> Path:
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fresh interpreters cost most of the time: here the processes are forked, and those that check are this one.
 
-    Commands with processes as they are, are in tests/e2e/test_store_tools.py and in the tests of kills.
+    Commands with processes as they are, are in tests/system/e2e/test_store_tools.py and in the tests of kills.
     """
     for place in ("apart.apart", "copies.apart", "repair.apart"):
-        monkeypatch.setattr(f"validator.maintenance.{place}", forked_apart)
-    monkeypatch.setattr("validator.verification.whole.Checkers", lambda processes: nullcontext(Here()))
+        monkeypatch.setattr(f"dovetail.validator.maintenance.{place}", forked_apart)
+    monkeypatch.setattr("dovetail.validator.history.verification.whole.Checkers", lambda processes: nullcontext(Here()))
 
 
 class Request(NamedTuple):

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dovetail.ledger.signing import Signer
+from dovetail.ledger.transaction import decode_transaction
 from families.intkey import handler as v1
 from families.intkey.client import LEAF, VERSIONS, intkey_address, intkey_transaction
 from families.intkey.payload import Verb
 from families.intkey.v2 import handler as v2
-from ledger.signing import Signer
-from ledger.transaction import decode_transaction
 from processor_sdk import TransactionHandler
 from processor_sdk.testing import Ledger, Result
 

@@ -7,10 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from families.settings import client
-from families.settings.candidates import Candidate, Proposal, Vote
-from families.settings.handler import SettingsHandler
-from ledger.settings import (
+from dovetail.ledger.settings import (
     APPROVAL_THRESHOLD,
     AUTHORIZED_KEYS,
     PROPOSALS,
@@ -19,8 +16,11 @@ from ledger.settings import (
     encode_setting,
     setting_address,
 )
-from ledger.signing import Signer
-from ledger.transaction import decode_transaction
+from dovetail.ledger.signing import Signer
+from dovetail.ledger.transaction import decode_transaction
+from families.settings import client
+from families.settings.candidates import Candidate, Proposal, Vote
+from families.settings.handler import SettingsHandler
 from processor_sdk.testing import Event, Ledger, Result
 from protos import settings_pb2
 

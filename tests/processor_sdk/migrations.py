@@ -6,9 +6,9 @@ What lives here: what several test modules need. What must not: assertions on mo
 from collections.abc import Callable
 from typing import Any
 
-from ledger.migration import PAYLOAD_ENCODING, PUBLIC_KEY
+from dovetail.ledger.migration import PAYLOAD_ENCODING, PUBLIC_KEY
 from processor_sdk import Context, MigrationContext, Transaction, TransactionHandler
-from processor_sdk.dispatch import Dispatcher
+from processor_sdk.apply.dispatch import Dispatcher
 from protos import processor_pb2, transaction_pb2
 from tests.processor_sdk.scripts import NAMESPACE, OK, State
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import zmq
 
-from dovetail.keys import KeyFiles
+from dovetail.common.keys import KeyFiles
 from protos import processor_pb2, validator_pb2
 from tests.keys import put_on_server
 from tests.processor_sdk.scripts import Spec

@@ -11,7 +11,7 @@ from typing import Any
 
 from processor_sdk.runtime import Report, TransactionProcessor
 from tests.processor_sdk.router import WAIT_MS
-from tests.processor_sdk.worker_family import WorkerHandler
+from tests.processor_sdk.worker.worker_family import WorkerHandler
 
 ROOT = Path(__file__).parents[2]
 

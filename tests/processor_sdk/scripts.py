@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ledger.ids import TransactionId
+from dovetail.ledger.ids import TransactionId
 from processor_sdk import Context, InvalidTransaction, Transaction, TransactionHandler
-from processor_sdk.dispatch import Dispatcher
+from processor_sdk.apply.dispatch import Dispatcher
 from protos import packed_pb2, processor_pb2, state_context_pb2, transaction_pb2, validator_pb2
 
 FAMILY, VERSION, NAMESPACE = "script", "1.0", "aaaaaa"

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, TypedDict
 
 import pytest
 
-from ledger.addresses import AccessList, namespace_of
-from ledger.receipt import Event, decode_event
+from dovetail.ledger.addresses import AccessList, namespace_of
+from dovetail.ledger.receipt import Event, decode_event
 from processor_sdk import (
     AuthorizationException,
     CborCodec,
@@ -22,7 +22,7 @@ from processor_sdk import (
     Transaction,
     TransactionHandler,
 )
-from processor_sdk.dispatch import Dispatcher
+from processor_sdk.apply.dispatch import Dispatcher
 from tests.processor_sdk.scripts import NAMESPACE, ScriptHandler, Spec, State, address, single
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from processor_sdk import Context, Transaction
-from processor_sdk.dispatch import Dispatcher
+from processor_sdk.apply.dispatch import Dispatcher
 from protos import packed_pb2, state_context_pb2
 from tests.processor_sdk.scripts import (
     INTERNAL,

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import migration
+from dovetail.ledger import migration
 from processor_sdk import Context, InvalidTransaction, MigrationContext, NotDecodable, Transaction, TransactionHandler
-from processor_sdk.dispatch import Dispatcher
+from processor_sdk.apply.dispatch import Dispatcher
+from processor_sdk.apply.state import CALL_BYTES_MAX
 from processor_sdk.sawtooth import adapted
-from processor_sdk.state import CALL_BYTES_MAX
 from protos import packed_pb2, transaction_pb2
 from tests.processor_sdk.migrations import (
     ELSEWHERE,
@@ -37,7 +37,7 @@ from tests.processor_sdk.scripts import INTERNAL, INVALID, NAMESPACE, OK, State
 
 @pytest.fixture(autouse=True)
 def _no_log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, "processor_sdk.dispatch")
+    caplog.set_level(logging.CRITICAL, "processor_sdk.apply.dispatch")
 
 
 # --- declaring --------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from tests.processor_sdk.scripts import INTERNAL, INVALID, NAMESPACE, OK, State
 
 @pytest.fixture(autouse=True)
 def _no_log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, "processor_sdk.dispatch")
+    caplog.set_level(logging.CRITICAL, "processor_sdk.apply.dispatch")
 
 
 def raises(error: BaseException) -> Migrate:

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from dovetail.ledger import transaction
+from dovetail.ledger.signing import Signer
 from families.intkey.client import LEAF, intkey_address, intkey_transaction
 from families.intkey.handler import IntkeyHandler
-from ledger import transaction
-from ledger.signing import Signer
-from processor_sdk import CborCodec, MigrationContext, dispatch
-from processor_sdk.dispatch import Dispatcher
-from processor_sdk.progress import Progress
+from processor_sdk import CborCodec, MigrationContext
+from processor_sdk.apply import dispatch
+from processor_sdk.apply.dispatch import Dispatcher
+from processor_sdk.apply.progress import Progress
 from protos import packed_pb2, processor_pb2
 
 SIGNER = Signer("11" * 32)

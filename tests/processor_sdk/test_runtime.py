@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from processor_sdk import Context, Transaction, connection, serving
+from processor_sdk import Context, Transaction
 from processor_sdk.runtime import TransactionProcessor
+from processor_sdk.worker import connection, serving
 from protos import packed_pb2, processor_pb2, state_context_pb2, validator_pb2
-from tests.independent.bare_validator import BareValidator, Verdict
 from tests.processor_sdk.router import WAIT_MS, Validator
 from tests.processor_sdk.scripts import (
     FAMILY,
@@ -26,6 +26,7 @@ from tests.processor_sdk.scripts import (
     address,
     packed_request,
 )
+from tests.system.independent.bare_validator import BareValidator, Verdict
 
 A, B = address(1), address(2)
 Message = validator_pb2.Message
@@ -166,7 +167,7 @@ def test_a_refused_registration_says_why_and_is_tried_again(
     start: Start, validator: Validator, caplog: pytest.LogCaptureFixture
 ) -> None:
     ready = threading.Event()
-    caplog.set_level(logging.ERROR, "processor_sdk.connection")
+    caplog.set_level(logging.ERROR, "processor_sdk.worker.connection")
     start(validator.url, ScriptHandler(), SecondHandler(), on_ready=ready.set)
     refusal = processor_pb2.TpRegisterResponse(status=processor_pb2.TpRegisterResponse.ERROR, message="not permitted")
     validator.reply(validator.receive(Message.TP_REGISTER_REQUEST), refusal.SerializeToString())
@@ -195,7 +196,7 @@ def test_a_validator_that_is_not_there_is_waited_for_aloud_once(
 
     ear = Ear()
     monkeypatch.setattr(connection, "OVERDUE_S", 0.05)
-    logging.getLogger("processor_sdk.connection").addHandler(ear)
+    logging.getLogger("processor_sdk.worker.connection").addHandler(ear)
     waiting = f"waiting for the validator at {validator.url}"
     try:
         validator.close()
@@ -210,7 +211,7 @@ def test_a_validator_that_is_not_there_is_waited_for_aloud_once(
         processor.stop()
         assert told.empty()
     finally:
-        logging.getLogger("processor_sdk.connection").removeHandler(ear)
+        logging.getLogger("processor_sdk.worker.connection").removeHandler(ear)
 
 
 def test_after_a_lost_connection_nothing_of_the_old_one_is_answered(start: Start, validator: Validator) -> None:

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import processor_sdk
-from ledger.transaction import Transaction, TransactionHeader, decode_header
+from dovetail.ledger.transaction import Transaction, TransactionHeader, decode_header
 from processor_sdk import runtime
-from processor_sdk.dispatch import Dispatcher
+from processor_sdk.apply.dispatch import Dispatcher
 from processor_sdk.sawtooth import (
     AuthorizationException,
     Context,
@@ -29,8 +29,6 @@ from processor_sdk.sawtooth import (
     adapted,
     init_console_logging,
 )
-from tests.independent.bare_validator import BareValidator
-from tests.independent.messages import Event
 from tests.processor_sdk.scripts import (
     FAMILY,
     INTERNAL,
@@ -45,6 +43,8 @@ from tests.processor_sdk.scripts import (
     packed,
     single,
 )
+from tests.system.independent.bare_validator import BareValidator
+from tests.system.independent.messages import Event
 
 A, B, C = address(1), address(2), address(3)
 FOREIGN = address(1, "bbbbbb")
@@ -145,7 +145,7 @@ def by_packed(spec: Spec, values: Mapping[str, bytes], handler: object) -> Done:
 @pytest.fixture(params=[by_conversation, by_packed], ids=["conversation", "packed"])
 def run(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Run:
     """One transaction: ``run(script, values, inputs=…, outputs=…, handler=…)``."""
-    caplog.set_level(logging.CRITICAL, "processor_sdk.dispatch")
+    caplog.set_level(logging.CRITICAL, "processor_sdk.apply.dispatch")
 
     def do(
         script: Script,

@@ -10,21 +10,21 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ledger.batch import VerifiedBatch, VerifiedTransaction
-from ledger.ids import BatchId, TransactionId
-from ledger.limits import Limits
-from ledger.receipt import Event, Receipt, encode_receipt
-from ledger.settings import FamilyVersion
+from dovetail.ledger.batch import VerifiedBatch, VerifiedTransaction
+from dovetail.ledger.ids import BatchId, TransactionId
+from dovetail.ledger.limits import Limits
+from dovetail.ledger.receipt import Event, Receipt, encode_receipt
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.validator.core.execution.executor import Execution
+from dovetail.validator.core.execution.model import Applied, Rejected, Result, Withdrawn
+from dovetail.validator.processors.dispatch import dispatch
+from dovetail.validator.processors.registry import Answered, Lost, Processors
+from dovetail.validator.transport.gateway import Delivery
 from processor_sdk import Context, InvalidTransaction, Transaction, TransactionHandler
-from processor_sdk.dispatch import Dispatcher
+from processor_sdk.apply.dispatch import Dispatcher
 from protos import packed_pb2, processor_pb2, transaction_pb2
 from protos.validator_pb2 import Message as Envelope
-from tests.validator.support import view_of
-from validator.execution.executor import Execution
-from validator.execution.model import Applied, Rejected, Result, Withdrawn
-from validator.gateway import Delivery
-from validator.processors.dispatch import dispatch
-from validator.processors.registry import Answered, Lost, Processors
+from tests.dovetail.validator.support import view_of
 
 NAMESPACES = ("aaaaaa", "bbbbbb")
 FAMILIES = (FamilyVersion("script", "1.0"), FamilyVersion("other", "2.0"))

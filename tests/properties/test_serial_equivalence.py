@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.batch import VerifiedBatch
+from dovetail.ledger.batch import VerifiedBatch
+from dovetail.validator.core.execution.schedule import schedule
 from tests.properties.serial import (
     Network,
     OtherHandler,
@@ -22,7 +23,6 @@ from tests.properties.serial import (
     run_serially,
     transaction_id_of,
 )
-from validator.execution.schedule import schedule
 
 ADDRESSES = 16
 OPERATIONS = (

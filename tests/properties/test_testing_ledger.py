@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dovetail.ledger.batch import VerifiedBatch, VerifiedTransaction
+from dovetail.ledger.ids import BatchId
+from dovetail.ledger.limits import Limits
+from dovetail.ledger.receipt import encode_receipt
+from dovetail.validator.core.execution.executor import Execution
+from dovetail.validator.core.execution.model import Applied, Rejected, Result
+from dovetail.validator.processors.dispatch import dispatch
+from dovetail.validator.processors.registry import Answered
 from families.intkey.client import intkey_address
 from families.intkey.handler import IntkeyHandler
 from families.intkey.payload import ENCODINGS, VALUE_MAX, IntkeyPayload
-from ledger.batch import VerifiedBatch, VerifiedTransaction
-from ledger.ids import BatchId
-from ledger.limits import Limits
-from ledger.receipt import encode_receipt
 from processor_sdk import TransactionHandler
 from processor_sdk.testing import Ledger, UnsignedTransaction, Verdict
+from tests.dovetail.validator.support import view_of
 from tests.properties.serial import LIMITS, Network, OtherHandler, ScriptHandler
 from tests.properties.test_serial_equivalence import blocks
-from tests.validator.support import view_of
-from validator.execution.executor import Execution
-from validator.execution.model import Applied, Rejected, Result
-from validator.processors.dispatch import dispatch
-from validator.processors.registry import Answered
 
 Fate = tuple[str, str, bytes, tuple[bytes, ...]]
 """A word, its sentence, extended data, receipts."""

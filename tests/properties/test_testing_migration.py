@@ -1,7 +1,7 @@
 """The test kit's ledger activates and migrates as the validator does: the same bytes, verdicts, words and state.
 
 The validator's part is its rules, its executor and its registry, without sockets; that a node puts a migration before
-all else by itself is in ``tests/validator``.
+all else by itself is in ``tests/dovetail/validator``.
 """
 
 import json
@@ -13,24 +13,24 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from ledger.batch import VerifiedBatch, VerifiedTransaction
-from ledger.ids import BatchId
-from ledger.permitted import Permission, encode_permitted_families, permitted_families
-from ledger.receipt import Receipt, encode_receipt
-from ledger.settings import FamilyVersion
+from dovetail.ledger.batch import VerifiedBatch, VerifiedTransaction
+from dovetail.ledger.ids import BatchId
+from dovetail.ledger.permitted import Permission, encode_permitted_families, permitted_families
+from dovetail.ledger.receipt import Receipt, encode_receipt
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.validator.core.execution.executor import Execution
+from dovetail.validator.core.execution.model import Applied, Rejected, Result, Withdrawn
+from dovetail.validator.core.journal import migrations
+from dovetail.validator.core.journal.rules import Body
+from dovetail.validator.processors.dispatch import dispatch
+from dovetail.validator.processors.registry import Answered
 from processor_sdk import Context, InvalidTransaction, MigrationContext, Transaction, TransactionHandler
 from processor_sdk.testing import ApplyFailed, Ledger, UnsignedTransaction
 from processor_sdk.testing.migrating import migration_of
 from protos.transaction_pb2 import Transaction as RawTransaction
 from protos.transaction_receipt_pb2 import TransactionReceipt
+from tests.dovetail.validator.support import permitting, view_of
 from tests.properties.serial import LIMITS, Network
-from tests.validator.support import permitting, view_of
-from validator.execution.executor import Execution
-from validator.execution.model import Applied, Rejected, Result, Withdrawn
-from validator.journal import migrations
-from validator.journal.rules import Body
-from validator.processors.dispatch import dispatch
-from validator.processors.registry import Answered
 
 NAMESPACE = "aaaaaa"
 V1, V2, V3 = (FamilyVersion("f", version) for version in ("1.0", "2.0", "3.0"))
@@ -42,10 +42,10 @@ HOWS = ("touch", "touch", "touch", "remove", "split", "mark", "refuse", "late", 
 @pytest.fixture(autouse=True, scope="module")
 def _few_leaves_are_sliced() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ledger.migration.LEAVES_MAX", 3)
-        logging.getLogger("processor_sdk.dispatch").setLevel(logging.CRITICAL)
+        patch.setattr("dovetail.ledger.migration.LEAVES_MAX", 3)
+        logging.getLogger("processor_sdk.apply.dispatch").setLevel(logging.CRITICAL)
         yield
-        logging.getLogger("processor_sdk.dispatch").setLevel(logging.NOTSET)
+        logging.getLogger("processor_sdk.apply.dispatch").setLevel(logging.NOTSET)
 
 
 class One(TransactionHandler[bytes]):

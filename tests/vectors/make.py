@@ -1,6 +1,7 @@
 """Golden vectors: what a client, a block and a state look like, byte for byte, as JSON files beside this module.
 
-They are made by ``tests.independent`` and ``naive_trie``, which share no code with the project; tests hold that the
+They are made by ``tests.system.independent`` and ``naive_trie``, which share no code with the project; tests hold
+that the
 files are what is made here, and that the project makes and reads the same. ``python -m tests.vectors.make`` writes
 them. What must not live here: the project's packages.
 """
@@ -12,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.independent import client, secp256k1
-from tests.independent import protobuf_wire as wire
+from tests.system.independent import client, secp256k1
+from tests.system.independent import protobuf_wire as wire
 from tests.vectors.naive_trie import NIBBLES, root_hash
 
 FOLDER = Path(__file__).parent

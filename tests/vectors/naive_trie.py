@@ -1,4 +1,5 @@
-"""The root of a state, computed the slow way from all of its leaves: what ``validator.state`` must arrive at.
+"""The root of a state, computed the slow way from all of its leaves: what ``dovetail.validator.core.state`` must
+arrive at.
 
 What lives here: the hash rules, written a second time. What must not: the project's packages, updates, numbers of
 stored nodes.

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
+from dovetail.ledger import addresses, settings, signing
+from dovetail.ledger.batch import decode_batch_list, verify_batch
+from dovetail.ledger.block import BlockHeader, decode_block_header, is_sealed, seal
+from dovetail.ledger.building import build_batch, build_transaction, encode_batch_list
+from dovetail.ledger.ids import BatchId, BlockId, PublicKey, StateRoot
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.ledger.signing import Signer
+from dovetail.ledger.transaction import TransactionHeader, decode_header, decode_transaction
+from dovetail.validator.core.state import merkle
+from dovetail.validator.core.state.nodes import EMPTY
 from families.intkey.client import intkey_address
-from ledger import addresses, settings, signing
-from ledger.batch import decode_batch_list, verify_batch
-from ledger.block import BlockHeader, decode_block_header, is_sealed, seal
-from ledger.building import build_batch, build_transaction, encode_batch_list
-from ledger.ids import BatchId, BlockId, PublicKey, StateRoot
-from ledger.settings import FamilyVersion
-from ledger.signing import Signer
-from ledger.transaction import TransactionHeader, decode_header, decode_transaction
 from tests.vectors import make
-from validator.state import merkle
-from validator.state.nodes import EMPTY
 
 
 @pytest.mark.parametrize("name", make.MADE)

@@ -1,0 +1,179 @@
+"""Running a ledger's history again: the processors that it needs, started here or elsewhere, and the work beside them.
+
+How a block is run and compared is in ``dovetail.validator.history.replay``.
+"""
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Coroutine, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from dovetail.cli.commands.processor import make_handlers
+from dovetail.common.errors import Refused
+from dovetail.common.output import note, printable, program
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.node.parts import INTKEY, SETTINGS, part_name
+from dovetail.node.reachability import replay_door
+from dovetail.node.supervisor import Events, Part, supervise
+from dovetail.validator.history.replay import ProcessorsMissing, Replay, families_needed
+from dovetail.validator.history.verification.chain import CheckedBlock, Verification
+from dovetail.validator.history.verification.findings import Findings
+from dovetail.validator.store import StoreReader
+from dovetail.validator.transport.access import Door
+from dovetail.validator.transport.gateway import CannotBind
+
+if TYPE_CHECKING:
+    from dovetail.cli.commands.verify import Tally
+    from dovetail.node.config import Config, ProcessorConfig
+
+_INTERRUPTED: Final = 130
+_START_S: Final = 60
+"""How long a processor that is started here may take until it serves, and until it serves again."""
+
+
+def reexecute(
+    reader: StoreReader,
+    verification: Verification,
+    findings: Findings,
+    tally: "Tally",
+    settings: "Config",
+    named: Sequence[str],
+    bind: str,
+    wait_s: int,
+) -> None:
+    """Verify and run again, with a bar for each step. Raises Refused, also when processors do not come."""
+    tally.start("looking for families", verification.last - verification.first + 1)
+    needed = families_needed(reader, verification.first, verification.last, lambda: tally.step(0))
+    handlers = _handlers(named, needed)
+    served = {family for families in handlers.values() for family in families if family in needed}
+    elsewhere = {name: num for name, num in needed.items() if name not in served}
+
+    door = replay_door(settings, bind)
+
+    async def run() -> None:
+        def on_done(block: CheckedBlock) -> None:
+            tally.reexecuted_blocks += 1
+            tally.reexecuted_transactions += block.transactions
+            tally.step(tally.reexecuted_transactions)
+
+        limits = settings.validator.limits
+        replay = Replay(bind, limits, max(wait_s, _START_S), reader, verification.node, findings.add, on_done, door)
+        try:
+            note(f"processors may connect at {replay.endpoint}")
+            if elsewhere:
+                note(
+                    f"history needs processors that are not started here: {_first_blocks(elsewhere)}; waiting"
+                    f" {wait_s} s for them: {program()} processor MODULE:HANDLER --connect {replay.endpoint}"
+                )
+            with tempfile.TemporaryDirectory(prefix="dovetail-") as logs:
+                work = _drive(replay, verification, tally, elsewhere, wait_s, served)
+                await _beside(_parts(handlers, replay.endpoint, door, settings.processor), Path(logs), work, replay)
+        finally:
+            replay.close()
+
+    try:
+        asyncio.run(run())
+    except CannotBind as error:
+        raise Refused(f"--bind: {error}") from None
+    except ProcessorsMissing as missing:
+        lacking = {name: needed[name] for name in missing.families}
+        migrates = " that migrates" if missing.migration else ""
+        raise Refused(
+            f"no processor of {_first_blocks(lacking)}{migrates} came, or came back, in time;"
+            f" {tally.reexecuted_blocks} blocks were run again. Name its handler with --family MODULE:HANDLER, or start"
+            " one at --bind and give it longer with --wait-s"
+        ) from None
+
+
+async def _drive(
+    replay: Replay,
+    verification: Verification,
+    tally: "Tally",
+    elsewhere: Iterable[FamilyVersion],
+    wait_s: int,
+    served: Iterable[FamilyVersion],
+) -> None:
+    """Verify and run again, block by block, once every processor is there."""
+    await replay.wait_for(elsewhere, wait_s)
+    await replay.wait_for(served, _START_S)
+    tally.start("verifying and running again", verification.last - verification.first + 1)
+    for block in verification.blocks():
+        tally.blocks += 1
+        tally.transactions += block.transactions
+        if not block.replayable:
+            tally.pruned += 1
+        elif block.sound:
+            await replay.run(block)
+        else:
+            tally.skipped += 1
+    await replay.finish()
+
+
+async def _beside(parts: list[Part], logs: Path, work: Coroutine[Any, Any, None], replay: Replay) -> None:
+    """Do the work while the processes of ``parts`` run; they end with it. Raises Refused when one refuses to serve."""
+    if not parts:
+        await work
+        return
+    working = asyncio.ensure_future(work)
+    keeping = asyncio.ensure_future(supervise(parts, logs, Events(lambda _: None, lambda: None, note, lambda *_: None)))
+    try:
+        done, _ = await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
+        if working not in done:
+            keeping.result()
+            raise typer.Exit(_INTERRUPTED)
+        working.result()
+    finally:
+        working.cancel()
+        await asyncio.wait({working})
+        # Who takes leave waits for an answer.
+        attending = asyncio.ensure_future(replay.attend())
+        keeping.cancel()
+        await asyncio.wait({keeping})
+        attending.cancel()
+        await asyncio.gather(working, keeping, attending, return_exceptions=True)
+
+
+def _handlers(named: Sequence[str], needed: dict[FamilyVersion, int]) -> dict[str, list[FamilyVersion]]:
+    """The handlers to start, with what each serves of what is needed. Raises Refused."""
+    served: dict[FamilyVersion, str] = {}
+    handlers: dict[str, list[FamilyVersion]] = {}
+    for handler in dict.fromkeys((*named, INTKEY, SETTINGS)):
+        families = [FamilyVersion(one.family_name, one.family_version) for one in make_handlers(handler)]
+        double = next((one for one in families if one in served), None)
+        if double is not None:
+            if handler in named:
+                raise Refused(f"{handler} is for {double}, which {served[double]} judges already")
+            continue
+        if not any(one in needed for one in families):
+            if handler in named:
+                note(f"{handler} is not started: no block holds a transaction of {', '.join(map(str, families))}")
+            continue
+        served |= dict.fromkeys(families, handler)
+        handlers[handler] = families
+    return handlers
+
+
+def _parts(
+    handlers: dict[str, list[FamilyVersion]], endpoint: str, door: Door, processor: "ProcessorConfig"
+) -> list[Part]:
+    keys: list[str] = []
+    # An open door would not understand keys that this environment has for another.
+    for key in ("connection_key", "validator_key"):
+        os.environ.pop(f"DOVETAIL_PROCESSOR_{key}".upper(), None)
+        if door.key is not None:
+            keys += [f"--{key.replace('_', '-')}", getattr(processor, key)]
+    parts: dict[str, Part] = {}
+    for handler, families in handlers.items():
+        name = part_name(families[0].name, parts)
+        command = [sys.executable, "-m", "dovetail", "processor", handler, "--connect", endpoint, *keys]
+        parts[name] = Part(name, command, ends=0)
+    return list(parts.values())
+
+
+def _first_blocks(families: dict[FamilyVersion, int]) -> str:
+    return ", ".join(printable(f"{name} (first in block {num})") for name, num in sorted(families.items()))

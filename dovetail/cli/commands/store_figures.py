@@ -1,0 +1,54 @@
+"""What ``store check`` found, for people. What it looks at is in ``dovetail.validator.maintenance.looking``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from dovetail.common.home import shown
+from dovetail.common.output import print_table, printable
+
+if TYPE_CHECKING:
+    from dovetail.validator.maintenance.looking import Look
+
+_MIB: Final = 1024 * 1024
+
+
+def show(seen: "Look", path: Path) -> None:
+    """A table of tables, and a line for whatever else is to be known."""
+    print_table(
+        ("TABLE", "ENTRIES", "BYTES", "PAGES, BYTES", "DAMAGED"),
+        [
+            (name, table.entries, table.data_bytes, table.page_bytes, table.damaged)
+            for name, table in seen.tables.items()
+        ],
+    )
+    typer.echo(f"block {seen.head_num}: {seen.head_id}")
+    if seen.states_from_block:
+        typer.echo(f"states before block {seen.states_from_block} are pruned")
+    typer.echo(
+        f"file {mib(seen.file_bytes)}: {mib(seen.live_bytes)} in use, {mib(seen.free_bytes)} free in it; the map has"
+        f" room for {mib(seen.map_bytes)}"
+    )
+    growth = per_million(seen)
+    if growth is not None:
+        typer.echo(f"{mib(growth)} a million transactions, as it is in use now")
+    typer.echo("pages walked" if seen.pages_walked else "pages not walked: a validator wrote meanwhile")
+    for fault in seen.faults:
+        typer.echo(printable(f"pages: {fault}"))
+    for name in seen.leftovers:
+        typer.echo(f"{shown(path / name)} was left by a run that was killed; the next one removes it")
+    for name in seen.put_aside:
+        typer.echo(f"{shown(path / name)} is a damaged file that a repair kept")
+    if seen.sound:
+        typer.echo("sound, as far as this looks: dovetail chain verify is the thorough one")
+
+
+def per_million(seen: "Look") -> int | None:
+    """Bytes in use for each million transactions; None where there is none."""
+    return seen.live_bytes * 1_000_000 // seen.transactions if seen.transactions else None
+
+
+def mib(data_bytes: int) -> str:
+    """A size in words."""
+    return f"{data_bytes / _MIB:,.1f} MiB"

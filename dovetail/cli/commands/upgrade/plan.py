@@ -1,0 +1,250 @@
+"""``upgrade plan``: the next version of a family from a block on, proposed through the settings family."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from dovetail.cli.commands.upgrade.proposing import (
+    WAIT_S_DEFAULT,
+    Family,
+    How,
+    Setting,
+    WaitForCommit,
+    Yes,
+    propose_change,
+    read_setting,
+)
+from dovetail.cli.options import Json, Key, Url, examples, not_empty
+from dovetail.cli.submit import url_argument
+from dovetail.common.errors import Refused
+from dovetail.common.output import note, printable, program
+from dovetail.common.urls import DEFAULT_URL
+
+if TYPE_CHECKING:
+    from dovetail.cli.commands.upgrade.told import Told
+    from dovetail.client.client import DovetailClient
+    from dovetail.ledger.permitted import Permission
+    from dovetail.ledger.settings import FamilyVersion
+
+_SHOWN_MAX: Final = 10
+
+
+def plan(
+    family: Family,
+    old: Annotated[str, typer.Argument(metavar="OLD", callback=not_empty, help="The version in use.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", callback=not_empty, help="The version to come.")],
+    at: Annotated[
+        str,
+        typer.Option(
+            "--at",
+            metavar="+N|BLOCK",
+            callback=not_empty,
+            help="The first block that may hold NEW: a number, or +N for N blocks behind the head.",
+        ),
+    ],
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="+N|BLOCK",
+            callback=not_empty,
+            help="The last block that may hold OLD. Default: no end; with --migrate the block before --at.",
+        ),
+    ] = None,
+    migrate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--migrate",
+            metavar="MODULE:HANDLER|PREFIX",
+            callback=not_empty,
+            help="NEW migrates the state under this prefix first; of a handler: under its namespaces. May be repeated.",
+        ),
+    ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--also",
+            metavar="FAMILY:VERSION",
+            callback=not_empty,
+            help="Permit this version, too, without limits. May be repeated.",
+        ),
+    ] = None,
+    yes: Yes = False,
+    key: Key = None,
+    url: Url = DEFAULT_URL,
+    wait: WaitForCommit = WAIT_S_DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Plan that NEW may enter blocks from a block on, and when OLD may no more.
+
+    Shows what the setting sawtooth.validator.transaction_families becomes, asks, proposes it with an authorized key,
+    and waits for the commit. Blocks are made only when there is work, so +100 may be a minute or a month.
+
+    Where the setting is absent everything is permitted: the plan then names all that this node knows to be in use, and
+    shuts out the rest; add what it does not know with --also.
+    """
+    from dovetail.cli.commands.upgrade.changes import block_of, planned
+    from dovetail.cli.commands.upgrade.told import ask
+    from dovetail.client.client import DovetailClient
+    from dovetail.ledger.permitted import Permission
+    from dovetail.ledger.settings import FamilyVersion
+
+    old_version, new_version = FamilyVersion(family, old), FamilyVersion(family, new)
+    prefixes = _prefixes(migrate or (), new_version)
+    added = [_family_version(text) for text in also or ()]
+    with DovetailClient(url) as client:
+        setting, told = read_setting(client), ask(client)
+        entries = setting.entries
+        if entries is None:
+            entries = _in_use(client, told, old_version, new_version, added)
+    named = {entry.family for entry in entries}
+    entries = (*entries, *(Permission(name) for name in dict.fromkeys(added) if name not in named))
+    from_block = block_of(at, "--at", setting.head_num)
+    until_block = None if until is None else block_of(until, "--until", setting.head_num)
+
+    def change(_: "DovetailClient", now: Setting) -> "tuple[Permission, ...]":
+        return planned(
+            entries,
+            old_version,
+            new_version,
+            from_block=from_block,
+            until_block=until_block,
+            migrate=prefixes,
+            head_num=now.head_num,
+        )
+
+    questions = _questions(told, new_version, prefixes)
+    if setting.entries is None:
+        questions.append("the setting is absent, so everything is permitted now; with it nothing is but what it names")
+    propose_change(
+        setting,
+        change,
+        family,
+        what=f"{new_version} from block {from_block}",
+        how=How(yes, key, url, wait, as_json),
+        questions=questions,
+        extra={"head_num": setting.head_num, "from_block": from_block},
+    )
+    if not as_json:
+        typer.echo(
+            f"Then: start processors of {new_version} beside every node ({program()} processor MODULE:HANDLER); who is"
+            f" ready, and what would happen:\n  {program()} upgrade status --watch{url_argument(url)}"
+        )
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put this command into the command line."""
+    app.command(
+        epilog=examples(
+            "dovetail upgrade plan intkey 1.0 2.0 --at +100",
+            "dovetail upgrade plan intkey 1.0 2.0 --at 1200 --until 5000 --yes",
+            "dovetail upgrade plan intkey 2.0 3.0 --at +100 --migrate my_family:MyHandler",
+        )
+    )(plan)
+
+
+def _prefixes(named: Iterable[str], new: "FamilyVersion") -> list[str]:
+    """What ``--migrate`` names, each once."""
+    from dovetail.cli.commands.processor import make_handlers
+    from processor_sdk.migration import INHERITED_MIGRATE
+
+    prefixes: dict[str, None] = {}
+    for text in named:
+        if ":" not in text:
+            prefixes[text] = None
+            continue
+        for handler in make_handlers(text):
+            if (handler.family_name, handler.family_version) != new:
+                raise Refused(f"--migrate {text} is for {handler.family_name} {handler.family_version}, not for {new}")
+            if not handler.migrates:
+                raise Refused(
+                    f"--migrate {text} declares no migrate(self, context); leave --migrate out, or write it;"
+                    f" {INHERITED_MIGRATE}"
+                )
+            prefixes |= dict.fromkeys(handler.namespaces)
+    return list(prefixes)
+
+
+def _family_version(text: str) -> "FamilyVersion":
+    from dovetail.ledger.settings import FamilyVersion
+
+    name, _, version = text.rpartition(":")
+    if not (name and version):
+        raise typer.BadParameter(f"--also {text!r} is no FAMILY:VERSION, as in intkey:1.0")
+    return FamilyVersion(name, version)
+
+
+def _questions(told: "Told", new: "FamilyVersion", prefixes: "Sequence[str]") -> list[str]:
+    """What the node says that somebody should know who plans this."""
+    questions = []
+    for unmade in told.unmade(new.name):
+        since = f" from block {unmade['from_block']} on" if "from_block" in unmade else ""
+        state = "was refused" if unmade["migration"] == "refused" else "is not made yet"
+        questions.append(
+            f"the migration of {new.name} {unmade['family_version']}{since} {state}: {new} would come on top of it, or"
+            " without it"
+        )
+    declared = told.namespaces.get(new.name, frozenset())
+    outside = [prefix for prefix in prefixes if not prefix.startswith(tuple(declared))]
+    if outside and declared:
+        questions.append(
+            f"--migrate {', '.join(outside)} is outside of what the connected processors of {new.name} declare:"
+            f" {', '.join(sorted(declared))}"
+        )
+    elif outside:
+        note(f"no processor of {new.name} is connected here, so nobody says whether {', '.join(outside)} is its state")
+    entry = told.entry(*new)
+    if entry and entry["migrating_processors"] and not prefixes:
+        questions.append(
+            f"{entry['migrating_processors']} connected processors of {new} migrate state, and this plan has no"
+            " --migrate: it would come without its migration"
+        )
+    return questions
+
+
+def _in_use(
+    client: "DovetailClient",
+    told: "Told",
+    old: "FamilyVersion",
+    new: "FamilyVersion",
+    added: "Sequence[FamilyVersion]",
+) -> "tuple[Permission, ...]":
+    """Everything that this node knows to be in use but ``new``. Raises Refused where ``old`` is not, or ``new`` is.
+
+    A version that nobody serves and nothing was committed of is not in use: anybody may hand in a batch of any name.
+    """
+    from dovetail.cli.commands.upgrade.told import committed_by_family
+    from dovetail.ledger.errors import some_of
+    from dovetail.ledger.permitted import Permission
+    from dovetail.ledger.settings import FAMILY_NAME, FAMILY_VERSION, FamilyVersion
+
+    settings_family = FamilyVersion(FAMILY_NAME, FAMILY_VERSION)
+    found = {settings_family, *added}
+    for text, committed in committed_by_family(client).items():
+        name, _, version = text.rpartition(":")
+        if text == "other:":
+            note("families beyond limits.family_labels_max are counted as one; add those that you know of with --also")
+        elif committed:
+            found.add(FamilyVersion(name, version))
+    if new in found and new != old:
+        raise Refused(
+            f"{new} is in use already, as everything is permitted while the setting is absent: its clients would be"
+            " shut out until the plan's block"
+        )
+    known = [(FamilyVersion(each["family_name"], each["family_version"]), each["processors"]) for each in told.families]
+    found.update(name for name, processors in known if processors)
+    unserved = sorted({str(name) for name, _ in known} - {str(name) for name in (*found, new)})
+    if unserved:
+        note(
+            f"{len(unserved)} that no processor here serves, and of which nothing was committed, are left out; add"
+            f" those that are meant with --also: {printable(some_of(unserved, _SHOWN_MAX))}"
+        )
+    if old not in found:
+        listed = ", ".join(sorted(printable(name) for name in found))
+        raise Refused(
+            f"{old} is not known here; served or committed is: {listed}. If it is right, add it:"
+            f" --also {old.name}:{old.version}"
+        )
+    found.discard(new)
+    return tuple(Permission(name) for name in sorted(found, key=lambda name: (name != settings_family, name)))

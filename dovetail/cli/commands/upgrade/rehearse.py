@@ -1,0 +1,158 @@
+"""``upgrade rehearse``: the next handler on what the chain holds already. How it is judged: ``dovetail.rehearsal``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from dovetail.cli.commands.parts import load_config
+from dovetail.cli.options import ConfigFile, DataDir, Json, examples, not_empty, some_path
+from dovetail.common.errors import Refused
+
+if TYPE_CHECKING:
+    from dovetail.rehearsal.history import Span
+    from dovetail.validator.store import StoreReader
+
+_DIFFERENCES_MAX: Final = 10_000
+WORKERS_MAX: Final = 64
+"""Each reads the store by itself, and a running validator needs its place among the store's readers."""
+
+
+def rehearse(
+    handler: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:HANDLER",
+            callback=not_empty,
+            help="The new handler, as dovetail processor takes it; the current folder is looked in as well.",
+        ),
+    ],
+    family: Annotated[
+        str, typer.Option("--family", metavar="NAME", callback=not_empty, help="The family that is to be upgraded.")
+    ],
+    version: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="VERSION", callback=not_empty, help="The version whose transactions are judged again."
+        ),
+    ] = None,
+    blocks: Annotated[
+        str | None,
+        typer.Option(
+            "--blocks", metavar="A..B", callback=not_empty, help="Only blocks A to B, one of which may be left out."
+        ),
+    ] = None,
+    migrate: Annotated[
+        bool,
+        typer.Option(
+            "--migrate", help="Show what the handler's migrate would write, over the state after block B or the newest."
+        ),
+    ] = False,
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, max=WORKERS_MAX, metavar="N", help="Processes that judge.")
+    ] = 1,
+    differences_max: Annotated[
+        int,
+        typer.Option(
+            "--differences-max", min=0, max=_DIFFERENCES_MAX, metavar="N", help="Show so many in full; all are counted."
+        ),
+    ] = 100,
+    apply_timeout_ms: Annotated[
+        int,
+        typer.Option(
+            "--apply-timeout-ms", min=1, max=3_600_000, metavar="MS", help="What takes longer is an internal error."
+        ),
+    ] = 10_000,
+    resume: Annotated[
+        bool, typer.Option("--resume/--fresh", help="Go on where Ctrl-C ended this rehearsal, or begin anew.")
+    ] = False,
+    progress_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--progress-file",
+            metavar="FILE",
+            parser=some_path,
+            help="Keep what --resume needs there. Default: a file under ~/.dovetail/rehearsals.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Judge a family's past transactions by its next handler, and show what would end otherwise.
+
+    Each transaction runs against the state that it saw, read from the ledger's store: no old processor and no running
+    node is needed, and the ledger is not touched. A node may go on running meanwhile. Compared are the verdict, what is
+    written, the events and the receipt data; sizes are those that --config allows.
+
+    A damaged store ends the rehearsal where damage shows; a value that was changed on the disk and can still be read
+    does not show here: run `dovetail chain verify` first.
+
+    Only committed transactions are in the store: that the new handler would accept what the old one refused does not
+    show. The exit code is 0 where nothing differs, 1 where something does (or the migration is refused), and 2 where
+    there was no transaction to judge.
+    """
+    from dovetail.cli.commands.upgrade.rehearsing import rehearse_history, rehearse_to_migrate
+    from dovetail.ledger.settings import FamilyVersion
+    from dovetail.node.config import Flag
+    from dovetail.rehearsal.run import Setup, handler_for
+    from dovetail.validator.node import STORE_FOLDER
+    from dovetail.validator.store import StorageFailed, StoreReader
+    from processor_sdk.migration import INHERITED_MIGRATE
+
+    if not version and not migrate:
+        raise typer.BadParameter("which version's transactions are meant? Say --from VERSION")
+    settings = load_config(config, {"validator.data_dir": Flag("--data-dir", data_dir and str(data_dir))}).validator
+    made = handler_for(handler, family)
+    if migrate and not made.migrates:
+        raise Refused(
+            f"{handler} declares no migrate(self, context): there is nothing for --migrate to show; {INHERITED_MIGRATE}"
+        )
+    judged = FamilyVersion(family, version or made.family_version)
+    store = settings.data_dir / STORE_FOLDER
+    setup = Setup(store, handler, judged, apply_timeout_ms, differences_max, settings.limits)
+    try:
+        reader = StoreReader.open(store)
+        try:
+            span = _span(reader, blocks)
+            if migrate:
+                code = rehearse_to_migrate(setup, reader, span.last_block, made, workers, as_json)
+            else:
+                code = rehearse_history(
+                    setup, reader, span, made, blocks or "", workers, resume, progress_file, as_json
+                )
+        finally:
+            reader.close()
+    except StorageFailed as error:
+        raise Refused(str(error)) from None
+    raise typer.Exit(code)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put this command into the command line."""
+    app.command(
+        epilog=examples(
+            "dovetail upgrade rehearse families.intkey.v2.handler:IntkeyHandler --family intkey --from 1.0",
+            "dovetail upgrade rehearse my_family:NewHandler --family my_family --from 1.0 --blocks 100.. --json",
+            "dovetail upgrade rehearse my_family:NewHandler --family my_family --migrate",
+        )
+    )(rehearse)
+
+
+def _span(reader: "StoreReader", blocks: str | None) -> "Span":
+    """The blocks that are meant, with their transactions. Raises Refused where the chain has not all of them."""
+    from dovetail.rehearsal.history import span_of
+
+    if reader.head is None:
+        raise Refused("the store holds no block yet: there is no history to rehearse")
+    head = reader.head.num
+    low, dots, high = (blocks or "0..").partition("..")
+    if not all(part == "" or (part.isascii() and part.isdigit()) for part in (low, high)) or not (low or high):
+        raise typer.BadParameter(f"--blocks is {blocks!r}, not A..B, A.., ..B or a number")
+    first = int(low or 0)
+    last = int(high or head) if dots else first
+    if first > last:
+        raise typer.BadParameter(f"--blocks is {blocks!r}: the first comes after the last")
+    if last > head:
+        raise Refused(f"--blocks is {blocks!r}, the newest block is {head}")
+    return span_of(reader, first, last)

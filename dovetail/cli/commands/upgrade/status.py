@@ -1,0 +1,208 @@
+"""``upgrade status``: which versions may enter which blocks, who is ready for them, and what would stall."""
+
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import typer
+
+from dovetail.cli.commands.upgrade.outlook import going_on, outlook, stalls
+from dovetail.cli.commands.upgrade.proposing import read_setting
+from dovetail.cli.commands.upgrade.told import ask
+from dovetail.cli.options import Json, Url, examples
+from dovetail.cli.submit import url_argument
+from dovetail.common.errors import Refused
+from dovetail.common.output import make_table, print_json, print_table, program
+from dovetail.common.output import watch as show_again
+from dovetail.common.urls import DEFAULT_URL, shown_url
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from dovetail.client.client import DovetailClient
+
+_HEADINGS: Final = ("FAMILY", "VERSION", "PERMITTED", "MIGRATION", "PROCESSORS", "PENDING", "IF ITS BLOCK CAME NOW")
+_PROPOSED: Final = ("PROPOSED", "VOTES", "PROPOSAL ID")
+
+
+class Untold(Refused):
+    """It cannot be told whether something would stall."""
+
+    exit_code = 3
+
+
+class _Seen(NamedTuple):
+    """One look at the node. ``open``: what is not done, a sentence each, though nothing stalls it."""
+
+    head_num: int
+    restricted: bool
+    families: list[dict[str, Any]]
+    proposals: list[dict[str, Any]]
+    stalls: list[str]
+    open: list[str]
+
+
+def status(
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")] = False,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Show which versions may enter which blocks, who is ready for them, and what would happen if their block came now.
+
+    Exit code 0 when nothing would stall and nothing is open. 1, with the reasons, while something would stall: a
+    version that is permitted, or will be, whose work no processor here takes; a migration that nobody here can do, that
+    was refused, or that the plan of a version forgot; settings that could not be changed any more. 1 too while
+    something is open: a proposal for the permitted families that is voted on, a migration whose block has come and that
+    is in no block. 3 when it cannot be told, because nothing answers or the answer makes no sense.
+    """
+    from dovetail.client.client import DovetailClient
+
+    if watch and (as_json or not sys.stdout.isatty()):
+        raise typer.BadParameter("--watch is for a terminal; a script asks again, and looks at the exit code")
+    with DovetailClient(url) as client:
+        if watch:
+            show_again(lambda: _screen(client))
+            return
+        try:
+            seen = _look(client)
+        except Refused as error:
+            raise Untold(str(error)) from None
+    if as_json:
+        print_json(
+            {
+                "head_num": seen.head_num,
+                "restricted": seen.restricted,
+                "families": [_told(seen, family) for family in seen.families],
+                "proposals": seen.proposals,
+                "stalls": seen.stalls,
+                "open": seen.open,
+            }
+        )
+    else:
+        typer.echo(_first_line(seen, url))
+        print_table(_HEADINGS, _rows(seen))
+        if seen.proposals:
+            typer.echo()
+            print_table(_PROPOSED, _proposed_rows(seen))
+            typer.echo(f"vote with: {program()} settings vote PROPOSAL accept --wait 30{url_argument(url)}")
+    if seen.stalls or seen.open:
+        raise Refused("\n".join(_summary(seen)))
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put this command into the command line."""
+    app.command(
+        epilog=examples("dovetail upgrade status", "dovetail upgrade status --watch", "dovetail upgrade status --json")
+    )(status)
+
+
+def _screen(client: "DovetailClient") -> "RenderableType":
+    """What --watch shows. Raises Refused."""
+    from rich.console import Group
+    from rich.text import Text
+
+    seen = _look(client)
+    parts: list[RenderableType] = [Text(_first_line(seen, client.url)), make_table(_HEADINGS, _rows(seen))]
+    if seen.proposals:
+        parts += ["", make_table(_PROPOSED, _proposed_rows(seen))]
+    return Group(*parts, "", Text("\n".join(_summary(seen)) or "nothing would stall"))
+
+
+def _summary(seen: _Seen) -> list[str]:
+    stalled = ["something would stall:", *seen.stalls] if seen.stalls else []
+    return [*stalled, "something is not done:", *seen.open] if seen.open else stalled
+
+
+def _look(client: "DovetailClient") -> _Seen:
+    """Raises Refused."""
+    from dovetail.cli.commands.upgrade.changes import locks
+    from dovetail.cli.commands.upgrade.proposals import effects
+
+    setting, told = read_setting(client), ask(client)
+    head_num, restricted, families = told.head_num, told.restricted, told.families
+    seen = _Seen(
+        head_num,
+        restricted,
+        families,
+        [],
+        stalls(families, head_num, restricted=restricted),
+        going_on(families, head_num, restricted=restricted),
+    )
+    locked = locks(setting.entries, setting.head_num) if setting.entries is not None else None
+    if locked:
+        seen.stalls.append(f"{locked}; propose it without that end, as long as that is possible")
+    for candidate in setting.proposals:
+        votes = Counter(cast.accept for cast in candidate.votes if cast.public_key in setting.keys)
+        changes, late = effects(setting, candidate)
+        seen.proposals.append(
+            {
+                "proposal_id": candidate.proposal_id,
+                "changes": changes,
+                "late": late,
+                "votes_for": votes[True],
+                "votes_against": votes[False],
+                "votes_needed": setting.threshold,
+            }
+        )
+        seen.open.append(f"proposal {candidate.proposal_id} has {votes[True]} of {setting.threshold} votes")
+    return seen
+
+
+def _told(seen: _Seen, family: dict[str, Any]) -> dict[str, Any]:
+    view = outlook(family, seen.head_num, restricted=seen.restricted)
+    return {**family, "outlook": view.text, "stalls": view.stalls}
+
+
+def _first_line(seen: _Seen, url: str) -> str:
+    without = "" if seen.restricted else "; the setting is absent, so every version is permitted"
+    return f"{shown_url(url)}: the head is block {seen.head_num}{without}"
+
+
+def _rows(seen: _Seen) -> list[tuple[object, ...]]:
+    return [
+        (
+            family["family_name"],
+            family["family_version"],
+            _permitted(family, seen.head_num),
+            _migration(family),
+            _processors(family),
+            ", ".join(f"{count} {reason}" for reason, count in family["pending"].items()) or "-",
+            outlook(family, seen.head_num, restricted=seen.restricted).text,
+        )
+        for family in seen.families
+    ]
+
+
+def _permitted(family: dict[str, Any], head_num: int) -> str:
+    permission = family["permission"]
+    if permission in ("ended", "not_permitted"):
+        return f"until block {family['until_block']}, no more" if "until_block" in family else "no"
+    parts = ["now"] if permission == "permitted" else []
+    if permission == "waiting":
+        parts.append(f"from block {family['from_block']}, {family['from_block'] - head_num} to go")
+    if "until_block" in family:
+        parts.append(f"until block {family['until_block']}, {family['until_block'] - head_num} to go")
+    return " ".join(parts)
+
+
+def _migration(family: dict[str, Any]) -> str:
+    return f"{family['migration']}: {', '.join(family['migrates'])}" if family["migrates"] else "-"
+
+
+def _processors(family: dict[str, Any]) -> str:
+    text = str(family["processors"])
+    builds = sorted(family["builds"].items())
+    named = [f"{count} of {build}" if count > 1 else build for build, count in builds if build]
+    text += f" ({', '.join(named)})" if named else ""
+    return text + (f", {family['migrating_processors']} migrating" if family["migrates"] else "")
+
+
+def _proposed_rows(seen: _Seen) -> list[tuple[object, ...]]:
+    return [
+        (
+            "; ".join([*proposal["changes"], *proposal["late"]]) or "no change",
+            f"{proposal['votes_for']} of {proposal['votes_needed']} for, {proposal['votes_against']} against",
+            proposal["proposal_id"],
+        )
+        for proposal in seen.proposals
+    ]

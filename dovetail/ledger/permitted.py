@@ -1,0 +1,247 @@
+"""Which families may enter which blocks: the setting, read from the state, and what is said to those it leaves out.
+
+The value is a JSON array of objects with ``family`` and ``version``, as in the 1.x line, and members of ours:
+``from_block`` and ``until_block`` (inclusive), and ``migrate``, the prefixes whose state the version migrates before
+its first transaction (docs/upgrades.md).
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from itertools import repeat
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from dovetail.ledger import settings
+from dovetail.ledger.addresses import NAMESPACE_CHARACTERS, is_prefix
+from dovetail.ledger.errors import NotDecodable, some_of
+from dovetail.ledger.settings import TRANSACTION_FAMILIES, FamilyVersion
+
+PERMITTED_AT: Final = settings.setting_address(TRANSACTION_FAMILIES)
+"""The address of the leaf that says which families may enter a block."""
+
+BLOCK_NUM_MAX: Final = 2**63 - 1
+ENTRIES_MAX: Final = 1_000
+MIGRATING_ENTRIES_MAX: Final = 100
+"""Most entries of the setting, and most of those that migrate."""
+
+MIGRATED_PREFIXES_MAX: Final = 16
+"""Most prefixes that one version may migrate."""
+
+_NESTING_MAX: Final = 16
+_KEPT_MAX: Final = 4
+_SHOWN_MAX: Final = 10
+_SHOWN_CHARACTERS_MAX: Final = 80
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]").search
+
+
+class Plan(NamedTuple):
+    """What a migration is known by; ``prefixes`` in ascending order."""
+
+    family: FamilyVersion
+    from_block: int
+    prefixes: tuple[str, ...]
+
+
+class Permission(NamedTuple):
+    """One entry of the setting. A version may have several, for several spans of blocks."""
+
+    family: FamilyVersion
+    from_block: int = 0
+    until_block: int | None = None
+    """The last block that may hold a transaction of this version; None: there is no last."""
+
+    migrate: tuple[str, ...] = ()
+    """The prefixes, of 6 characters or more, whose state is migrated before the version's first transaction."""
+
+    @property
+    def plan(self) -> Plan:
+        """By what its migration is known: when the version ends makes no difference."""
+        return Plan(self.family, self.from_block, tuple(sorted(self.migrate)))
+
+    def covers(self, block_num: int) -> bool:
+        return self.from_block <= block_num and (self.until_block is None or block_num <= self.until_block)
+
+    def overlaps(self, other: "Permission") -> bool:
+        """Whether both migrate some of the same state."""
+        return any(map(str.startswith, self.migrate, repeat(other.migrate))) or any(
+            map(str.startswith, other.migrate, repeat(self.migrate))
+        )
+
+    def __str__(self) -> str:
+        text = str(self.family)
+        if self.from_block:
+            text += f" from block {self.from_block}"
+        if self.until_block is not None:
+            text += f" until block {self.until_block}"
+        return text
+
+
+Permitted = tuple[Permission, ...] | None
+"""What the setting says, in its order; None where it is absent: every family may enter every block."""
+
+
+def permitted_families(read: Callable[[str], bytes | None]) -> Permitted:
+    """What the setting says in this state.
+
+    A value that cannot be understood permits the settings family alone, so that it can be mended.
+    """
+    try:
+        stored = settings.decode_setting(read(PERMITTED_AT))
+        value = stored.get(TRANSACTION_FAMILIES)
+        return None if value is None else decode_permitted_families(value)
+    except NotDecodable:
+        return (Permission(FamilyVersion(settings.FAMILY_NAME, settings.FAMILY_VERSION)),)
+
+
+def permission_for(family: FamilyVersion, permitted: Permitted, block_num: int) -> Permission | None:
+    """The entry by which ``family`` may enter block ``block_num``, now or, if not, at the earliest later one.
+
+    None where there is neither. ``covers`` tells which it is.
+    """
+    if permitted is None:
+        return Permission(family)
+    best: Permission | None = None
+    for permission in permitted:
+        if permission.family == family:
+            if permission.covers(block_num):
+                return permission
+            coming = permission.from_block > block_num
+            if coming and (best is None or permission.from_block < best.from_block):
+                best = permission
+    return best
+
+
+def permission_refusal(family: FamilyVersion, permitted: Permitted, block_num: int) -> str | None:
+    """Why ``family`` may enter neither block ``block_num`` nor a later one; None if it may.
+
+    Short enough to be kept for every batch that it refuses.
+    """
+    if permitted is None or permission_for(family, permitted, block_num) is not None:
+        return None
+    ended = [entry.until_block for entry in permitted if entry.family == family and entry.until_block is not None]
+    why = f"was permitted until block {max(ended)}, this is block {block_num}" if ended else "is not permitted"
+    now = sorted(str(entry) for entry in permitted if entry.until_block is None or entry.until_block >= block_num)
+    listed = some_of([name[:_SHOWN_CHARACTERS_MAX] for name in now], _SHOWN_MAX) or "none"
+    return f"{family} {why}; {TRANSACTION_FAMILIES} permits: {listed}"
+
+
+def first_gap(entries: Iterable[Permission], block_num: int) -> int | None:
+    """The first block from ``block_num`` on that none of ``entries`` covers; None: they cover every one."""
+    for _, from_block, until_block, _ in sorted(entries, key=lambda entry: entry.from_block):
+        if from_block > block_num:
+            break
+        if until_block is None:
+            return None
+        block_num = max(block_num, until_block + 1)
+    return block_num
+
+
+def awaiting_migration(
+    permitted: Permitted, block_num: int, is_migrated: Callable[[Permission], bool]
+) -> list[Permission]:
+    """What may enter block ``block_num`` but for its migration, in the order in which overlapping ones migrate.
+
+    That is by their first block, and for those of one block as the setting has them.
+    """
+    awaiting = [
+        entry for entry in permitted or () if entry.migrate and entry.covers(block_num) and not is_migrated(entry)
+    ]
+    return sorted(awaiting, key=attrgetter("from_block"))
+
+
+def encode_permitted_families(permitted: Iterable[Permission]) -> str:
+    """The value of the setting, in the order given; members that say nothing are left out."""
+    entries = []
+    for family, from_block, until_block, migrate in permitted:
+        entry: dict[str, Any] = {"family": family.name, "version": family.version}
+        if from_block:
+            entry["from_block"] = from_block
+        if until_block is not None:
+            entry["until_block"] = until_block
+        if migrate:
+            entry["migrate"] = list(migrate)
+        entries.append(entry)
+    return json.dumps(entries)
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def decode_permitted_families(value: str) -> tuple[Permission, ...]:
+    """The entries in a value of the setting.
+
+    Raises NotDecodable that says what is wrong with it. What is nested too deeply is refused before it is parsed, so
+    that the verdict is the same on every node, whatever the depth of its stack.
+    """
+    depth = _nesting(value)
+    if depth > _NESTING_MAX:
+        raise NotDecodable(f"{TRANSACTION_FAMILIES} is nested {depth} deep, at most {_NESTING_MAX} is allowed")
+    try:
+        entries = json.loads(value)
+    except ValueError as error:
+        raise NotDecodable(f"{TRANSACTION_FAMILIES} is no JSON: {error}") from None
+    if not isinstance(entries, list):
+        raise NotDecodable(f"{TRANSACTION_FAMILIES} is a JSON {type(entries).__name__}, not an array")
+    if len(entries) > ENTRIES_MAX:
+        raise NotDecodable(f"{TRANSACTION_FAMILIES} has {len(entries)} entries, at most {ENTRIES_MAX} are allowed")
+    permitted = tuple(map(_permission, entries))
+    migrating = sum(bool(entry.migrate) for entry in permitted)
+    if migrating > MIGRATING_ENTRIES_MAX:
+        raise NotDecodable(
+            f"{TRANSACTION_FAMILIES} has {migrating} entries that migrate, at most {MIGRATING_ENTRIES_MAX} are allowed"
+        )
+    return permitted
+
+
+def _permission(entry: object) -> Permission:
+    if not isinstance(entry, dict):
+        raise NotDecodable(f"{TRANSACTION_FAMILIES}: {entry!r} is not an object")
+    where = f"{TRANSACTION_FAMILIES}: {entry!r}"
+    name, version = entry.get("family"), entry.get("version")
+    if not isinstance(name, str) or not isinstance(version, str):
+        raise NotDecodable(f"{where} does not hold the strings family and version")
+    if _LONE_SURROGATE(name) or _LONE_SURROGATE(version):
+        raise NotDecodable(f"{where} holds half a character, which is no text")
+    from_block = entry.get("from_block", 0)
+    until_block = entry.get("until_block")
+    for member, number in (("from_block", from_block), ("until_block", until_block)):
+        if number is not None and not (type(number) is int and 0 <= number <= BLOCK_NUM_MAX):
+            raise NotDecodable(f"{where}: its {member} is no whole number from 0 to {BLOCK_NUM_MAX}")
+    if from_block is None:
+        raise NotDecodable(f"{where}: its from_block is null; leave it out where there is none")
+    if until_block is not None and until_block < from_block:
+        raise NotDecodable(f"{where}: its until_block comes before its from_block")
+    return Permission(FamilyVersion(name, version), from_block, until_block, _prefixes(where, entry.get("migrate", [])))
+
+
+def _prefixes(where: str, declared: object) -> tuple[str, ...]:
+    if not isinstance(declared, list) or len(declared) > MIGRATED_PREFIXES_MAX:
+        raise NotDecodable(f"{where}: its migrate is no array of at most {MIGRATED_PREFIXES_MAX} prefixes")
+    for prefix in declared:
+        if not (isinstance(prefix, str) and is_prefix(prefix) and len(prefix) >= NAMESPACE_CHARACTERS):
+            raise NotDecodable(
+                f"{where}: its migrate holds {prefix!r}, not an even number of lower-case hex characters,"
+                f" {NAMESPACE_CHARACTERS} to 70"
+            )
+    for shorter in declared:
+        if sum(prefix.startswith(shorter) for prefix in declared) > 1:
+            raise NotDecodable(f"{where}: its migrate names what lies under {shorter} twice")
+    return tuple(declared)
+
+
+def _nesting(text: str) -> int:
+    """How deep the arrays and objects of a JSON text are nested."""
+    depth = deepest = 0
+    in_string = escaped = False
+    for character in text:
+        if in_string:
+            in_string = escaped or character != '"'
+            escaped = character == "\\" and not escaped
+        elif character == '"':
+            in_string = True
+        elif character in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "]}":
+            depth -= 1
+    return deepest

@@ -1,0 +1,74 @@
+"""Receipts: what one committed transaction changed, raised and said, in one canonical form."""
+
+from typing import Final, NamedTuple
+
+from dovetail.ledger.ids import TransactionId
+from dovetail.ledger.permitted import MIGRATED_PREFIXES_MAX
+from protos import events_pb2, transaction_receipt_pb2
+
+_SET: Final = transaction_receipt_pb2.StateChange.SET
+_DELETE: Final = transaction_receipt_pb2.StateChange.DELETE
+
+
+class Event(NamedTuple):
+    """Something a transaction tells the world: a type, (key, value) attributes and bytes of the family."""
+
+    event_type: str
+    attributes: tuple[tuple[str, str], ...] = ()
+    data: bytes = b""
+
+
+class Receipt(NamedTuple):
+    """``changes``: address to its new value, None where it was removed."""
+
+    transaction_id: TransactionId
+    changes: dict[str, bytes | None]
+    events: tuple[Event, ...]
+    data: tuple[bytes, ...]
+
+
+def encode_receipt(receipt: Receipt) -> bytes:
+    """A serialized TransactionReceipt; changes in ascending address order, so that equal receipts are equal bytes."""
+    message = transaction_receipt_pb2.TransactionReceipt(transaction_id=receipt.transaction_id)
+    add_change = message.state_changes.add
+    for address, value in sorted(receipt.changes.items()):
+        if value is None:
+            add_change(address=address, type=_DELETE)
+        else:
+            add_change(address=address, value=value, type=_SET)
+    for event in receipt.events:
+        message.events.append(encode_event(event))
+    if receipt.data:
+        message.data.extend(receipt.data)
+    return message.SerializeToString()
+
+
+def receipt_refusal(size: int, bytes_max: int, migrates: bool = False) -> str | None:
+    """Why an encoded receipt of ``size`` bytes is not kept, with the values; None if it is.
+
+    ``migrates``: it is that of one slice of a migration.
+    """
+    if size <= bytes_max:
+        return None
+    why = f"its receipt has {size} bytes, at most {bytes_max} are kept"
+    if migrates:
+        why += (
+            f"; have migrate write smaller values, or name finer prefixes, up to {MIGRATED_PREFIXES_MAX}, in the member"
+            " migrate of the setting, so that each slice holds less"
+        )
+    return why
+
+
+def encode_event(event: Event) -> events_pb2.Event:
+    """An Event message."""
+    message = events_pb2.Event(event_type=event.event_type, data=event.data)
+    for key, value in event.attributes:
+        message.attributes.add(key=key, value=value)
+    return message
+
+
+def decode_event(message: events_pb2.Event) -> Event:
+    """The value of an Event message."""
+    return Event(
+        message.event_type, tuple((attribute.key, attribute.value) for attribute in message.attributes), message.data
+    )

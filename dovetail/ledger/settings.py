@@ -1,0 +1,58 @@
+"""On-chain settings as everybody reads them: addresses, stored form, and the settings that the validator obeys.
+
+Who may change a setting is the settings family's business (``families.settings``).
+"""
+
+import hashlib
+from typing import Final, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from dovetail.ledger.addresses import Address
+from dovetail.ledger.errors import NotDecodable
+from protos import setting_pb2
+
+FAMILY_NAME: Final = "sawtooth_settings"
+FAMILY_VERSION: Final = "1.0"
+NAMESPACE: Final = "000000"
+
+AUTHORIZED_KEYS: Final = "sawtooth.settings.vote.authorized_keys"
+APPROVAL_THRESHOLD: Final = "sawtooth.settings.vote.approval_threshold"
+PROPOSALS: Final = "sawtooth.settings.vote.proposals"
+TRANSACTION_FAMILIES: Final = "sawtooth.validator.transaction_families"
+
+_ADDRESS_PARTS: Final = 4
+
+
+def setting_address(key: str) -> Address:
+    """Where ``key`` is stored: the namespace, then 16 hex characters for each of four parts (WIRE.md)."""
+    parts = key.split(".", _ADDRESS_PARTS - 1)
+    parts += [""] * (_ADDRESS_PARTS - len(parts))
+    return Address(NAMESPACE + "".join(hashlib.sha256(part.encode()).hexdigest()[:16] for part in parts))
+
+
+def decode_setting(data: bytes | None) -> dict[str, str]:
+    """The key-value entries of one stored Setting; None (no leaf) gives none. Raises NotDecodable."""
+    try:
+        setting = setting_pb2.Setting.FromString(data or b"")
+    except DecodeError:
+        raise NotDecodable("the leaf is no Setting") from None
+    return {entry.key: entry.value for entry in setting.entries}
+
+
+def encode_setting(entries: dict[str, str]) -> bytes:
+    """A serialized Setting, entries in ascending key order."""
+    message = setting_pb2.Setting()
+    for key in sorted(entries):
+        message.entries.add(key=key, value=entries[key])
+    return message.SerializeToString()
+
+
+class FamilyVersion(NamedTuple):
+    """A family as transactions and processors name it: exact name and exact version."""
+
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"

@@ -1,0 +1,113 @@
+"""One supervised process: started with a notify socket, a lifeline and its output read. Decides nothing."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from dovetail.node.notify import LIFELINE_FD, NOTIFY_SOCKET, NotifyListener
+
+_READ_BYTES: Final = 65_536
+_TAIL_BYTES: Final = 4_096
+
+
+class Child:
+    """A process in a session of its own, so that a terminal's Ctrl-C reaches only the supervisor."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        socket_path: Path,
+        on_said: Callable[[dict[str, str]], None],
+        on_output: Callable[[bytes], None],
+    ) -> None:
+        """Start it, in a running event loop. ``on_said``: one datagram's variables; ``on_output``: bytes as they come.
+
+        Raises OSError.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._tail = b""
+        self._on_said = on_said
+        self._on_output = on_output
+        with contextlib.ExitStack() as undo:
+            self._listener = NotifyListener(socket_path)
+            undo.callback(self._listener.close)
+            self._output, output_end = os.pipe()
+            undo.callback(os.close, self._output)
+            lifeline_end, self._lifeline = os.pipe()
+            undo.callback(os.close, self._lifeline)
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output_end,
+                    stderr=output_end,
+                    start_new_session=True,
+                    pass_fds=(lifeline_end,),
+                    env={**os.environ, NOTIFY_SOCKET: str(socket_path), LIFELINE_FD: str(lifeline_end)},
+                )
+            finally:
+                os.close(output_end)
+                os.close(lifeline_end)
+            undo.pop_all()
+        os.set_blocking(self._output, False)
+        self._loop.add_reader(self._output, self._read_output)
+        self._loop.add_reader(self._listener, self._read_said)
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also its group's."""
+        return self._process.pid
+
+    @property
+    def last_line(self) -> str:
+        """The last line that it wrote; empty when it wrote nothing."""
+        lines = [line for line in self._tail.decode(errors="replace").splitlines() if line.strip()]
+        return lines[-1].strip() if lines else ""
+
+    def wait(self) -> int:
+        """Block (not in the loop's thread) until it ends; its exit code, or minus the signal that ended it."""
+        return self._process.wait()
+
+    def finish(self) -> None:
+        """After it ended: end what it left behind, keep its last words, free everything."""
+        self.kill()
+        self._loop.remove_reader(self._listener)
+        self._read_said()
+        self._listener.close()
+        self._read_output()
+        self._loop.remove_reader(self._output)
+        os.close(self._output)
+        os.close(self._lifeline)
+
+    def terminate(self) -> None:
+        """Ask it to end in order."""
+        if self._process.returncode is None:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """End it and everything it started, now."""
+        # Its group is gone when nobody is left in it; on some systems a group of zombies may not be signalled.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def _read_said(self) -> None:
+        for variables in self._listener.drain():
+            self._on_said(variables)
+
+    def _read_output(self) -> None:
+        while True:
+            try:
+                content = os.read(self._output, _READ_BYTES)
+            except BlockingIOError:
+                return
+            if not content:
+                self._loop.remove_reader(self._output)
+                return
+            self._tail = (self._tail + content)[-_TAIL_BYTES:]
+            self._on_output(content)

@@ -1,0 +1,1 @@
+"""Answers: resources as JSON, sent in pieces under one bound on memory."""

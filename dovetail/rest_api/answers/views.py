@@ -1,0 +1,165 @@
+"""Resources as JSON: messages of the validator in, dictionaries out (seed specification, Resources; API.md).
+
+The member names and their order are the contract with clients. Binary values stay bytes: the encoder writes them as
+standard base64. Lists of transactions and batches are iterators, to be read once (see ``pieces``). Raises DecodeError
+or NotDecodable, also while they are read, for what is no message of its kind. No HTTP.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from dovetail.ledger.block import decode_block_header
+from dovetail.ledger.transaction import decode_header
+from dovetail.rest_api.answers.pieces import PIECE_BYTES, Json, Text, pieces, whole
+from protos import batch_pb2, block_pb2, client_batch_submit_pb2, query_pb2, state_context_pb2, transaction_pb2
+
+ClientBatchStatus = client_batch_submit_pb2.ClientBatchStatus
+
+
+def transaction(message: transaction_pb2.Transaction) -> Json:
+    """A transaction with its decoded header."""
+    header = decode_header(message.header)
+    return {
+        "header": {
+            "batcher_pubkey": header.batcher_pubkey,
+            "dependencies": header.dependencies,
+            "family_name": header.family_name,
+            "family_version": header.family_version,
+            "inputs": header.inputs,
+            "nonce": header.nonce,
+            "outputs": header.outputs,
+            "payload_encoding": header.payload_encoding,
+            "payload_sha512": header.payload_sha512,
+            "signer_pubkey": header.signer_pubkey,
+        },
+        "header_signature": message.header_signature,
+        "payload": message.payload,
+    }
+
+
+def batch(message: batch_pb2.Batch) -> Json:
+    """A batch with its transactions."""
+    header = batch_pb2.BatchHeader.FromString(message.header)
+    return {
+        "header": {"signer_pubkey": header.signer_pubkey, "transaction_ids": list(header.transaction_ids)},
+        "header_signature": message.header_signature,
+        "transactions": map(transaction, message.transactions),
+    }
+
+
+def block(message: block_pb2.Block) -> Json:
+    """A block with its batches."""
+    header = decode_block_header(message.header)
+    return {
+        "header": {
+            "batch_ids": header.batch_ids,
+            "block_num": header.block_num,
+            "consensus": header.consensus,
+            "previous_block_id": header.previous_block_id,
+            "signer_pubkey": header.signer_pubkey,
+            "state_root_hash": header.state_root_hash,
+        },
+        "header_signature": message.header_signature,
+        "batches": map(batch, message.batches),
+    }
+
+
+def leaf(message: state_context_pb2.TpStateEntry) -> Json:
+    """A leaf of the state in a list."""
+    return {"address": message.address, "data": message.data}
+
+
+def text(view: Json, message_bytes: int) -> Text:
+    """The JSON of a view: in one piece, which is faster, when the message it was made of is small."""
+    return whole(view) if message_bytes <= PIECE_BYTES else pieces(view)
+
+
+class Item(NamedTuple):
+    """One item of a list: the id or address that ``min`` and ``max`` may name, and its JSON text."""
+
+    key: str
+    text: Text
+
+
+def _block_item(raw: bytes) -> Item:
+    message = block_pb2.Block.FromString(raw)
+    return Item(message.header_signature, text(block(message), len(raw)))
+
+
+def _batch_item(raw: bytes) -> Item:
+    message = batch_pb2.Batch.FromString(raw)
+    return Item(message.header_signature, text(batch(message), len(raw)))
+
+
+def _transaction_item(raw: bytes) -> Item:
+    message = transaction_pb2.Transaction.FromString(raw)
+    return Item(message.header_signature, text(transaction(message), len(raw)))
+
+
+def _leaf_item(raw: bytes) -> Item:
+    message = state_context_pb2.TpStateEntry.FromString(raw)
+    return Item(message.address, whole(leaf(message)))
+
+
+ITEMS: Final[dict[int, Callable[[bytes], Item]]] = {
+    query_pb2.ListRequest.BLOCKS: _block_item,
+    query_pb2.ListRequest.BATCHES: _batch_item,
+    query_pb2.ListRequest.TRANSACTIONS: _transaction_item,
+    query_pb2.ListRequest.STATE: _leaf_item,
+}
+"""By the resource of a ListRequest: how one of its ``items`` becomes JSON."""
+
+
+def page(items: Iterable[Item], bytes_max: int) -> list[Item]:
+    """The leading items whose JSON stays within ``bytes_max``, and one at least."""
+    kept: list[Item] = []
+    size = 0
+    for item in items:
+        size += item.text.size() + 1
+        if kept and size > bytes_max:
+            break
+        kept.append(item)
+    return kept
+
+
+def statuses(ids: Iterable[str], told: dict[str, ClientBatchStatus]) -> Json:
+    """``data`` and, when there is something to tell, ``details`` of a status answer.
+
+    ``told`` holds what the validator said by batch id; an id that it does not hold is UNKNOWN.
+    """
+    data: dict[str, str] = {}
+    details: dict[str, Json] = {}
+    for batch_id in ids:
+        status = told.get(batch_id)
+        data[batch_id] = _WORDS.get(status.status, "UNKNOWN") if status is not None else "UNKNOWN"
+        detail = _details(status) if status is not None else {}
+        if detail:
+            details[batch_id] = detail
+    return {"data": data, "details": details} if details else {"data": data}
+
+
+def not_an_id() -> ClientBatchStatus:
+    """The status of a string that can be no batch id."""
+    return ClientBatchStatus(status=ClientBatchStatus.UNKNOWN, reason="not_an_id")
+
+
+_WORDS: Final[dict[int, str]] = {
+    ClientBatchStatus.COMMITTED: "COMMITTED",
+    ClientBatchStatus.INVALID: "INVALID",
+    ClientBatchStatus.PENDING: "PENDING",
+    ClientBatchStatus.UNKNOWN: "UNKNOWN",
+}
+
+
+def _details(status: ClientBatchStatus) -> Json:
+    detail: Json = {"reason": status.reason} if status.reason else {}
+    # A batch ends at its first invalid transaction.
+    for invalid in list(status.invalid_transactions)[:1]:
+        detail["transaction_id"] = invalid.transaction_id
+        detail["message"] = invalid.message
+        detail["extended_data"] = invalid.extended_data
+    for name in ("family_name", "family_version", "dependency", "message"):
+        value = getattr(status, name)
+        if value:
+            detail[name] = value
+    return detail

@@ -1,0 +1,1 @@
+"""The declarations of all paths, and the documents made from them."""

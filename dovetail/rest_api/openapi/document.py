@@ -1,0 +1,243 @@
+"""The OpenAPI 3.1 document of the API, built from the table that routes. Knows no path by name.
+
+HEAD and OPTIONS, the error answers and the headers that every answer carries follow by rule and are declared nowhere.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Final
+
+from dovetail.rest_api.answers.pieces import Json
+from dovetail.rest_api.config import RestConfig
+from dovetail.rest_api.openapi import examples, schemas, shapes
+from dovetail.rest_api.openapi.endpoint import JSON, Answer, Endpoint, Operation, Parameter
+from dovetail.rest_api.openapi.parameters import ALWAYS
+from dovetail.rest_api.request.errors import Problem
+
+_named = re.compile(r"\{(\w+)\}")
+
+_SERVED: Final = (
+    "The HTTP door of a ledger node: batches in, and blocks, batches, transactions and state out. Every answer is JSON"
+    " unless said otherwise, and binary values are standard base64. Errors have one shape, and say what was wrong with"
+    " this very request. An unknown path is answered with 404, a known path with another method with 405 and `Allow`."
+    " Of a parameter given twice the first counts, while `id` adds up; other parameters are ignored.\n\n"
+    "The API asks for no credentials: a proxy in front of it may. It rebuilds links from the `Forwarded` and"
+    " `X-Forwarded-Host`, `-Proto`, `-Path` headers of trusted proxies."
+)
+_REQUEST_ID: Final[Json] = {
+    "description": "It stands in the log lines of both processes: the request's own where it is 1 to 128 letters,"
+    " digits or `._~:+/=@-`, otherwise a fresh one.",
+    "schema": {"type": "string"},
+    "example": "5bd6d1a3c0f24c2f",
+}
+
+
+def document(endpoints: Iterable[Endpoint], version: str, config: RestConfig) -> Json:
+    """Everything but ``servers``, whose one URL depends on how the client reached the API.
+
+    ``{name}`` in a declaration becomes the limit or setting of that name in ``config``; where it is the whole value of
+    a schema's keyword, a number.
+    """
+    running = {**asdict(config.limits), "timeout_s": config.timeout_s}
+    return {name: _filled(value, running) for name, value in _declared(endpoints, version).items()}
+
+
+def _filled(value: object, running: Mapping[str, int]) -> object:
+    if isinstance(value, dict):
+        return {key: _filled(member, running) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_filled(member, running) for member in value]
+    if not isinstance(value, str):
+        return value
+    whole = running.get(value[1:-1]) if value.startswith("{") else None
+    return _named.sub(lambda found: str(running.get(found[1], found[0])), value) if whole is None else whole
+
+
+def _declared(endpoints: Iterable[Endpoint], version: str) -> Json:
+    paths: dict[str, Json] = {}
+    used: dict[str, Parameter] = {}
+    for endpoint in endpoints:
+        for operation in endpoint.operations.values():
+            used |= {parameter.key or parameter.name: parameter for parameter in operation.parameters}
+        paths[endpoint.path] = _path_item(endpoint)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Dovetail REST API",
+            "version": version,
+            "summary": "A ledger over HTTP.",
+            "description": _SERVED,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "tags": [{"name": tag} for tag in dict.fromkeys(_tags(paths))],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.SCHEMAS,
+            "parameters": {
+                **{key: _parameter(parameter) for key, parameter in used.items()},
+                "requestId": {"name": "X-Request-Id", "in": "header", "required": False, **_REQUEST_ID},
+            },
+            "headers": {
+                "RequestId": {"required": True, **_REQUEST_ID},
+                "RetryAfter": {
+                    "description": "Seconds after which to try again.",
+                    "schema": {"type": "integer", "minimum": 0},
+                    "example": 1,
+                },
+                "Allow": {
+                    "description": "The methods of this path.",
+                    "required": True,
+                    "schema": {"type": "string"},
+                    "example": "GET, HEAD, OPTIONS",
+                },
+            },
+            "responses": {
+                "NotFound": _error_answer(404, [Problem.PATH_NOT_FOUND]),
+                "MethodNotAllowed": _error_answer(405, [Problem.METHOD_NOT_ALLOWED]),
+            },
+        },
+    }
+
+
+def problems_by_status(operation: Operation) -> dict[int, list[Problem]]:
+    """Every problem that the operation may be answered with, by HTTP status, in the order of status and code."""
+    pairs = {(problem.status, problem) for problem in (*ALWAYS, *operation.problems)} | set(operation.with_status)
+    if any(parameter.where == "path" for parameter in operation.parameters):
+        # A part of the path that holds an escaped slash makes it another path.
+        pairs.add((404, Problem.PATH_NOT_FOUND))
+    found: dict[int, list[Problem]] = {}
+    for status, problem in sorted(pairs, key=lambda pair: (pair[0], pair[1].code)):
+        found.setdefault(status, []).append(problem)
+    return found
+
+
+def _tags(paths: Mapping[str, Json]) -> Iterable[str]:
+    for item in paths.values():
+        for operation in item.values():
+            assert isinstance(operation, dict)
+            yield from operation.get("tags", [])
+
+
+def _path_item(endpoint: Endpoint) -> Json:
+    item: Json = {method.lower(): _operation(operation) for method, operation in endpoint.operations.items()}
+    item["head"] = _head(endpoint.operations["GET"])
+    item["options"] = _options(endpoint)
+    return item
+
+
+def _operation(operation: Operation) -> Json:
+    name = operation.handler.__name__
+    answers = {str(answer.status): _answer(answer) for answer in operation.answers}
+    for status, problems in problems_by_status(operation).items():
+        answers[str(status)] = _error_answer(status, problems)
+    described: Json = {
+        "operationId": name,
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "description": operation.description,
+        "parameters": _parameters(operation),
+    }
+    if operation.body is not None:
+        media: Json = {"schema": operation.body.schema}
+        if operation.body.example is not None:
+            media["example"] = operation.body.example
+        described["requestBody"] = {
+            "description": operation.body.description,
+            "required": True,
+            "content": {operation.body.media_type: media},
+        }
+    return described | {"responses": answers}
+
+
+def _parameters(operation: Operation) -> list[Json]:
+    keys = [*(parameter.key or parameter.name for parameter in operation.parameters), "requestId"]
+    return [{"$ref": f"#/components/parameters/{key}"} for key in keys]
+
+
+def _parameter(parameter: Parameter) -> Json:
+    described: Json = {
+        "name": parameter.name,
+        "in": parameter.where,
+        "required": parameter.required,
+        "description": parameter.description,
+        "schema": parameter.schema,
+    }
+    if parameter.examples:
+        described["examples"] = {name: {"value": value} for name, value in parameter.examples.items()}
+    if parameter.reserved:
+        described["x-reserved"] = True
+    return described
+
+
+def _headers(*more: str) -> Json:
+    names = {"X-Request-Id": "RequestId", "Retry-After": "RetryAfter", "Allow": "Allow"}
+    return {name: {"$ref": f"#/components/headers/{names[name]}"} for name in ("X-Request-Id", *more)}
+
+
+def _answer(answer: Answer) -> Json:
+    described: Json = {"description": answer.description, "headers": _headers()}
+    schema: Json = shapes.ref(answer.schema) if answer.schema else {"type": "string"}
+    media: Json = {"schema": schema}
+    if answer.examples:
+        media["examples"] = {name: {"value": value} for name, value in answer.examples.items()}
+    described["content"] = {answer.media_type: media}
+    if answer.links:
+        described["links"] = dict(answer.links)
+    return described
+
+
+def _error_answer(status: int, problems: list[Problem]) -> Json:
+    codes = {"properties": {"error": {"properties": {"code": {"enum": [problem.code for problem in problems]}}}}}
+    more = ["Retry-After"] if status in (429, 503) else ["Allow"] if status == 405 else []
+    return {
+        "description": f"{HTTPStatus(status).phrase}: " + "; ".join(f"{p.code} {p.title}" for p in problems) + ".",
+        "headers": _headers(*more),
+        "content": {
+            JSON: {
+                "schema": {"allOf": [shapes.ref("Error"), codes]},
+                "examples": {problem.name.lower(): {"value": _error(problem)} for problem in problems},
+            }
+        },
+    }
+
+
+def _error(problem: Problem) -> Json:
+    return {"error": {"code": problem.code, "title": problem.title, "message": examples.MESSAGES[problem]}}
+
+
+def _head(get: Operation) -> Json:
+    statuses = {answer.status: answer.description for answer in get.answers}
+    statuses |= {status: f"{HTTPStatus(status).phrase}, without a body." for status in problems_by_status(get)}
+    return {
+        "operationId": get.handler.__name__.replace("get_", "head_", 1),
+        "tags": [get.tag],
+        "summary": f"{get.summary}: the headers alone",
+        "parameters": _parameters(get),
+        "responses": {
+            str(status): {
+                "description": text,
+                "headers": _headers(*(["Retry-After"] if status in (429, 503) else [])),
+            }
+            for status, text in statuses.items()
+        },
+    }
+
+
+def _options(endpoint: Endpoint) -> Json:
+    get = endpoint.operations["GET"]
+    in_path = tuple(parameter for parameter in get.parameters if parameter.where == "path")
+    asked = get._replace(parameters=in_path, problems=(), with_status=())
+    # Which methods a path has does not depend on the name in it.
+    anything = [_parameter(parameter._replace(schema={"type": "string"})) for parameter in in_path]
+    answers: Json = {"204": {"description": "They stand in Allow.", "headers": _headers("Allow")}}
+    for status, problems in problems_by_status(asked).items():
+        answers[str(status)] = _error_answer(status, problems)
+    return {
+        "operationId": get.handler.__name__.replace("get_", "options_", 1),
+        "tags": [get.tag],
+        "summary": "The methods of this path",
+        "parameters": [*anything, {"$ref": "#/components/parameters/requestId"}],
+        "responses": answers,
+    }

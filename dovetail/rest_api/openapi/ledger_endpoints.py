@@ -1,0 +1,210 @@
+"""The paths of the ledger: batches and what became of them, state, blocks, transactions. Declarations only.
+
+``{name}`` stands for a running limit, see ``openapi``. The shapes of answers stand in ``schemas``, parameters in
+``parameters``, the handlers in ``resources`` and ``batches``.
+"""
+
+from typing import Final
+
+from dovetail.rest_api.answers.pieces import Json
+from dovetail.rest_api.handlers.batches import get_batch_status, post_batch_status, post_batches
+from dovetail.rest_api.handlers.resources import (
+    get_batch,
+    get_batches,
+    get_block,
+    get_blocks,
+    get_state,
+    get_state_at,
+    get_transaction,
+    get_transactions,
+)
+from dovetail.rest_api.openapi import examples, parameters
+from dovetail.rest_api.openapi.endpoint import JSON, Answer, Body, Endpoint, Operation
+from dovetail.rest_api.openapi.examples import listed, read
+from dovetail.rest_api.openapi.parameters import ASKED, LEAVES, LIST, LISTED, SHOWN
+from dovetail.rest_api.request.errors import Problem
+
+_ORDER: Final = "From the head to genesis; index 0 is the newest. Paging links name the head, so that the list stays."
+_IN_ORDER: Final = f"Committed ones, in the order of their blocks, and inside a block in the block's own. {_ORDER}"
+_WAITED: Final = (Problem.INVALID_WAIT, *ASKED)
+_INVALID: Final = examples.INVALID | {"link": examples.STATUS_LINK}
+
+
+def _page(shape: str, path: str, item: object) -> tuple[Answer]:
+    return (Answer(200, "The page.", shape, {"page": listed(path, item)}),)
+
+
+def _one(shape: str, path: str, data: object, **links: Json) -> tuple[Answer]:
+    return (Answer(200, "It.", shape, {"one": read(path, data)}, links=links),)
+
+
+def _as_of(operation: str) -> Json:
+    """The OpenAPI link from a block to what was there when it was the head."""
+    return {"operationId": operation, "parameters": {"head": "$response.body#/data/header_signature"}}
+
+
+_GET_BATCHES: Final = Operation(
+    get_batches,
+    "Batches",
+    "A page of batches",
+    _IN_ORDER,
+    _page("BatchList", "/batches", examples.BATCH),
+    (parameters.ids("batchIds", examples.BATCH_ID), *LIST),
+    problems=(Problem.INVALID_ID_QUERY, *LISTED),
+)
+_POST_BATCHES: Final = Operation(
+    post_batches,
+    "Batches",
+    "Hand in batches",
+    "All batches of the list are accepted, or none. One that is pending or committed has no second effect; one that was"
+    " INVALID is judged again. After a 503 they may have been accepted: hand them in again, or ask for their status."
+    " The link names the first {status_ids_max} batches at most: as many as one question takes.",
+    (
+        Answer(200, "Waited, and not all are committed.", "StatusesWithLink", {"invalid": _INVALID}),
+        Answer(
+            201,
+            "Waited, and all are committed: where they are.",
+            "LinkOnly",
+            {"committed": {"link": examples.link("/batches", ("id", examples.BATCH_ID))}},
+        ),
+        Answer(202, "Accepted: where their status is.", "LinkOnly", {"accepted": {"link": examples.STATUS_LINK}}),
+    ),
+    (parameters.WAIT, parameters.CALLBACK),
+    Body(
+        "application/octet-stream",
+        "A serialized BatchList (`protos/batch.proto`) of at most {body_bytes_max} bytes.",
+        {"type": "string", "contentMediaType": "application/octet-stream"},
+    ),
+    (
+        Problem.BATCHES_INVALID,
+        Problem.NO_BATCHES,
+        Problem.NOT_DECODABLE,
+        Problem.NOT_OCTET_STREAM,
+        Problem.TOO_LARGE,
+        Problem.QUEUE_FULL,
+        *_WAITED,
+    ),
+    # The validator's disk takes no more.
+    with_status=((503, Problem.UNKNOWN),),
+)
+_GET_BATCH: Final = Operation(
+    get_batch,
+    "Batches",
+    "One batch",
+    "A committed batch, with its transactions.",
+    _one("OneBatch", f"/batches/{examples.BATCH_ID}", examples.BATCH),
+    (parameters.BATCH_ID, *SHOWN),
+    problems=(Problem.BATCH_NOT_FOUND, *ASKED),
+)
+_GET_BATCH_STATUS: Final = Operation(
+    get_batch_status,
+    "Batches",
+    "What became of batches",
+    "With `wait`, the answer comes once each of them is COMMITTED or INVALID, or when the time is over.",
+    (
+        Answer(
+            200,
+            "The status of each id.",
+            "StatusesWithLink",
+            {"committed": examples.COMMITTED | {"link": examples.STATUS_LINK}, "invalid": _INVALID},
+        ),
+    ),
+    (parameters.STATUS_IDS, parameters.WAIT),
+    problems=(Problem.INVALID_ID_QUERY, *_WAITED),
+)
+_POST_BATCH_STATUS: Final = Operation(
+    post_batch_status,
+    "Batches",
+    "What became of many batches",
+    "As GET, for the ids in the body; without a link.",
+    (Answer(200, "The status of each id.", "Statuses", {"pending": examples.PENDING}),),
+    (parameters.WAIT,),
+    Body(
+        JSON,
+        "Batch ids. A string that can be none has status UNKNOWN.",
+        {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": "{status_ids_max}"},
+        [examples.BATCH_ID],
+    ),
+    (Problem.BAD_STATUS_REQUEST, Problem.NOT_JSON, Problem.TOO_LARGE, *_WAITED),
+)
+_GET_STATE: Final = Operation(
+    get_state,
+    "State",
+    "A page of leaves",
+    "In ascending address order, as of the head or of an older block.",
+    _page("LeafList", "/state", examples.LEAF),
+    (parameters.PREFIX, *LEAVES),
+    problems=(Problem.INVALID_ADDRESS, *LISTED),
+)
+_GET_STATE_AT: Final = Operation(
+    get_state_at,
+    "State",
+    "One leaf, or the leaves under a prefix",
+    "70 characters: the leaf's bytes. Fewer: a page of the leaves whose address begins so.",
+    (
+        Answer(
+            200,
+            "The leaf's bytes, or the page.",
+            "OneLeafOrList",
+            {
+                "leaf": {
+                    "data": examples.LEAF_BYTES,
+                    "head": examples.BLOCK_ID,
+                    "link": examples.link(f"/state/{examples.ADDRESS}"),
+                },
+                "prefix": listed(f"/state/{examples.ADDRESS[:6]}", examples.LEAF),
+            },
+        ),
+    ),
+    (parameters.ADDRESS, *LEAVES),
+    problems=(Problem.INVALID_ADDRESS, Problem.STATE_NOT_FOUND, *LISTED),
+)
+_GET_BLOCKS: Final = Operation(
+    get_blocks,
+    "Blocks",
+    "A page of blocks",
+    _ORDER,
+    _page("BlockList", "/blocks", examples.BLOCK),
+    (parameters.ids("blockIds", examples.BLOCK_ID), *LIST),
+    problems=(Problem.INVALID_ID_QUERY, *LISTED),
+)
+_GET_BLOCK: Final = Operation(
+    get_block,
+    "Blocks",
+    "One block",
+    "By its id or its number, with its batches.",
+    _one("OneBlock", "/blocks/1", examples.BLOCK, chain=_as_of("get_blocks"), state=_as_of("get_state")),
+    (parameters.BLOCK, *SHOWN),
+    problems=(Problem.BLOCK_NOT_FOUND, *ASKED),
+)
+_GET_TRANSACTIONS: Final = Operation(
+    get_transactions,
+    "Transactions",
+    "A page of transactions",
+    _IN_ORDER,
+    _page("TransactionList", "/transactions", examples.TRANSACTION),
+    (parameters.ids("transactionIds", examples.TRANSACTION_ID), *LIST),
+    problems=(Problem.INVALID_ID_QUERY, *LISTED),
+)
+_GET_TRANSACTION: Final = Operation(
+    get_transaction,
+    "Transactions",
+    "One transaction",
+    "A committed transaction.",
+    _one("OneTransaction", f"/transactions/{examples.TRANSACTION_ID}", examples.TRANSACTION),
+    (parameters.TRANSACTION_ID, *SHOWN),
+    problems=(Problem.TRANSACTION_NOT_FOUND, *ASKED),
+)
+
+LEDGER: Final = (
+    Endpoint("/batches", {"GET": _GET_BATCHES, "POST": _POST_BATCHES}),
+    Endpoint("/batches/{batch_id}", {"GET": _GET_BATCH}),
+    Endpoint("/batch_status", {"GET": _GET_BATCH_STATUS, "POST": _POST_BATCH_STATUS}),
+    Endpoint("/state", {"GET": _GET_STATE}),
+    Endpoint("/state/{address}", {"GET": _GET_STATE_AT}),
+    Endpoint("/blocks", {"GET": _GET_BLOCKS}),
+    Endpoint("/blocks/{block_id}", {"GET": _GET_BLOCK}),
+    Endpoint("/transactions", {"GET": _GET_TRANSACTIONS}),
+    Endpoint("/transactions/{transaction_id}", {"GET": _GET_TRANSACTION}),
+)
+"""The part of the table of routes that hands in and reads."""

@@ -1,0 +1,236 @@
+"""The paths that tell of the node itself: totals, configuration, machine, health, metrics. Declarations only.
+
+The handlers stand in ``node_status`` and ``health``.
+"""
+
+from typing import Final
+
+from dovetail.rest_api.handlers.families import get_status_families
+from dovetail.rest_api.handlers.health import get_healthz, get_metrics, get_readyz
+from dovetail.rest_api.handlers.node_status import (
+    get_stats_gossip,
+    get_stats_validator,
+    get_status_config,
+    get_status_processors,
+    get_status_system,
+)
+from dovetail.rest_api.openapi.endpoint import Answer, Endpoint, Handler, Operation
+from dovetail.rest_api.openapi.examples import BLOCK_ID, read, single
+from dovetail.rest_api.openapi.parameters import ASKED, SHOWN
+
+_TIME: Final = "2026-01-31T09:15:00.250Z"
+_TOTALS: Final = {
+    "timestamp": _TIME,
+    "blocks": {"committed": 1, "rolledback": 0, "claimed": 1},
+    "batches": {"committed": 1, "rolledback": 0, "invalid": 0},
+    "transactions": {"committed": 1, "rolledback": 0, "invalid": 0},
+    "rollbacks": 0,
+}
+_GOSSIP: Final = {
+    "timestamp": _TIME,
+    "peer_count": 0,
+    "packets": {"received": 0, "sent": 0, "dropped": 0, "duplicate": 0},
+    "bytes": {"received": 0, "sent": 0, "dropped": 0},
+    "messages_handled": 0,
+}
+_CONFIG: Final = {
+    "max_transactions_per_block": 5000,
+    "min_transactions_per_block": 1,
+    "validator": {"bind": "tcp://127.0.0.1:4004"},
+    "rest_api": {"bind": "127.0.0.1:8080", "timeout_s": 300, "trusted_proxies": ["127.0.0.1", "::1"]},
+    "limits": {"block_transactions_max": 5000, "pending_batches_max": 20000},
+}
+_SYSTEM: Final = {
+    "local_time": _TIME,
+    "percent_cpu": 0.125,
+    "percent_memory": 0.5,
+    "network_rx": 20480,
+    "network_tx": 10240,
+}
+
+_PROCESSOR: Final = {
+    "connection_id": "5f1c0e7a9b",
+    "state": "takes_work",
+    "families": [
+        {
+            "family_name": "intkey",
+            "family_version": "1.0",
+            "build_id": "sha256:9f86d081884c",
+            "migrates": False,
+            "namespaces": ["1cf126"],
+        }
+    ],
+    "packed_version": 2,
+    "max_occupancy": 512,
+    "in_flight": {"tasks": 2, "transactions": 312},
+    "done": 48210,
+    "invalid": 17,
+    "internal_errors": 0,
+    "apply_ms": {"p50": 0.031, "p95": 0.044, "p99": 0.12},
+    "connected_s": 3600.5,
+    "last_heard_s": 0.012,
+}
+_FAMILIES: Final = {
+    "head_num": 1,
+    "restricted": True,
+    "timestamp": _TIME,
+    "families": [
+        {
+            "family_name": "intkey",
+            "family_version": "1.0",
+            "permission": "permitted",
+            "until_block": 99,
+            "migrates": [],
+            "migration": "none",
+            "processors": 2,
+            "migrating_processors": 0,
+            "pending": {"queued": 4},
+        },
+        {
+            "family_name": "intkey",
+            "family_version": "2.0",
+            "permission": "waiting",
+            "from_block": 100,
+            "migrates": ["1cf126"],
+            "migration": "due",
+            "processors": 1,
+            "migrating_processors": 1,
+            "pending": {"waiting_for_activation": 1},
+        },
+    ],
+}
+
+
+def _asks(handler: Handler, path: str, summary: str, description: str, shape: str, data: object) -> Endpoint:
+    """A path whose answer is what the validator says of itself now."""
+    answer = Answer(200, "As of now.", shape, {"now": single(path, data)})
+    return Endpoint(path, {"GET": Operation(handler, "Node", summary, description, (answer,), SHOWN, problems=ASKED)})
+
+
+NODE: Final = (
+    _asks(
+        get_stats_validator,
+        "/stats/validator",
+        "What the validator has processed",
+        "Totals since it started, and by `family_name:family_version`. Families beyond the limit share"
+        " `other:`. Nothing is ever rolled back.",
+        "ValidatorStats",
+        {**_TOTALS, "intkey:1.0": _TOTALS},
+    ),
+    _asks(
+        get_stats_gossip,
+        "/stats/gossip",
+        "What went to and came from peers",
+        "A node without peers reports zeros.",
+        "GossipStats",
+        _GOSSIP,
+    ),
+    _asks(
+        get_status_config,
+        "/status/config",
+        "The running configuration",
+        "The limits of a block, then the tables of the configuration: no secret, no path.",
+        "Configuration",
+        _CONFIG,
+    ),
+    _asks(
+        get_status_system,
+        "/status/system",
+        "The machine that the validator runs on",
+        "Load and memory in use as fractions from 0 to 1.",
+        "System",
+        _SYSTEM,
+    ),
+    _asks(
+        get_status_processors,
+        "/status/processors",
+        "Who processes transactions",
+        "The connected processors in the order in which they came, with what they do and have done. One that has"
+        " unregistered is listed until it has finished what it held.",
+        "Processors",
+        [_PROCESSOR],
+    ),
+    Endpoint(
+        "/status/families",
+        {
+            "GET": Operation(
+                get_status_families,
+                "Node",
+                "Which families may enter a block, and who serves them",
+                "Every family that the setting sawtooth.validator.transaction_families names, a processor serves or a"
+                " pending batch needs, 1000 at most.",
+                (Answer(200, "As of now.", "Families", {"now": read("/status/families", _FAMILIES)}),),
+                SHOWN,
+                problems=ASKED,
+            )
+        },
+    ),
+    Endpoint(
+        "/healthz",
+        {
+            "GET": Operation(
+                get_healthz,
+                "Node",
+                "Whether this process lives",
+                "It does when it answers; a lost validator does not matter here.",
+                (Answer(200, "It does.", "Alive", {"alive": single("/healthz", {"status": "alive"})}),),
+            )
+        },
+    ),
+    Endpoint(
+        "/readyz",
+        {
+            "GET": Operation(
+                get_readyz,
+                "Node",
+                "Whether the node can serve",
+                "The validator answers within 3 seconds and has a genesis block.",
+                (
+                    Answer(
+                        200,
+                        "It can.",
+                        "Ready",
+                        {
+                            "ready": single(
+                                "/readyz",
+                                {
+                                    "status": "ready",
+                                    "head_id": BLOCK_ID,
+                                    "head_num": 1,
+                                    "pending_batches": 0,
+                                    "conditions": [],
+                                    "warnings": [],
+                                },
+                            )
+                        },
+                    ),
+                ),
+                problems=ASKED,
+            )
+        },
+    ),
+    Endpoint(
+        "/metrics",
+        {
+            "GET": Operation(
+                get_metrics,
+                "Node",
+                "Metrics of both processes",
+                "In Prometheus' text format 0.0.4. The validator's are there if it answers within 2 seconds.",
+                (
+                    Answer(
+                        200,
+                        "The metrics.",
+                        examples={
+                            "some": "# HELP dovetail_rest_validator_connected 1 with a connection to the validator.\n"
+                            "# TYPE dovetail_rest_validator_connected gauge\n"
+                            "dovetail_rest_validator_connected 1.0\n"
+                        },
+                        media_type="text/plain",
+                    ),
+                ),
+            )
+        },
+    ),
+)
+"""The part of the table of routes that tells of the node."""

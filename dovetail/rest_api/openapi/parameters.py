@@ -1,0 +1,121 @@
+"""The parameters of paths and queries that declarations share, and the problems that several operations have.
+
+What a client may say is checked in ``queries``; these say it to the client. ``{name}`` stands for a running limit,
+see ``openapi``.
+"""
+
+from typing import Final
+
+from dovetail.rest_api.answers.pieces import Json
+from dovetail.rest_api.openapi import examples, shapes
+from dovetail.rest_api.openapi.endpoint import Parameter
+from dovetail.rest_api.request.errors import Problem
+
+_ID: Final = "[0-9a-f]{128}"
+_NUMBER: Final = "[0-9]+"
+
+
+def _text(**more: object) -> Json:
+    return {"type": "string", **more}
+
+
+def _query(name: str, description: str, schema: Json, /, **example: object) -> Parameter:
+    return Parameter(name, "query", description, schema, example)
+
+
+def _reserved(name: str, description: str) -> Parameter:
+    return Parameter(
+        name, "query", f"Reserved: accepted, and without effect. {description}", _text(), {}, reserved=True
+    )
+
+
+HEAD: Final = _query(
+    "head",
+    "Read as of this block, by id or number. The answer's head is that block's id.",
+    _text(pattern=f"^({_ID}|{_NUMBER})$"),
+    number="0",
+)
+COUNT: Final = _query(
+    "count",
+    "Items of a page: {page_items_default} unless told, cut to {page_items_max}; fewer where the page would pass"
+    " {page_bytes_max} bytes.",
+    {"type": "integer", "minimum": 1},
+    one=1,
+)
+_ITEM: Final = f"^({_ID}|{_NUMBER})$"
+_LEAF: Final = f"^([0-9a-f]{{70}}|{_NUMBER})$"
+_MIN: Final = "The first item, by index or {}, inclusive."
+_MAX: Final = "The last item, by index or {}, inclusive. Without min: the page that ends there."
+MIN: Final = _query("min", _MIN.format("id"), _text(pattern=_ITEM))
+MAX: Final = _query("max", _MAX.format("id"), _text(pattern=_ITEM))
+MIN_LEAF: Final = _query("min", _MIN.format("address"), _text(pattern=_LEAF))._replace(key="minLeaf")
+MAX_LEAF: Final = _query("max", _MAX.format("address"), _text(pattern=_LEAF))._replace(key="maxLeaf")
+_IDS: Final = _text(pattern="[^,]")
+
+
+def ids(key: str, example: str) -> Parameter:
+    """The filter of a list of blocks, batches or transactions."""
+    text = "Only these, in this order: ids with commas between them, {status_ids_max} at most; unknown ones drop."
+    return _query("id", text, _IDS, one=example)._replace(key=key)
+
+
+STATUS_IDS: Final = _query(
+    "id",
+    "Batch ids with commas between them, at most {status_ids_max}. Post them when they are more than 15.",
+    _IDS,
+    one=examples.BATCH_ID,
+)._replace(required=True, key="statusIds")
+PREFIX: Final = _query(
+    "address", "Only leaves whose address begins so.", shapes.ref("AddressOrPrefix"), namespace=examples.ADDRESS[:6]
+)._replace(key="prefix")
+WAIT: Final = _query(
+    "wait",
+    "Seconds to wait until every batch is committed or invalid. Absent, `false` or 0: not at all. Empty, or any other"
+    " text: just under the API's own timeout, {timeout_s} seconds.",
+    _text(**{"not": {"pattern": "^-[0-9]*[1-9][0-9]*$"}}),
+    seconds="1",
+    none="false",
+)
+SORT: Final = _reserved("sort", "The field to sort by; a leading minus reverses the order.")
+FIELDS: Final = _reserved("fields", "Fields to include, with commas between them.")
+OMIT: Final = _reserved("omit", "Fields to leave out, with commas between them.")
+CALLBACK: Final = _reserved("callback", "A URL to call.")
+
+BATCH_ID: Final = Parameter(
+    "batch_id", "path", "A batch id.", shapes.ref("Id"), {"committed": examples.BATCH_ID}, required=True
+)
+TRANSACTION_ID: Final = Parameter(
+    "transaction_id",
+    "path",
+    "A transaction id.",
+    shapes.ref("Id"),
+    {"committed": examples.TRANSACTION_ID},
+    required=True,
+)
+BLOCK: Final = Parameter(
+    "block_id",
+    "path",
+    "A block id, or a block number.",
+    _text(pattern=f"^({_ID}|{_NUMBER})$"),
+    {"genesis": "0", "id": examples.BLOCK_ID},
+    required=True,
+)
+ADDRESS: Final = Parameter(
+    "address",
+    "path",
+    "A leaf's address, or a prefix of leaves.",
+    _text(pattern="^([0-9a-f]{2}){1,35}$"),
+    {"leaf": examples.ADDRESS, "prefix": examples.ADDRESS[:6]},
+    required=True,
+)
+
+SHOWN: Final = (FIELDS, OMIT)
+LIST: Final = (HEAD, COUNT, MIN, MAX, SORT, *SHOWN)
+LEAVES: Final = (HEAD, COUNT, MIN_LEAF, MAX_LEAF, SORT, *SHOWN)
+
+ALWAYS: Final = (Problem.BAD_REQUEST, Problem.REQUEST_TIMEOUT, Problem.UNKNOWN)
+"""What any request may be answered with: it was none, or not whole in time, or there is a bug."""
+ASKED: Final = (Problem.NOT_READY, Problem.TIMED_OUT, Problem.DISCONNECTED, Problem.INVALID_RESPONSE)
+"""What comes of asking the validator."""
+LISTED: Final = (Problem.HEAD_NOT_FOUND, Problem.INVALID_COUNT, Problem.INVALID_PAGING, *ASKED)
+"""What comes of asking for a list."""

@@ -1,0 +1,1 @@
+"""One HTTP request: its parameters, its links, its refusals."""

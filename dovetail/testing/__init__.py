@@ -1,0 +1,1 @@
+"""A real node for the tests of a family, and the pytest plugin that offers it."""

@@ -1,0 +1,105 @@
+"""Migrations at this node: puts those that are due before all other pending batches, and remembers what became of them.
+
+Which are due is said in ``journal.rules``, what they are made of in ``journal.migrations``, who runs them in
+``processors.registry``.
+"""
+
+import structlog
+
+from dovetail.ledger.ids import BatchId
+from dovetail.ledger.permitted import Permission, Plan
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.validator.core.journal import migrations
+from dovetail.validator.core.journal.model import InvalidBatch
+from dovetail.validator.core.journal.rules import Body
+from dovetail.validator.core.mempool.queue import PendingQueue, Reason
+from dovetail.validator.core.state.view import View
+from dovetail.validator.processors.registry import Processors
+from dovetail.validator.store import Store
+
+log = structlog.get_logger("validator.migrating")
+
+
+class Migrating:
+    """Owns the injected batches of the queue."""
+
+    def __init__(self, store: Store, queue: PendingQueue, processors: Processors) -> None:
+        self._store = store
+        self._queue = queue
+        self._processors = processors
+        self._pending: dict[Plan, BatchId] = {}
+        self._refused: dict[Plan, str] = {}
+        self._changed: set[Plan] = set()
+        """Those at a processor while one came or went: a verdict that comes now may be of a build that is gone."""
+
+    def state_of(self, permission: Permission) -> tuple[str, str]:
+        """How far the migration of a version is, as the word of FamilyStatus.Migration, and why it was refused."""
+        if not permission.migrate:
+            return "NONE", ""
+        if self._is_committed(permission):
+            return "DONE", ""
+        refused = self._refused.get(permission.plan)
+        return ("DUE", "") if refused is None else ("REFUSED", refused)
+
+    def inject(self, body: Body, base: View) -> None:
+        """Queue the migrations that the next block may hold and a processor may run; take back what is neither."""
+        due = {entry.plan: entry for entry in body.due if self._is_served(entry)}
+        for plan, batch_id in list(self._pending.items()):
+            entry = self._queue.get(batch_id)
+            assert entry is not None, "what is settled is not pending"
+            if entry.reason is Reason.EXECUTING or (plan in due and entry.due_ms is not None):
+                continue
+            # State may have grown since it was made.
+            if plan not in due or migrations.batch_for(due[plan], base).id != batch_id:
+                self._queue.remove(entry)
+                del self._pending[plan]
+                self._changed.discard(plan)
+        for plan, permission in due.items():
+            if plan not in self._pending and plan not in self._refused:
+                batch = migrations.batch_for(permission, base)
+                log.info("migration is due", family=str(plan.family), batch_id=batch.id)
+                self._pending[plan] = batch.id
+                self._queue.inject(batch)
+
+    def settled(self, invalid: list[InvalidBatch]) -> None:
+        """Batches were settled on disk, these of them with a verdict against them."""
+        if not self._pending:
+            return
+        refused = {verdict.batch_id: verdict for verdict in invalid}
+        for plan, batch_id in list(self._pending.items()):
+            if self._queue.get(batch_id) is not None:
+                continue
+            del self._pending[plan]
+            changed = plan in self._changed
+            self._changed.discard(plan)
+            verdict = refused.get(batch_id)
+            if verdict is None:
+                log.info("migration committed", family=str(plan.family), batch_id=batch_id)
+                self._queue.wake_all()
+            elif not changed:
+                self._refused[plan] = f"{verdict.reason}: {verdict.message}"
+                log.error(
+                    "migration refused, its version waits: start a build that migrates this, or cancel the upgrade",
+                    family=str(plan.family), reason=verdict.reason, message=verdict.message,
+                )  # fmt: skip
+
+    def try_again(self, family: FamilyVersion) -> None:
+        """A processor that migrates the state of ``family`` came or went: what was refused may go otherwise now."""
+        for plan in [plan for plan in self._refused if plan.family == family]:
+            del self._refused[plan]
+        for plan, batch_id in self._pending.items():
+            entry = self._queue.get(batch_id)
+            if plan.family == family and entry is not None and entry.reason is Reason.EXECUTING:
+                self._changed.add(plan)
+        self._queue.wake_activation(family)
+
+    def try_all_again(self) -> None:
+        """The setting has changed."""
+        self._refused.clear()
+
+    def _is_served(self, permission: Permission) -> bool:
+        return self._processors.has(permission.family, migration=True)
+
+    def _is_committed(self, permission: Permission) -> bool:
+        ids = migrations.transaction_ids_of(permission)
+        return any(self._store.transaction_number(transaction_id) is not None for transaction_id in ids)

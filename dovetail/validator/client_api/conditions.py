@@ -1,0 +1,242 @@
+"""What keeps this node from working as it should: five conditions, each with a sentence that says what to do.
+
+Looked at once a tick; /readyz, the metrics and the log tell of the same ones. What only an upgrade would meet is
+``dovetail.validator.client_api.families``' business.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import structlog
+
+from dovetail.ledger.ids import BatchId
+from dovetail.ledger.limits import Limits
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.validator.admission.submission import Submissions
+from dovetail.validator.blocks.production import Work
+from dovetail.validator.core.mempool.queue import PendingQueue
+from dovetail.validator.processors.registry import Processors
+from dovetail.validator.store import Store
+
+_SHOWN_MS: Final = 10_000
+"""So long after a refusal its cause counts as there: between two ticks there may be room for a moment.
+
+So long a processor counts as missing that came and settled nothing.
+"""
+
+_FAMILIES_NAMED_MAX: Final = 3
+_NAME_CHARACTERS_MAX: Final = 60
+_CONNECTION_CHARACTERS_MAX: Final = 16
+
+log = structlog.get_logger("validator.conditions")
+
+
+class Kind(StrEnum):
+    """What can be wrong, as clients, metrics and log lines name it."""
+
+    QUEUE_FULL = "queue_full"
+    STORAGE_FAILED = "storage_failed"
+    STORE_DAMAGED = "store_damaged"
+    NO_BLOCK = "no_block"
+    PROCESSOR_MISSING = "processor_missing"
+
+
+class Condition(NamedTuple):
+    """One that holds. ``began_ms``: by the clock of ``Conditions``."""
+
+    kind: Kind
+    began_ms: int
+    message: str
+
+
+class _Refusals:
+    """When something was refused the last time, of which only the number is known."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._last_ms: int | None = None
+
+    def lately(self, number: int, now_ms: int) -> bool:
+        """Whether the number has grown by now, or a little while ago."""
+        if number != self._number:
+            self._number, self._last_ms = number, now_ms
+        return self._last_ms is not None and now_ms - self._last_ms <= _SHOWN_MS
+
+
+class _Missing(NamedTuple):
+    """What waits for a processor of a family. ``first``: the batch that did so longest, when it was last seen."""
+
+    began_ms: int
+    seen_ms: int
+    batches: int
+    first: BatchId | None
+
+
+class Conditions:
+    """``work`` is production's; ``clock_ms``: milliseconds of a steady clock."""
+
+    def __init__(
+        self,
+        store: Store,
+        queue: PendingQueue,
+        work: Callable[[], Work],
+        processors: Processors,
+        submissions: Submissions,
+        limits: Limits,
+        clock_ms: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._queue = queue
+        self._work = work
+        self._processors = processors
+        self._submissions = submissions
+        self._limits = limits
+        self._clock_ms = clock_ms
+        self._queue_refused = _Refusals()
+        self._store_refused = _Refusals()
+        self._failure = ""
+        self._progress = 0
+        self._idle_ms = 0
+        """For how long there has been work since the last progress."""
+        self._looked_ms = int(clock_ms())
+        self._missing: dict[FamilyVersion, _Missing] = {}
+        """Those for which batches wait, and those for which one did that is not settled since."""
+        self._held: dict[Kind, Condition] = {}
+
+    @property
+    def held(self) -> list[Condition]:
+        """Those that hold, as of the last tick."""
+        return list(self._held.values())
+
+    def seconds(self, condition: Condition) -> float:
+        """For how long it has held."""
+        return (self._clock_ms() - condition.began_ms) / 1000
+
+    def tick(self) -> None:
+        """Time has passed: look again, and log what began and what ended."""
+        now_ms = int(self._clock_ms())
+        found = {
+            Kind.QUEUE_FULL: self._queue_full(now_ms),
+            Kind.STORAGE_FAILED: self._storage_failed(now_ms),
+            Kind.STORE_DAMAGED: self._store_damaged(),
+            Kind.NO_BLOCK: self._no_block(now_ms),
+            Kind.PROCESSOR_MISSING: self._processor_missing(now_ms),
+        }
+        for kind, message in found.items():
+            before = self._held.get(kind)
+            if message is not None:
+                self._held[kind] = Condition(kind, before.began_ms if before else now_ms, message)
+                if before is None:
+                    log.warning("condition began", condition=str(kind), message=message)
+            elif before is not None:
+                del self._held[kind]
+                log.info("condition ended", condition=str(kind), seconds=(now_ms - before.began_ms) / 1000)
+
+    def _queue_full(self, now_ms: int) -> str | None:
+        refused = self._queue_refused.lately(self._submissions.refused_for_room, now_ms)
+        if not refused and self._queue.room.is_full() is None:
+            return None
+        limits = self._limits
+        return (
+            f"batches are refused with 429: {len(self._queue)} of at most {limits.pending_batches_max} are pending,"
+            f" with {self._queue.room.transactions} of at most {limits.pending_transactions_max} transactions; one key"
+            f" may hold {limits.pending_share_percent_max} % of what others leave. What do they wait for (dovetail"
+            " status)? Add processors, or raise the limits pending_*"
+        )
+
+    def _storage_failed(self, now_ms: int) -> str | None:
+        if self._store.failure is not None:
+            self._failure = self._store.failure
+            self._store.try_again()
+        refused = self._store_refused.lately(self._store.refused_writes, now_ms)
+        if not refused and self._store.failure is None:
+            return None
+        free = self._store.free_bytes()
+        room = "it does not tell how much is free" if free is None else f"{free} bytes are free"
+        return (
+            f"batches are refused with 503 or stay PENDING: {self._failure}. See to the disk of the data folder"
+            f" ({room}); the node tries again by itself, and loses nothing meanwhile"
+        )
+
+    def _store_damaged(self) -> str | None:
+        """Once met it holds until the validator ends: damage does not go by itself.
+
+        The node stays ready: whatever is sound is read and written as ever, and a node that is sent nothing would not
+        be repaired any sooner.
+        """
+        store = self._store
+        if not store.damaged_reads:
+            return None
+        return (
+            f"whoever asks for it gets a 500: {store.damage}. So far {store.damaged_reads} reads met damage. Look after"
+            " the disk and the memory of the machine; stop the validator, then `dovetail store repair`, or restore a"
+            " backup"
+        )
+
+    def _no_block(self, now_ms: int) -> str | None:
+        work = self._work()
+        works = work.executes or self._queue.has_ready or self._queue.is_backing_off
+        waits = bool(self._queue.waiting_for_processors())
+        if self._store.head is None or self._store.failure is not None:
+            # What block 0 waits for is told by whoever makes it; and a disk that refuses has a condition of its own.
+            works = waits = False
+        passed_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
+        if work.settled != self._progress or not (works or waits):
+            self._progress = work.settled
+            self._idle_ms = 0
+        elif works:
+            # A processor that comes, settles nothing and goes is no progress; its absence is another condition's.
+            self._idle_ms += passed_ms
+        if self._idle_ms < self._limits.no_block_ms_max:
+            return None
+        return (
+            f"no batch was settled for {self._idle_ms // 1000} s, though {len(self._queue)} are pending and some could"
+            f" be. {self._holder()}"
+        )
+
+    def _holder(self) -> str:
+        """Who keeps others waiting, and what to do."""
+        held = self._processors.longest_held()
+        if held is None:
+            return "No processor holds any: the status of one (dovetail batch status) says how it was tried in vain"
+        return (
+            f"The processor with the connection {held.connection_id[:_CONNECTION_CHARACTERS_MAX]} has held"
+            f" {held.transactions} transactions of {_shown(held.family)} for {held.held_ms // 1000:.0f} s (dovetail"
+            " processors): see what its log says, and start it again if it hangs"
+        )
+
+    def _processor_missing(self, now_ms: int) -> str | None:
+        waiting = self._queue.waiting_for_processors()
+        known = {
+            family: before
+            for family, before in self._missing.items()
+            if family in waiting or (before.first is not None and self._queue.get(before.first) is not None)
+        }
+        for family, batches in waiting.items():
+            began_ms = known[family].began_ms if family in known else now_ms
+            known[family] = _Missing(began_ms, now_ms, batches, self._queue.first_waiting(family))
+        self._missing = known
+        longest = self._limits.processor_missing_ms_max
+        missing = [
+            family
+            for family, found in known.items()
+            if found.seen_ms - found.began_ms >= longest and now_ms - found.seen_ms <= _SHOWN_MS
+        ]
+        if not missing:
+            return None
+        missing.sort(key=lambda family: (-known[family].batches, family))
+        named = ", ".join(_shown(family) for family in missing[:_FAMILIES_NAMED_MAX])
+        more = len(missing) - _FAMILIES_NAMED_MAX
+        others = f" and {more} other families" if more > 0 else ""
+        return (
+            f"{sum(known[family].batches for family in missing)} batches wait for a processor of {named}{others}."
+            " Start one (dovetail processor MODULE:HANDLER); families that nobody shall send can be shut out"
+            " (dovetail upgrade)"
+        )
+
+
+def _shown(family: FamilyVersion) -> str:
+    """In quotes: whoever submits may write any words."""
+    text = str(family)
+    return repr(text if len(text) <= _NAME_CHARACTERS_MAX else f"{text[:_NAME_CHARACTERS_MAX]}…")

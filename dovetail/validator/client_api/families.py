@@ -1,0 +1,284 @@
+"""Which families there are, which may enter a block, and what would stall: for those who plan upgrades.
+
+Reads setting, queue and processors, changes nothing. What a permission means is ``dovetail.ledger.permitted``'s
+business, what
+becomes of a migration is production's.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+import structlog
+
+from dovetail.ledger import settings
+from dovetail.ledger.permitted import (
+    PERMITTED_AT,
+    Permission,
+    Permitted,
+    awaiting_migration,
+    first_gap,
+    permission_for,
+    permitted_families,
+)
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.ledger.transaction import FAMILY_CHARACTERS_MAX
+from dovetail.validator.core.mempool.queue import PendingQueue
+from dovetail.validator.core.state.view import Stored
+from dovetail.validator.processors.registry import Processors
+from dovetail.validator.store import Store
+from protos.node_pb2 import FamiliesResponse, FamilyStatus
+
+FAMILIES_SHOWN_MAX: Final = 1_000
+"""Most families that are told of, and most entries of the setting that are looked at."""
+
+WARNINGS_MAX: Final = 100
+WALKS_MAX: Final = 4
+"""Most walks over the whole queue between two ticks, whoever asks."""
+
+_GRACE_TICKS: Final = 10
+"""So long after a start nothing is logged: the processors of a node that starts again come back in that time."""
+
+_SETTINGS: Final = FamilyVersion(settings.FAMILY_NAME, settings.FAMILY_VERSION)
+_MESSAGE_CHARACTERS_MAX: Final = 500
+
+MigrationOf = Callable[[Permission], tuple[str, str]]
+"""How far the migration of a version is, as a word of FamilyStatus.Migration, and why it was refused."""
+
+log = structlog.get_logger("validator.families")
+
+
+class Unready(NamedTuple):
+    """Something that would stall ``family``: a sentence for people, the same for as long as it holds."""
+
+    family: FamilyVersion
+    warning: str
+
+
+class Families:
+    """``migration_of`` is production's."""
+
+    def __init__(self, store: Store, queue: PendingQueue, processors: Processors, migration_of: MigrationOf) -> None:
+        self._store = store
+        self._queue = queue
+        self._processors = processors
+        self._migration_of = migration_of
+        self._leaf: bytes | None = None
+        self._permitted: Permitted = None
+        self._entries: dict[FamilyVersion, tuple[Permission, ...]] = {}
+        """What the setting says of each family: there may be many of both."""
+        self._migrated: set[Permission] = set()
+        """Whose migration is in a block: it stays there, and is not asked for again."""
+        self._walks = 0
+        self._pending: Mapping[FamilyVersion, Counter[str]] = {}
+        self._grace_ticks = _GRACE_TICKS
+        self._seen: frozenset[Unready] = frozenset()
+        self._logged: frozenset[Unready] = frozenset()
+
+    def status(self) -> FamiliesResponse:
+        """Every family that the setting names, a processor serves or a pending batch needs; NOT_READY without a chain.
+
+        At most ``FAMILIES_SHOWN_MAX``: the setting's first, in its order, then those that are served, then those that
+        only pending batches need, in order of arrival; anybody may fill the queue with names. Names that are too long
+        to be registered or submitted are left out.
+
+        Pending batches are counted at most ``WALKS_MAX`` times between two ticks; who asks more often is told the last
+        counts.
+        """
+        head = self._store.head
+        permitted = self._read()
+        response = FamiliesResponse(
+            status="OK" if head else "NOT_READY",
+            restricted=permitted is not None,
+            timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        )
+        if head is not None:
+            response.head_id, response.head_num = head.id, head.num
+        counts = self._processors.counts()
+        first = dict.fromkeys((*_named(permitted), *counts))
+        pending = self._count_pending(first)
+        for family in sorted(list(dict.fromkeys((*first, *pending)))[:FAMILIES_SHOWN_MAX]):
+            status = response.families.add(
+                family_name=family.name, family_version=family.version, processors=counts[family]
+            )
+            self._tell(status, family, permitted)
+            for reason, batches in sorted(pending.get(family, {}).items()):
+                status.pending.add(reason=reason, batches=batches)
+        return response
+
+    def unready(self) -> list[Unready]:
+        """What would stall, though the setting permits it now or from a later block on; at most ``WARNINGS_MAX``.
+
+        Only what the setting names: where it is absent, everything is permitted, and nobody planned anything.
+        """
+        permitted = self._read()
+        if permitted is None:
+            return []
+        counts = self._processors.counts()
+        found: list[Unready] = []
+        locked = first_gap(self._entries.get(_SETTINGS, ()), self._next_block())
+        if locked is not None:
+            found.append(Unready(_SETTINGS, _locked(locked, self._next_block())))
+        for family in _named(permitted):
+            permission = self._permission(family, self._entries[family])
+            if permission is None:
+                continue
+            warning = self._warning(permission, counts[family])
+            if warning:
+                found.append(Unready(family, warning))
+                if len(found) >= WARNINGS_MAX:
+                    break
+        return found
+
+    def tick(self) -> None:
+        """Time has passed: log what came to be unready, and what is so no longer, once each.
+
+        What did not last from one tick to the next is not told: a processor that connects again is no trouble. Nor is
+        anything in the first ``_GRACE_TICKS``.
+        """
+        self._walks = 0
+        if self._grace_ticks:
+            self._grace_ticks -= 1
+            return
+        seen = frozenset(self.unready())
+        for unready in sorted((seen & self._seen) - self._logged):
+            log.warning("an upgrade would stall", family=str(unready.family), warning=unready.warning)
+        for unready in sorted(self._logged - seen):
+            log.info("an upgrade would not stall any more", family=str(unready.family), was=unready.warning)
+        self._logged = (self._logged & seen) | (seen & self._seen)
+        self._seen = seen
+
+    def _count_pending(self, first: Iterable[FamilyVersion]) -> Mapping[FamilyVersion, Counter[str]]:
+        """How many pending batches need each family, by the reason for which they are pending; ``first`` come first."""
+        if self._walks >= WALKS_MAX:
+            return self._pending
+        self._walks += 1
+        pending: dict[FamilyVersion, Counter[str]] = {}
+        for family in first:
+            if len(pending) < FAMILIES_SHOWN_MAX:
+                pending.setdefault(family, Counter())
+        for entry in self._queue:
+            for family in {transaction.family for transaction in entry.batch.transactions}:
+                if family not in pending:
+                    if len(pending) >= FAMILIES_SHOWN_MAX:
+                        continue
+                    pending[family] = Counter()
+                pending[family][entry.reason] += 1
+        self._pending = pending
+        return pending
+
+    def _read(self) -> Permitted:
+        """What the setting says in the head's state."""
+        head = self._store.head
+        leaf = Stored(self._store.node, head.root).get(PERMITTED_AT) if head else None
+        if leaf != self._leaf:
+            self._permitted = permitted_families(lambda _: leaf)
+            self._entries.clear()
+            for entry in self._permitted or ():
+                self._entries[entry.family] = (*self._entries.get(entry.family, ()), entry)
+            self._leaf = leaf
+            self._migrated.clear()
+        return self._permitted
+
+    def _next_block(self) -> int:
+        head = self._store.head
+        return head.num + 1 if head else 0
+
+    def _tell(self, status: FamilyStatus, family: FamilyVersion, permitted: Permitted) -> None:
+        """The permission for the next block, by the entry that gives it or, where it ended, by the last one."""
+        status.migration = FamilyStatus.NONE
+        # Asked only where somebody serves it: there may be many of both.
+        status.migrating_processors = self._processors.count(family, migration=True) if status.processors else 0
+        entries = self._entries.get(family, ())
+        permission = self._permission(family, None if permitted is None else entries)
+        if permission is None:
+            status.permission = FamilyStatus.ENDED if entries else FamilyStatus.NOT_PERMITTED
+            if not entries:
+                return
+            permission = max(entries, key=lambda entry: entry.until_block or 0)
+        elif permission.covers(self._next_block()):
+            status.permission = FamilyStatus.PERMITTED
+        else:
+            status.permission = FamilyStatus.WAITING
+        if permission.from_block:
+            status.from_block = permission.from_block
+        if permission.until_block is not None:
+            status.until_block = permission.until_block
+        if permission.migrate:
+            status.migrates.extend(permission.migrate)
+            word, message = self._migration(permission)
+            status.MergeFrom(FamilyStatus(migration=word, migration_message=message[:_MESSAGE_CHARACTERS_MAX]))
+
+    def _permission(self, family: FamilyVersion, entries: Permitted) -> Permission | None:
+        """The entry to be told of: one that waits for its migration, else the one that permits now or will."""
+        awaiting = awaiting_migration(entries, self._next_block(), self._is_migrated)
+        return awaiting[0] if awaiting else permission_for(family, entries, self._next_block())
+
+    def _is_migrated(self, permission: Permission) -> bool:
+        return self._migration(permission)[0] == "DONE"
+
+    def _migration(self, permission: Permission) -> tuple[str, str]:
+        if not permission.migrate:
+            return "NONE", ""
+        if permission in self._migrated:
+            return "DONE", ""
+        word, message = self._migration_of(permission)
+        if word == "DONE":
+            self._migrated.add(permission)
+        return word, message
+
+    def _warning(self, permission: Permission, processors: int) -> str | None:
+        family = permission.family
+        since = f"from block {permission.from_block} on" if permission.from_block else "now"
+        migration, message = self._migration(permission)
+        if migration == "REFUSED":
+            return (
+                f"the migration of {family} was refused, its batches wait: {message[:_MESSAGE_CHARACTERS_MAX]};"
+                f" start a processor of it that migrates this state, it is tried again then"
+            )
+        if not processors:
+            return (
+                f"{family} is permitted {since}, and no processor takes its work here: start one, or its batches wait"
+            )
+        migrates = self._processors.count(family, migration=True)
+        if migration == "NONE" and migrates and not permission.covers(self._next_block()):
+            return (
+                f"{family} is permitted {since} without a migration, though {migrates} of its {processors} processors"
+                f" here migrate: call it off and plan it anew with --migrate, or its migration is left out"
+            )
+        before = self._migrates_before(permission) if migration == "DUE" else None
+        if before is not None:
+            return (
+                f"{family} is permitted {since} and migrates state that {before} has to migrate before, which is not"
+                f" done: see to that, or call it off, or the batches of {family} wait"
+            )
+        if migration == "DUE" and not migrates:
+            return (
+                f"{family} is permitted {since} and migrates {', '.join(permission.migrate)} first, which none of its"
+                f" {processors} processors here does: start one whose handler has migrate, or its batches wait"
+            )
+        return None
+
+    def _migrates_before(self, permission: Permission) -> FamilyVersion | None:
+        """The version whose migration this one's must wait for."""
+        awaiting = awaiting_migration(self._permitted, self._next_block(), self._is_migrated)
+        if permission not in awaiting:
+            return None
+        ahead = awaiting[: awaiting.index(permission)]
+        return next((entry.family for entry in ahead if permission.overlaps(entry)), None)
+
+
+def _locked(block_num: int, next_block: int) -> str:
+    if block_num <= next_block:
+        return f"{_SETTINGS} may not enter the next block, {next_block}: no setting can be changed"
+    return (
+        f"{_SETTINGS} may not enter block {block_num}: no setting can be changed then; propose"
+        f" {settings.TRANSACTION_FAMILIES} with {_SETTINGS} and without an end before that"
+    )
+
+
+def _named(permitted: Permitted) -> Iterable[FamilyVersion]:
+    """The families that the setting names, each once, in its order."""
+    named = dict.fromkeys(entry.family for entry in (permitted or ())[:FAMILIES_SHOWN_MAX])
+    return [family for family in named if max(map(len, family)) <= FAMILY_CHARACTERS_MAX]

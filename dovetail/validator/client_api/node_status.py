@@ -1,0 +1,263 @@
+"""How the node does, for those who ask: NodeStatusResponse, and Prometheus' text. Reads everything, changes nothing."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Final
+
+import psutil
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.ledger.version import installed_version
+from dovetail.validator.client_api.conditions import Conditions, Kind
+from dovetail.validator.client_api.families import Families
+from dovetail.validator.client_api.statuses import Statuses
+from dovetail.validator.config import ValidatorConfig
+from dovetail.validator.core.mempool.queue import PendingQueue, Reason
+from dovetail.validator.metrics import NAMESPACE, OTHER, Metrics, Totals
+from dovetail.validator.processors.processor import STATES
+from dovetail.validator.processors.registry import Processors
+from dovetail.validator.store import Store
+from protos import node_pb2
+
+_FAMILY: Final = ("family", "version")
+_TICKS_A_SAMPLE: Final = 4
+"""The processors' load is an average since the sample before: over too short a time it tells nothing."""
+
+
+class NodeStatus(Collector):
+    """``collect`` gives what is counted elsewhere, at the moment of asking."""
+
+    def __init__(
+        self,
+        config: ValidatorConfig,
+        metrics: Metrics,
+        store: Store,
+        queue: PendingQueue,
+        processors: Processors,
+        statuses: Statuses,
+        families: Families,
+        conditions: Conditions,
+    ) -> None:
+        self._metrics = metrics
+        self._store = store
+        self._queue = queue
+        self._processors = processors
+        self._statuses = statuses
+        self._families = families
+        self._conditions = conditions
+        self._limits = config.limits
+        self._config = _config_entries(config)
+        self._host = _Host()
+        metrics.registry.register(self)
+
+    def status(self) -> node_pb2.NodeStatusResponse:
+        """Totals, configuration and host; NOT_READY in front of them while there is no genesis block."""
+        head = self._store.head
+        response = node_pb2.NodeStatusResponse(
+            status="OK" if head else "NOT_READY",
+            pending_batches=len(self._queue),
+            totals=_totals(self._metrics.totals),
+            config=self._config,
+            system=self._host.read(),
+            timestamp=_now(),
+            warnings=[unready.warning for unready in self._families.unready()],
+        )
+        for condition in self._conditions.held:
+            response.conditions.add(
+                condition=condition.kind, seconds=self._conditions.seconds(condition), message=condition.message
+            )
+        if head is not None:
+            response.head_id, response.head_num = head.id, head.num
+        for (name, family_version), totals in self._shown_families():
+            response.families.add(family_name=name, family_version=family_version, totals=_totals(totals))
+        return response
+
+    def processors(self) -> node_pb2.ProcessorsResponse:
+        """Who is connected; with a genesis block or without.
+
+        Where they have so much to say that it does not fit in half of a message, the last to come are left out.
+        """
+        response = node_pb2.ProcessorsResponse(timestamp=_now())
+        room_bytes = self._limits.message_bytes_max // 2
+        for status in self._processors.statuses():
+            room_bytes -= status.ByteSize()
+            if room_bytes < 0:
+                break
+            response.processors.append(status)
+        return response
+
+    def tick(self) -> None:
+        """Time has passed."""
+        self._host.tick()
+
+    def text(self) -> bytes:
+        """All metrics in Prometheus' text format, version 0.0.4."""
+        return generate_latest(self._metrics.registry)
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._totals_metrics()
+        yield from self._queue_metrics()
+        processors = GaugeMetricFamily(f"{NAMESPACE}_processors", "Processors that take work.", labels=_FAMILY)
+        # Those without a processor too: that is what somebody wants to be told of.
+        connected = dict.fromkeys((family for family, _ in self._shown_families() if family != OTHER), 0)
+        for family, count in self._processors.counts().items():
+            label = self._metrics.label(family)
+            connected[label] = connected.get(label, 0) + count
+        for label, count in connected.items():
+            processors.add_metric(label, count)
+        yield processors
+        yield self._states_metric()
+        yield self._unready_metric()
+        yield self._conditions_metric()
+        yield _gauge("store_bytes", "Bytes of the store that hold something.", self._store.used_bytes())
+        yield CounterMetricFamily(
+            f"{NAMESPACE}_damaged_reads",
+            "Reads of the store that met what is not what was written.",
+            value=self._store.damaged_reads,
+        )
+        free = self._store.free_bytes()
+        if free is not None:
+            yield _gauge("disk_free_bytes", "Bytes that are free on the disk of the store.", free)
+        yield _gauge("waiters", "Clients that wait for the statuses of batches.", self._statuses.waiters)
+        head = self._store.head
+        # Absent without a chain: block 0 has the number 0.
+        if head is not None:
+            yield _gauge("head_block_num", "Number of the newest block.", head.num)
+
+    def _totals_metrics(self) -> Iterator[Metric]:
+        totals = self._metrics.totals
+        yield CounterMetricFamily(f"{NAMESPACE}_blocks", "Committed blocks.", value=totals.blocks_committed)
+        batches = CounterMetricFamily(f"{NAMESPACE}_batches", "Settled batches.", labels=("outcome",))
+        batches.add_metric(("committed",), totals.batches_committed)
+        batches.add_metric(("invalid",), totals.batches_invalid)
+        yield batches
+        transactions = CounterMetricFamily(
+            f"{NAMESPACE}_transactions", "Transactions of settled batches.", labels=(*_FAMILY, "outcome")
+        )
+        for family, counted in self._shown_families():
+            transactions.add_metric((*family, "committed"), counted.transactions_committed)
+            transactions.add_metric((*family, "invalid"), counted.transactions_invalid)
+        yield transactions
+        requests = CounterMetricFamily(
+            f"{NAMESPACE}_requests", "Messages from processors and clients.", labels=("type",)
+        )
+        for name, count in self._metrics.requests.items():
+            requests.add_metric((name,), count)
+        yield requests
+
+    def _queue_metrics(self) -> Iterator[Metric]:
+        batches = GaugeMetricFamily(f"{NAMESPACE}_pending_batches", "Pending batches.", labels=("reason",))
+        counts = self._queue.reasons()
+        for reason in Reason:
+            batches.add_metric((reason,), counts[reason])
+        yield batches
+        limits = self._limits
+        yield _gauge("pending_transactions", "Transactions of pending batches.", self._queue.room.transactions)
+        yield _gauge(
+            "pending_bytes", "Bytes of pending batches, and of all that they declare.", self._queue.room.data_bytes
+        )
+        yield _gauge("pending_batches_max", "The limit of pending batches.", limits.pending_batches_max)
+        yield _gauge("pending_transactions_max", "The limit of their transactions.", limits.pending_transactions_max)
+
+    def _states_metric(self) -> Metric:
+        connections = GaugeMetricFamily(
+            f"{NAMESPACE}_processor_connections", "Connections of processors.", labels=("state",)
+        )
+        counts = self._processors.states()
+        for state in STATES:
+            connections.add_metric((state,), counts[state])
+        return connections
+
+    def _unready_metric(self) -> Metric:
+        # Names that were voted on, as many at most as there are warnings: they need no other bound.
+        unready = GaugeMetricFamily(
+            f"{NAMESPACE}_upgrade_unready", "1 for a permitted or coming version that would stall.", labels=_FAMILY
+        )
+        for family in dict.fromkeys(found.family for found in self._families.unready()):
+            unready.add_metric(family, 1)
+        return unready
+
+    def _conditions_metric(self) -> Metric:
+        metric = GaugeMetricFamily(
+            f"{NAMESPACE}_condition",
+            "1 while the node cannot work as it should, for this reason.",
+            labels=("condition",),
+        )
+        held = {condition.kind for condition in self._conditions.held}
+        for kind in Kind:
+            metric.add_metric((kind,), kind in held)
+        return metric
+
+    def _shown_families(self) -> Iterator[tuple[FamilyVersion, Totals]]:
+        for family, totals in self._metrics.families.items():
+            if family != OTHER or totals != Totals():
+                yield family, totals
+
+
+class _Host:
+    """The machine, as psutil sees it. Made when the validator starts."""
+
+    def __init__(self) -> None:
+        self._network_start = self._network()
+        self._ticks = 0
+        # The first reading has nothing to compare with; later ones tell of the time since the one before.
+        self._percent_cpu = psutil.cpu_percent(interval=None)
+
+    def tick(self) -> None:
+        """Sample what can only be told over a time: whoever asks must not shorten the time for all others."""
+        self._ticks += 1
+        if self._ticks % _TICKS_A_SAMPLE == 0:
+            self._percent_cpu = psutil.cpu_percent(interval=None)
+
+    def read(self) -> node_pb2.System:
+        """Never waits."""
+        received, sent = self._network()
+        return node_pb2.System(
+            percent_cpu=self._percent_cpu / 100,
+            percent_memory=psutil.virtual_memory().percent / 100,
+            # An interface that went away takes its counts along.
+            network_rx=max(0, received - self._network_start[0]),
+            network_tx=max(0, sent - self._network_start[1]),
+        )
+
+    def _network(self) -> tuple[int, int]:
+        counters = psutil.net_io_counters()
+        return (counters.bytes_recv, counters.bytes_sent) if counters else (0, 0)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _gauge(name: str, documentation: str, value: int) -> Metric:
+    return GaugeMetricFamily(f"{NAMESPACE}_{name}", documentation, value=value)
+
+
+def _totals(totals: Totals) -> node_pb2.Totals:
+    return node_pb2.Totals(
+        blocks_committed=totals.blocks_committed,
+        # The solo engine makes every block that it commits.
+        blocks_claimed=totals.blocks_committed,
+        batches_committed=totals.batches_committed,
+        batches_invalid=totals.batches_invalid,
+        transactions_committed=totals.transactions_committed,
+        transactions_invalid=totals.transactions_invalid,
+    )
+
+
+def _config_entries(config: ValidatorConfig) -> list[node_pb2.ConfigEntry]:
+    """The configuration as an operator wrote it; neither key nor paths."""
+    numbers = {f"limits.{field.name}": getattr(config.limits, field.name) for field in fields(config.limits)}
+    numbers["validator.verifier_processes"] = config.verifier_processes
+    numbers["validator.state_depth_blocks"] = config.state_depth_blocks
+    # The address of an ipc endpoint is a path.
+    bind = "ipc://…" if config.bind.startswith("ipc://") else config.bind
+    texts = {"validator.bind": bind, "validator.version": installed_version()}
+    return [
+        *(node_pb2.ConfigEntry(key=key, number=number) for key, number in numbers.items()),
+        *(node_pb2.ConfigEntry(key=key, text=text) for key, text in texts.items()),
+    ]

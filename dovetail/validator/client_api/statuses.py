@@ -1,0 +1,238 @@
+"""What became of a batch, and those who wait to hear it. Each wait is registered once, freed once; nothing polls."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import structlog
+
+from dovetail.ledger.ids import BatchId, is_id
+from dovetail.ledger.limits import Limits
+from dovetail.validator.core.mempool.queue import PendingQueue, Reason
+from dovetail.validator.store import StorageFailed, Store
+from protos.client_batch_submit_pb2 import ClientBatchStatus
+
+_ID_CHARACTERS: Final = 128
+_IDS_A_TURN_MAX: Final = 5_000
+"""How many ids may be looked up for waits that end together before everybody else has a turn."""
+
+CORRELATION_CHARACTERS_MAX: Final = 512
+"""A wait with a longer name is not held."""
+
+Answer = Callable[[bytes, str, list[ClientBatchStatus] | None], None]
+"""Identity and correlation id of the question, and one status for each id, in the order asked; None: see ``tell``."""
+
+log = structlog.get_logger("validator.statuses")
+
+
+class Statuses:
+    """Reads queue and store; owns the waits. ``answer`` sends the statuses to whoever waited for them."""
+
+    def __init__(self, queue: PendingQueue, store: Store, limits: Limits, answer: Answer) -> None:
+        self._limits = limits
+        self._queue = queue
+        self._store = store
+        self._answer = answer
+        self._ids_held = self._unknown_held = 0
+        self._of_batch: dict[BatchId, dict[_Wait, None]] = {}
+        self._of_peer: dict[bytes, dict[str, _Wait]] = {}
+        self._ids_of_peer: Counter[bytes] = Counter()
+        self._ended: deque[_Wait] = deque()
+        self._turn: asyncio.Handle | None = None
+
+    def close(self) -> None:
+        """Free every wait without an answer."""
+        for identity in self.peers:
+            self.cancel_all(identity)
+
+    @property
+    def waiters(self) -> int:
+        """How many waits are held."""
+        return sum(map(len, self._of_peer.values()))
+
+    @property
+    def peers(self) -> list[bytes]:
+        """The identities of those who wait."""
+        return list(self._of_peer)
+
+    def of(self, batch_ids: Iterable[str]) -> list[ClientBatchStatus]:
+        """One status for each id, in the order asked. Raises StorageFailed."""
+        return [self._status(batch_id) for batch_id in batch_ids]
+
+    def tell(self, identity: bytes, correlation_id: str, batch_ids: Iterable[str]) -> None:
+        """Answer at once; with None where the store is damaged at one of the ids: a guess could be false."""
+        statuses = None
+        try:
+            statuses = self.of(batch_ids)
+        except StorageFailed as failure:
+            log.error("the store is damaged, a client gets no answer", reason=str(failure))
+        self._answer(identity, correlation_id, statuses)
+
+    def wait(self, identity: bytes, correlation_id: str, batch_ids: Sequence[str], timeout_s: float) -> None:
+        """Answer once: when all of the batches are committed or invalid, or when the time is over.
+
+        An id that nobody knows may come to be known meanwhile; a text that can be none is not waited for. At once, too,
+        where so many ids are waited for already, by all peers or by this one, that there is no room for more. Ids that
+        nobody knows have a room of their own, so that they take none from what is pending, and are not waited for
+        beyond it. A peer that uses a correlation id again is answered for the earlier wait first.
+        """
+        earlier = self._of_peer.get(identity, {}).get(correlation_id)
+        if earlier is not None:
+            self._conclude(earlier)
+        known = [self._queue.get(BatchId(batch_id)) for batch_id in batch_ids]
+        pending = {entry.batch.id for entry in known if entry is not None}
+        unknown = {
+            BatchId(text)
+            for text, entry in zip(batch_ids, known, strict=True)
+            if entry is None and self._is_undecided(text)
+        }
+        if self._unknown_held + len(unknown) > self._limits.status_unknown_ids_waited_for_max:
+            unknown = set()
+        # Texts that are no ids have any length: the long ones count as several.
+        ids = max(len(batch_ids), sum(map(len, batch_ids)) // _ID_CHARACTERS)
+        if (
+            not (pending or unknown)
+            or len(correlation_id) > CORRELATION_CHARACTERS_MAX
+            or self._ids_held + ids > self._limits.status_ids_waited_for_max
+            or self._ids_of_peer[identity] + ids > self._limits.connection_ids_waited_for_max
+        ):
+            self.tell(identity, correlation_id, batch_ids)
+            return
+        # The queue's own text of an id, where there is one: a thousand waits for a batch hold it once.
+        asked = tuple(text if entry is None else entry.batch.id for text, entry in zip(batch_ids, known, strict=True))
+        wait = _Wait(identity, correlation_id, asked, ids, len(unknown), len(pending) + len(unknown))
+        self._ids_held += ids
+        self._ids_of_peer[identity] += ids
+        self._unknown_held += len(unknown)
+        self._of_peer.setdefault(identity, {})[correlation_id] = wait
+        for batch_id in pending | unknown:
+            self._of_batch.setdefault(batch_id, {})[wait] = None
+        wait.timer = asyncio.get_running_loop().call_later(timeout_s, self._end, wait)
+
+    def cancel(self, identity: bytes, correlation_id: str) -> bool:
+        """Free a peer's wait without an answer; False where it has none of this name."""
+        wait = self._of_peer.get(identity, {}).get(correlation_id)
+        if wait is None:
+            return False
+        self._free(wait)
+        return True
+
+    def cancel_all(self, identity: bytes) -> int:
+        """Free every wait of a peer that is gone; how many there were."""
+        waits = list(self._of_peer.get(identity, {}).values())
+        for wait in waits:
+            self._free(wait)
+        return len(waits)
+
+    def settled(self, batch_ids: Iterable[BatchId]) -> None:
+        """These batches are committed or invalid, and that is on disk."""
+        for batch_id in batch_ids:
+            for wait in self._of_batch.pop(batch_id, ()):
+                wait.left -= 1
+                if not wait.left:
+                    self._ended.append(wait)
+        if self._ended and self._turn is None:
+            self._conclude_some()
+
+    def _end(self, wait: "_Wait") -> None:
+        """Its time is over: answer in one of the next turns, for many may end together."""
+        self._ended.append(wait)
+        if self._turn is None:
+            self._turn = asyncio.get_running_loop().call_soon(self._conclude_some)
+
+    def _conclude_some(self) -> None:
+        """Answer those that ended, as far as one turn goes: each may look up a thousand ids."""
+        self._turn = None
+        ids = 0
+        while self._ended and ids < _IDS_A_TURN_MAX:
+            wait = self._ended.popleft()
+            # It may have been cancelled meanwhile, or have ended twice: with its batches and with its time.
+            if self._of_peer.get(wait.identity, {}).get(wait.correlation_id) is wait:
+                ids += len(wait.asked)
+                self._conclude(wait)
+        if self._ended:
+            self._turn = asyncio.get_running_loop().call_soon(self._conclude_some)
+
+    def _conclude(self, wait: "_Wait") -> None:
+        self._free(wait)
+        self.tell(wait.identity, wait.correlation_id, wait.asked)
+
+    def _free(self, wait: "_Wait") -> None:
+        self._ids_held -= wait.ids
+        self._ids_of_peer[wait.identity] -= wait.ids
+        self._unknown_held -= wait.unknown
+        for batch_id in wait.asked:
+            waits = self._of_batch.get(BatchId(batch_id))
+            if waits is not None:
+                waits.pop(wait, None)
+                if not waits:
+                    del self._of_batch[BatchId(batch_id)]
+        of_peer = self._of_peer[wait.identity]
+        del of_peer[wait.correlation_id]
+        if not of_peer:
+            del self._of_peer[wait.identity], self._ids_of_peer[wait.identity]
+        if wait.timer is not None:
+            wait.timer.cancel()
+
+    def _is_undecided(self, text: str) -> bool:
+        """Whether a batch that is not pending may still come to be committed or invalid under this id."""
+        try:
+            return (
+                is_id(text)
+                and self._store.batch_number(BatchId(text)) is None
+                and self._store.invalid(BatchId(text)) is None
+            )
+        except StorageFailed:
+            # Whoever waits for others with it is told in the end.
+            return False
+
+    def _status(self, text: str) -> ClientBatchStatus:
+        status = ClientBatchStatus(batch_id=text, status=ClientBatchStatus.UNKNOWN)
+        if not is_id(text):
+            status.reason = "not_an_id"
+            return status
+        batch_id = BatchId(text)
+        entry = self._queue.get(batch_id)
+        if entry is not None and not entry.unwritten:
+            status.status = ClientBatchStatus.PENDING
+            status.reason = entry.reason
+            status.message = entry.activation or entry.failure
+            if entry.family is not None:
+                status.family_name, status.family_version = entry.family
+            elif entry.reason is Reason.WAITING_FOR_DEPENDENCY and entry.dependency is not None:
+                status.dependency = entry.dependency
+        elif self._store.batch_number(batch_id) is not None:
+            status.status = ClientBatchStatus.COMMITTED
+        elif (invalid := self._store.invalid(batch_id)) is not None:
+            status.status = ClientBatchStatus.INVALID
+            status.reason = invalid.reason
+            status.family_name = invalid.family_name
+            status.family_version = invalid.family_version
+            status.invalid_transactions.add(
+                transaction_id=invalid.transaction_id or "",
+                message=invalid.message,
+                extended_data=invalid.extended_data,
+            )
+        return status
+
+
+class _Wait:
+    """A client's question.
+
+    ``asked``: its ids; ``ids``: how many they count as; ``unknown``: how many nobody knew; ``left``: how many are not
+    decided.
+    """
+
+    __slots__ = ("asked", "correlation_id", "identity", "ids", "left", "timer", "unknown")
+
+    def __init__(
+        self, identity: bytes, correlation_id: str, asked: tuple[str, ...], ids: int, unknown: int, left: int
+    ) -> None:
+        self.identity = identity
+        self.correlation_id = correlation_id
+        self.asked = asked
+        self.ids = ids
+        self.unknown = unknown
+        self.left = left
+        self.timer: asyncio.TimerHandle | None = None

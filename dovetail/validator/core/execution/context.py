@@ -1,0 +1,112 @@
+"""A transaction's view of state while a 1.x processor applies it: what it may read and write, and what it wrote so far.
+
+Packed execution needs no such view: the processor holds it, and what comes back is checked whole.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from dovetail.ledger.access import list_refusal, read_refusal, write_refusal
+from dovetail.ledger.addresses import AccessList
+from dovetail.ledger.batch import VerifiedTransaction
+from dovetail.ledger.limits import Limits
+from dovetail.ledger.listing import Entry
+from dovetail.ledger.receipt import Event
+from dovetail.validator.core.execution.model import TransactionOutcome, Verdict
+from dovetail.validator.core.state.view import Changed, View
+
+_ENTRY_BYTES: Final = 64
+"""What an empty event, attribute or data entry costs in memory, so that their number is bounded as well."""
+
+
+class Unauthorized(Exception):
+    """An address outside the declared inputs or outputs, or outside the processor's namespaces."""
+
+
+class TransactionContext:
+    """``before``: the state before this transaction, earlier transactions of its batch included."""
+
+    def __init__(
+        self,
+        transaction: VerifiedTransaction,
+        before: View,
+        namespaces: tuple[str, ...],
+        limits: Limits,
+    ) -> None:
+        self._limits = limits
+        self.transaction = transaction
+        self._namespaces = namespaces
+        self._inputs = AccessList(transaction.inputs)
+        self._outputs = AccessList(transaction.outputs)
+        self._refused: str | None = None
+        self._changes: dict[str, bytes | None] = {}
+        self._view = Changed(before, self._changes)
+        self._changes_bytes = 0
+        self._events: list[Event] = []
+        self._data: list[bytes] = []
+        self._receipt_bytes = 0
+
+    def get(self, addresses: Iterable[str]) -> dict[str, bytes]:
+        """The addresses that hold data. Raises Unauthorized if one is outside the inputs."""
+        wanted = dict.fromkeys(addresses)
+        for address in wanted:
+            self._refuse_if(read_refusal(address, self._inputs))
+        return {address: value for address in wanted if (value := self._view.get(address)) is not None}
+
+    def under(self, prefix: str, after: str) -> Iterator[Entry]:
+        """The entries under ``prefix`` behind ``after``, by address, its own writes so far included.
+
+        Raises Unauthorized if no one of the inputs covers the prefix.
+        """
+        self._refuse_if(list_refusal(prefix, self._inputs))
+        return self._view.under(prefix, after)
+
+    def set(self, entries: Iterable[tuple[str, bytes]]) -> list[str]:
+        """The addresses written: all, or Unauthorized and none."""
+        wanted = list(entries)
+        self._check_writes(address for address, _ in wanted)
+        self._changes_bytes += sum(len(address) + len(data) for address, data in wanted)
+        if self._changes_bytes > self._limits.transaction_changes_bytes_max:
+            most = self._limits.transaction_changes_bytes_max
+            self._refuse_if(f"it wrote {self._changes_bytes} bytes, one transaction may write {most}")
+        self._changes.update(wanted)
+        return [address for address, _ in wanted]
+
+    def delete(self, addresses: Iterable[str]) -> list[str]:
+        """The addresses that held data and are gone. Raises Unauthorized, and then nothing is."""
+        wanted = list(addresses)
+        self._check_writes(wanted)
+        gone = [address for address in dict.fromkeys(wanted) if self._view.get(address) is not None]
+        self._changes.update(dict.fromkeys(gone))
+        return gone
+
+    def add_event(self, event: Event) -> None:
+        self._events.append(event)
+        attributes = sum(len(key) + len(value) + _ENTRY_BYTES for key, value in event.attributes)
+        self._receipt_bytes += len(event.event_type) + len(event.data) + attributes + _ENTRY_BYTES
+
+    def add_receipt_data(self, data: bytes) -> None:
+        self._data.append(data)
+        self._receipt_bytes += len(data) + _ENTRY_BYTES
+
+    @property
+    def receipt_bytes(self) -> int:
+        """About how much of a receipt has been added so far, so that the caller can stop it at a limit."""
+        return self._receipt_bytes
+
+    def outcome(self, verdict: Verdict, message: str, extended_data: bytes) -> TransactionOutcome:
+        """The answer of the processor together with what it did here; a refused access makes it invalid."""
+        if self._refused is not None and verdict is not Verdict.INVALID:
+            return TransactionOutcome(Verdict.INVALID, self._refused)
+        if verdict is not Verdict.OK:
+            return TransactionOutcome(verdict, message, extended_data)
+        return TransactionOutcome(verdict, "", b"", self._changes, tuple(self._events), tuple(self._data))
+
+    def _check_writes(self, addresses: Iterable[str]) -> None:
+        for address in addresses:
+            self._refuse_if(write_refusal(address, self._outputs, self._namespaces))
+
+    def _refuse_if(self, message: str | None) -> None:
+        if message is not None:
+            self._refused = self._refused or message
+            raise Unauthorized(message)

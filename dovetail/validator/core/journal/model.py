@@ -1,0 +1,46 @@
+"""What a finished block hands to the store, and what is remembered of an invalid batch."""
+
+from typing import NamedTuple
+
+from dovetail.ledger.block import SealedBlock
+from dovetail.ledger.ids import BatchId, TransactionId
+from dovetail.validator.core.state.nodes import Ref
+
+
+class InvalidBatch(NamedTuple):
+    """Why a batch was judged INVALID (API.md, Batches and their status).
+
+    ``transaction_ids``: its transactions, by which others may depend on it; remembered apart from the rest.
+    """
+
+    batch_id: BatchId
+    reason: str
+    message: str
+    transaction_id: TransactionId | None = None
+    extended_data: bytes = b""
+    family_name: str = ""
+    family_version: str = ""
+    transaction_ids: tuple[TransactionId, ...] = ()
+
+
+class CommittedBatch(NamedTuple):
+    """One batch of a block to commit: its bytes, and id and receipt of each transaction in order."""
+
+    id: BatchId
+    raw: bytes
+    transactions: tuple[tuple[TransactionId, bytes], ...]
+
+
+class BlockCommit(NamedTuple):
+    """All that one block changes in the store, for one write transaction.
+
+    ``settled``: arrival numbers of the pending batches that the block and ``invalid`` dispose of.
+    """
+
+    block: SealedBlock
+    batches: list[CommittedBatch]
+    root: Ref
+    nodes: list[tuple[int, bytes]]
+    superseded: list[int]
+    invalid: list[InvalidBatch]
+    settled: list[int]

@@ -1,0 +1,114 @@
+"""What must hold before a batch may enter a block: uniqueness, dependencies, permitted families.
+
+The one home of these rules, for blocks that are built and blocks that are checked. Signatures were checked before; what
+the transactions do is the executor's business.
+"""
+
+from collections.abc import Callable
+
+from dovetail.ledger.batch import VerifiedBatch
+from dovetail.ledger.ids import TransactionId
+from dovetail.ledger.permitted import Permission, Permitted, awaiting_migration, permission_for, permission_refusal
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.validator.core.execution.model import Rejected, Withdrawn
+from dovetail.validator.core.journal import migrations
+
+Knows = Callable[[TransactionId], bool]
+
+
+def begins_or_ends(block_num: int, permitted: Permitted) -> bool:
+    """Whether block ``block_num`` is the first or the one behind the last that some version may enter."""
+    return any(block_num == entry.from_block or block_num - 1 == entry.until_block for entry in permitted or ())
+
+
+class Body:
+    """The batches of one block so far, over the chain that it extends.
+
+    ``block_num``: the number that the block will have. ``permitted``: in the state that it builds on. ``committed``:
+    whether the chain holds a transaction. ``invalid``: whether a transaction was judged invalid and is not pending.
+    """
+
+    def __init__(self, block_num: int, permitted: Permitted, committed: Knows, invalid: Knows) -> None:
+        self._block_num = block_num
+        self._permitted = permitted
+        self._committed = committed
+        self._invalid = invalid
+        self._included: set[TransactionId] = set()
+        self._barred: dict[FamilyVersion, str | Withdrawn | None] = {}
+        self.due: list[Permission] = []
+        """Whose migration this block may hold: no earlier one does, nor waits an earlier version on the same state."""
+        self._awaiting: dict[FamilyVersion, str] = {}
+        awaiting = awaiting_migration(self._permitted, block_num, self._is_migrated)
+        for place, entry in enumerate(awaiting):
+            before = next(filter(entry.overlaps, awaiting[:place]), None)
+            if before is None:
+                self.due.append(entry)
+                why = f"{entry.family} is permitted when its migration is in a block"
+            else:
+                why = f"{entry.family} migrates state that {before.family} has to migrate before"
+            self._awaiting.setdefault(entry.family, why)
+        self._first_of = {name: entry for entry in self.due for name in migrations.transaction_ids_of(entry)}
+
+    def include(self, batch: VerifiedBatch) -> None:
+        """Make ``batch`` the next one of the body; it was checked."""
+        if self._first_of and self.is_migration(batch):
+            done = self._first_of[batch.transactions[0].id]
+            self._first_of = {name: entry for name, entry in self._first_of.items() if entry != done}
+        self._included.update(transaction.id for transaction in batch.transactions)
+
+    def is_migration(self, batch: VerifiedBatch) -> bool:
+        """Whether ``batch`` is a migration that this block may hold."""
+        entry = self._first_of.get(batch.transactions[0].id)
+        return entry is not None and migrations.is_of(batch, entry)
+
+    def check(self, batch: VerifiedBatch) -> Rejected | Withdrawn | None:
+        """Why ``batch`` may never, or not now, be the next one of the body; None if it may."""
+        own: set[TransactionId] = set()
+        migrates = bool(self._first_of) and self.is_migration(batch)
+        for transaction in batch.transactions:
+            family = transaction.family
+            if not migrates and (barred := self._bar(family)) is not None:
+                if isinstance(barred, Withdrawn):
+                    return barred
+                return Rejected("family_not_permitted", barred, transaction.id, family=family)
+            if self._committed(transaction.id):
+                return Rejected(
+                    "duplicate_transaction", f"transaction {transaction.id} is already committed", transaction.id
+                )
+            if transaction.id in self._included:
+                return Withdrawn("waiting_for_dependency", dependency=transaction.id)
+            for dependency in transaction.dependencies:
+                if dependency in own or dependency in self._included or self._committed(dependency):
+                    continue
+                if self._invalid(dependency):
+                    return Rejected(
+                        "dependency_invalid",
+                        f"it depends on transaction {dependency}, which was judged invalid",
+                        transaction.id,
+                    )
+                return Withdrawn("waiting_for_dependency", dependency=dependency)
+            own.add(transaction.id)
+        return None
+
+    def _bar(self, family: FamilyVersion) -> str | Withdrawn | None:
+        """What keeps a family out of this block: words for ever, a wait for now; looked up once for each family."""
+        if family in self._barred:
+            return self._barred[family]
+        bar: str | Withdrawn | None = permission_refusal(family, self._permitted, self._block_num)
+        if bar is None:
+            permission = permission_for(family, self._permitted, self._block_num)
+            assert permission is not None, "what is not refused is permitted now or later"
+            if not permission.covers(self._block_num):
+                bar = _waits(family, f"{family} is permitted from block {permission.from_block} on")
+            elif family in self._awaiting:
+                bar = _waits(family, self._awaiting[family])
+        self._barred[family] = bar
+        return bar
+
+    def _is_migrated(self, permission: Permission) -> bool:
+        """Whether an earlier block holds the migration of a version."""
+        return any(map(self._committed, migrations.transaction_ids_of(permission)))
+
+
+def _waits(family: FamilyVersion, why: str) -> Withdrawn:
+    return Withdrawn("waiting_for_activation", family, message=why)

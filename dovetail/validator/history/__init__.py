@@ -1,0 +1,1 @@
+"""Stored history: its verification, and its execution once more."""

@@ -1,0 +1,275 @@
+"""Running history again: checked blocks go through connected processors.
+
+The same gateway, registry, dispatch and execution as in production, over a chain that is only read. Each block runs on
+the stored state before it, so that several run at a time and a difference in one is no difference in the next. What
+comes out is compared in ``dovetail.validator.history.verification.outcomes``.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from dovetail.ledger.limits import Limits
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.validator.core.execution.executor import Execution
+from dovetail.validator.core.execution.model import Withdrawn
+from dovetail.validator.core.state.merkle import ReadNode
+from dovetail.validator.core.state.view import Stored
+from dovetail.validator.history.verification.batches import families_of
+from dovetail.validator.history.verification.chain import CheckedBlock
+from dovetail.validator.history.verification.findings import Finding
+from dovetail.validator.history.verification.outcomes import compare
+from dovetail.validator.history.verification.state import GARBLED
+from dovetail.validator.processors import registry
+from dovetail.validator.processors.dispatch import dispatch
+from dovetail.validator.processors.registry import Answered, Lost, ProcessorEvent, Processors
+from dovetail.validator.store import StoreReader
+from dovetail.validator.transport.access import OPEN, Door
+from dovetail.validator.transport.gateway import Gateway
+from dovetail.validator.transport.rights import Rights
+
+BLOCKS_AT_ONCE_MAX: Final = 32
+TRIES_MAX: Final = 5
+"""How often a block is tried whose processors are lost, or fail, before that is the finding."""
+
+_TRANSACTIONS_AT_ONCE_MAX: Final = 10_000
+_TICK_S: Final = 0.5
+_BLOCKS_A_SNAPSHOT: Final = 256
+_PROBE_AGAIN_S: Final = 0.1
+"""A closed connection is noticed a moment before it leaves the socket's routes."""
+
+
+def families_needed(
+    reader: StoreReader, first: int, last: int, on_block: Callable[[], None]
+) -> dict[FamilyVersion, int]:
+    """The families whose processors running blocks ``first`` to ``last`` again needs, with the first block of each.
+
+    What cannot be read is passed over: verification tells it.
+    """
+    needed: dict[FamilyVersion, int] = {}
+    for num in range(first, last + 1):
+        if num % _BLOCKS_A_SNAPSHOT == 0:
+            reader.keep_up()
+        try:
+            info = reader.block(num)
+            for number in info.batches if info else ():
+                for family in families_of(reader.batch(number).raw):
+                    needed.setdefault(family, num)
+        except GARBLED:
+            pass
+        on_block()
+    return needed
+
+
+class ProcessorsMissing(Exception):
+    """No processor of ``families`` was there for as long as was agreed; ``migration``: none that migrates."""
+
+    def __init__(self, families: list[FamilyVersion], *, migration: bool = False) -> None:
+        super().__init__(", ".join(map(str, families)))
+        self.families = families
+        self.migration = migration
+
+
+class _Run:
+    """One block on its way."""
+
+    def __init__(self, block: CheckedBlock) -> None:
+        self.block = block
+        self.alone = set(block.migrations)
+        self.tries = 0
+        self.due_s: float | None = None
+        """While it rests: when it is tried again, or, with ``waits_for``, given up."""
+        self.waits_for: FamilyVersion | None = None
+        self.migration = False
+        """Whether what it waits for is a processor that migrates."""
+
+        self.execution: Execution
+
+
+class Replay:
+    """Listens on ``bind`` for processors. Needs a running event loop; one coroutine at a time may use it.
+
+    ``on_done`` gets each block when it has run. ``wait_s``: how long a lost processor may take to come back. However
+    long it waits, the ``reader`` of ``read_node`` holds no snapshot for long.
+    """
+
+    def __init__(
+        self,
+        bind: str,
+        limits: Limits,
+        wait_s: float,
+        reader: StoreReader,
+        read_node: ReadNode,
+        add: Callable[[Finding], None],
+        on_done: Callable[[CheckedBlock], None],
+        door: Door = OPEN,
+    ) -> None:
+        self._limits = limits
+        self._wait_s = wait_s
+        self._reader = reader
+        self._read_node = read_node
+        self._add = add
+        self._on_done = on_done
+        self._loop = asyncio.get_running_loop()
+        # All is done in the coroutine that waits for this, so that what goes wrong is raised there.
+        self._woken = asyncio.Event()
+        self._gateway = Gateway(bind, limits, self._woken.set, self._on_disconnect, door)
+        self._rights = Rights(door, self._gateway.send)
+        self._processors = Processors(self._gateway.send, lambda: time.monotonic_ns() / 1_000_000, limits)
+        self._closed_connections = False
+        self._ticked = False
+        self._timer = self._loop.call_later(_TICK_S, self._on_tick)
+        self._probe_timer: asyncio.TimerHandle | None = None
+        self._runs: list[_Run] = []
+        self._tasks: dict[int, tuple[_Run, Execution]] = {}
+        """A task may outlast the try that it was given for, where what it depends on came to no end."""
+        self.endpoint = self._gateway.endpoint
+        """Where processors connect."""
+
+    def close(self) -> None:
+        self._timer.cancel()
+        if self._probe_timer is not None:
+            self._probe_timer.cancel()
+        self._gateway.close()
+
+    async def wait_for(self, families: Iterable[FamilyVersion], wait_s: float) -> None:
+        """Wait, for at most so long, until each family has a processor. Raises ProcessorsMissing."""
+        wanted = sorted(families)
+        due_s = self._loop.time() + wait_s
+        while missing := [family for family in wanted if not self._processors.has(family)]:
+            if self._loop.time() >= due_s:
+                raise ProcessorsMissing(missing)
+            await self._wake()
+
+    async def run(self, block: CheckedBlock) -> None:
+        """Start a sound block, as soon as there is room for it. Raises ProcessorsMissing."""
+        while self._runs and self._is_full(block):
+            await self._wake()
+        run = _Run(block)
+        self._runs.append(run)
+        self._start(run)
+        self._conclude()
+
+    async def finish(self) -> None:
+        """Wait until all blocks have run. Raises ProcessorsMissing."""
+        while self._runs:
+            await self._wake()
+
+    async def attend(self) -> None:
+        """Answer processors that take leave, until cancelled. What runs is let go."""
+        self._runs.clear()
+        while True:
+            await self._wake()
+
+    def _is_full(self, block: CheckedBlock) -> bool:
+        transactions = sum(run.block.transactions for run in self._runs)
+        return (
+            len(self._runs) >= BLOCKS_AT_ONCE_MAX
+            or transactions + block.transactions > _TRANSACTIONS_AT_ONCE_MAX
+            or any(run.due_s is not None for run in self._runs)
+        )
+
+    # What happens
+
+    def _on_disconnect(self) -> None:
+        self._closed_connections = True
+        if self._probe_timer is None:
+            self._probe_timer = self._loop.call_later(_PROBE_AGAIN_S, self._probe_again)
+        self._woken.set()
+
+    def _probe_again(self) -> None:
+        self._probe_timer = None
+        self._closed_connections = True
+        self._woken.set()
+
+    def _on_tick(self) -> None:
+        self._timer = self._loop.call_later(_TICK_S, self._on_tick)
+        self._ticked = True
+        self._woken.set()
+
+    async def _wake(self) -> None:
+        """Wait until something happens, and take it in whole."""
+        await self._woken.wait()
+        self._woken.clear()
+        for request in self._gateway.requests():
+            if not self._rights.permits(request):
+                continue
+            self._take(self._processors.heard(request.identity))
+            if request.message_type in registry.MESSAGE_TYPES:
+                self._take(
+                    self._processors.handle(
+                        request.identity, request.message_type, request.correlation_id, request.content
+                    )
+                )
+        if self._closed_connections:
+            self._closed_connections = False
+            self._take(self._processors.probe())
+        if self._ticked:
+            self._ticked = False
+            self._reader.keep_up()
+            self._take(self._processors.tick())
+        for run in [run for run in self._runs if run.due_s is not None]:
+            self._look_at_resting(run)
+        for run in self._runs:
+            self._dispatch(run)
+        self._conclude()
+
+    def _take(self, events: list[ProcessorEvent]) -> None:
+        for event in events:
+            if isinstance(event, Answered):
+                _, execution = self._tasks.pop(event.task.number)
+                execution.complete(event.task, event.outcomes, event.namespaces)
+            elif isinstance(event, Lost):
+                run, execution = self._tasks.pop(event.task.number)
+                indexes = execution.abandon(event.task, event.begun)
+                run.alone.update(indexes if event.begun else ())
+
+    def _look_at_resting(self, run: _Run) -> None:
+        assert run.due_s is not None, "only what rests is looked at"
+        family = run.waits_for
+        if family is not None and not self._processors.has(family, migration=run.migration):
+            if self._loop.time() >= run.due_s:
+                raise ProcessorsMissing([family], migration=run.migration)
+        elif family is not None or self._loop.time() >= run.due_s:
+            self._start(run)
+
+    # A block
+
+    def _start(self, run: _Run) -> None:
+        block = run.block
+        base = Stored(self._read_node, block.base)
+        run.due_s = run.waits_for = None
+        run.execution = Execution(base, block.batches, self._limits, frozenset(run.alone), block.migrations)
+        self._dispatch(run)
+
+    def _dispatch(self, run: _Run) -> None:
+        if run.due_s is None:
+            for task in dispatch(run.execution, self._processors, self._limits.packed_transactions_max):
+                self._tasks[task.number] = run, run.execution
+
+    def _conclude(self) -> None:
+        for run in [run for run in self._runs if run.due_s is None and run.execution.finished]:
+            results = run.execution.results()
+            withdrawn = {index: result for index, result in enumerate(results) if isinstance(result, Withdrawn)}
+            if withdrawn and self._rests(run, withdrawn):
+                continue
+            compare(run.block, run.execution, self._read_node, self._add)
+            self._runs.remove(run)
+            self._on_done(run.block)
+
+    def _rests(self, run: _Run, withdrawn: dict[int, Withdrawn]) -> bool:
+        """Whether a block without a verdict on these batches, by index, is to be tried again, and when."""
+        waiting = [index for index, result in withdrawn.items() if result.reason == "waiting_for_processor"]
+        # What ends its processor leaves the others waiting for one: that was a try all the same.
+        run.tries += len(waiting) < len(withdrawn)
+        if run.tries >= TRIES_MAX:
+            return False
+        if waiting:
+            run.waits_for = withdrawn[waiting[0]].family
+            run.migration = waiting[0] in run.block.migrations
+            run.due_s = self._loop.time() + self._wait_s
+            return True
+        run.due_s = self._loop.time() + self._limits.internal_error_back_off_ms / 1000
+        self._loop.call_at(run.due_s, self._woken.set)
+        return True

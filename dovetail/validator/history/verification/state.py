@@ -1,0 +1,206 @@
+"""The trie of each block, made again from what its receipts say and compared with what is stored, byte for byte.
+
+By induction from the state without leaves, every stored node is checked. Where states are pruned, the nodes that are
+gone are made again and held as long as a later state needs them. No batches, no headers here.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from dovetail.validator.core.state import merkle, nodes
+from dovetail.validator.core.state.nodes import EMPTY, Ref
+from dovetail.validator.history.verification.findings import Finding, difference, shown
+from dovetail.validator.store import BlockInfo, StorageFailed, StoreReader
+
+GARBLED: Final = (StorageFailed, ValueError, LookupError, OverflowError, struct.error)
+"""What reading a record raises that is not there, or is not what was written."""
+
+_MENDED_MAX: Final = 10_000
+
+
+class StateCheck:
+    """``base``: the state that the next block builds on; None where it is not known."""
+
+    def __init__(self, reader: StoreReader, add: Callable[[Finding], None]) -> None:
+        self._reader = reader
+        self._add = add
+        self.base: Ref | None = EMPTY
+        self._next: int | None = 1
+        self._mended: dict[int, bytes] = {}
+        self._pruned = reader.pruned
+        self._gone: dict[int, bytes] = {}
+        self._removed: int | None = 0
+
+    @property
+    def nodes(self) -> int | None:
+        """How many nodes of the blocks so far are stored, those before the first included; None: not known."""
+        return None if self._next is None else self._next - 1 - self._pruned.nodes
+
+    def node(self, number: int) -> bytes:
+        """A node as it must be: the stored one, unless that was found to be wrong or is pruned."""
+        node = self._mended.get(number)
+        if node is None and self._gone:
+            node = self._gone.get(number)
+        return self._reader.node(number) if node is None else node
+
+    def is_stored(self, num: int) -> bool:
+        """Whether the store holds the state after block ``num`` whole."""
+        return num >= self._pruned.states_from
+
+    def _is_pruned(self, num: int) -> bool:
+        """Whether what block ``num`` replaced is gone, and of what it appended all that was replaced meanwhile."""
+        return 0 < self._pruned.states_from >= num
+
+    def forget(self) -> None:
+        """Nothing is known of the state and the nodes so far."""
+        self.base = self._next = self._removed = None
+
+    def adopt(self, info: BlockInfo, root_hash: bytes) -> bool:
+        """Go on from the stored state of a block, if its nodes lead to the hash that its header names."""
+        known = self._next or 0
+        fault = "another hash" if info.root.hash != root_hash else fault_below(self.node, info.root, known)
+        self.base = None if fault else info.root
+        if fault:
+            return False
+        if info.root.number >= known:
+            # A root is written behind all that lies below it.
+            self._next = info.root.number + 1 if info.root.number else None
+        return True
+
+    def apply(self, info: BlockInfo, root_hash: bytes, changes: Mapping[str, bytes | None]) -> bool:
+        """Make the state of the next block again and compare; whether all is as it must be.
+
+        ``root_hash``: what the signed header names. What differs is found once: later blocks go on from what is right.
+        """
+        where, num = f"block {info.num}", info.num
+        if self.base is None:
+            if not self.is_stored(num):
+                return False
+            if not self.adopt(info, root_hash):
+                self._add(Finding(num, "state_unknown", where, "nodes that lead to its state root", "others"))
+            return False
+        try:
+            first = self._next
+            update = merkle.update(self.node, self.base, changes, first or 0)
+            if first is None and update.nodes:
+                first = info.root.number - len(update.nodes) + 1
+                update = merkle.update(self.node, self.base, changes, first)
+        except GARBLED as error:
+            self._add(Finding(num, "state_unreadable", where, "the nodes of the state before it", shown(error)))
+            self.adopt(info, root_hash)
+            return False
+        if update.root.hash != root_hash:
+            made, named = update.root.hash.hex(), root_hash.hex()
+            finding = Finding(num, "state_root", where, f"the root {named} of its header", f"{made} of its receipts")
+            self._add(finding)
+            self.adopt(info, root_hash)
+            return False
+        same = self._compare_nodes(num, update)
+        if self._is_pruned(num):
+            same &= self._follow_pruning(num, update)
+        elif not self._compare_superseded(num, update):
+            same = False
+        if info.root != update.root:
+            self._add(Finding(num, "root_record", where, _words(update.root), _words(info.root)))
+            same = False
+        self.base = update.root
+        if first is not None:
+            self._next = first + len(update.nodes)
+        return same
+
+    def _compare_superseded(self, num: int, update: merkle.Update) -> bool:
+        where = f"block {num}"
+        try:
+            superseded = self._reader.superseded(num)
+        except GARBLED as error:
+            self._add(Finding(num, "superseded", where, f"{len(update.superseded)} numbers", shown(error)))
+            return False
+        if superseded != update.superseded:
+            expected, found = _first_difference(update.superseded, superseded)
+            self._add(Finding(num, "superseded", where, expected, found))
+            return False
+        return True
+
+    def _follow_pruning(self, num: int, update: merkle.Update) -> bool:
+        """What the block replaced is gone; where its state is the first whole one, nothing else may be."""
+        for number in update.superseded:
+            self._gone.pop(number, None)
+        if self._removed is not None:
+            self._removed += len(update.superseded)
+        if num < self._pruned.states_from:
+            return True
+        same = True
+        if self._removed is not None and self._removed != self._pruned.nodes:
+            found = f"a record of {self._pruned.nodes}"
+            self._add(Finding(num, "pruned", f"block {num}", f"{self._removed} nodes pruned up to it", found))
+            same = False
+        for number, node in self._gone.items():
+            self._add(Finding(num, "node", f"block {num}, node {number}", shown(node), "none"))
+            same = False
+        return same
+
+    def _compare_nodes(self, num: int, update: merkle.Update) -> bool:
+        same = True
+        for number, node in update.nodes:
+            try:
+                stored = self._reader.find_node(number)
+            except GARBLED as error:
+                expected, found = shown(node), shown(error)
+            else:
+                if stored == node:
+                    continue
+                if stored is None and self._is_pruned(num):
+                    self._gone[number] = node
+                    continue
+                expected, found = (shown(node), "none") if stored is None else difference(node, stored)
+            same = False
+            self._add(Finding(num, "node", f"block {num}, node {number}", expected, found))
+            if len(self._mended) < _MENDED_MAX:
+                self._mended[number] = node
+        return same
+
+
+def fault_below(read: merkle.ReadNode, root: Ref, known_below: int) -> str | None:
+    """What is wrong with the nodes of a state, None if nothing is.
+
+    What lies below nodes with a number under ``known_below`` was checked before and is not looked at again.
+    """
+    if root.leaves == 0:
+        return None if root == EMPTY else "a root without leaves that is not the empty state's"
+    waiting = [root]
+    while waiting:
+        ref = waiting.pop()
+        try:
+            node = read(ref.number)
+            if nodes.node_hash(node) != ref.hash:
+                return f"node {ref.number} has another hash"
+            if node[0] == nodes.LEAF:
+                children: dict[str, Ref] = {}
+                leaves = 1
+            else:
+                children = nodes.branch_children(node)
+                leaves = sum(child.leaves for child in children.values())
+                if nodes.encode_branch(nodes.branch_prefix(node), children)[0] != node:
+                    return f"node {ref.number} is no branch"
+        except GARBLED as error:
+            return f"node {ref.number}: {shown(error)}"
+        # A child is written before its parent: so this ends.
+        if leaves != ref.leaves or any(child.number >= ref.number for child in children.values()):
+            return f"node {ref.number} has other numbers than its parent names"
+        if ref.number >= known_below:
+            waiting.extend(children.values())
+    return None
+
+
+def _words(root: Ref) -> str:
+    return f"root {root.hash.hex()} at node {root.number} over {root.leaves} leaves"
+
+
+def _first_difference(expected: list[int], found: list[int]) -> tuple[str, str]:
+    pairs = enumerate(zip(expected, found, strict=False))
+    at = next((place for place, (one, other) in pairs if one != other), min(len(expected), len(found)))
+    return tuple(  # type: ignore[return-value]
+        f"{len(numbers)} numbers, number {at} of them {numbers[at] if at < len(numbers) else 'absent'}"
+        for numbers in (expected, found)
+    )

@@ -1,0 +1,131 @@
+"""A look at a store's file: what each table holds and takes, what is free, and whether records are what was written.
+
+``dovetail chain verify`` is the thorough one: here nothing is compared with anything else.
+"""
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from dovetail.validator.history.verification.findings import Findings
+from dovetail.validator.history.verification.pages import check_pages
+from dovetail.validator.maintenance.apart import Step, Tell
+from dovetail.validator.maintenance.places import leftovers, put_aside
+from dovetail.validator.store import StoreReader, records
+from dovetail.validator.store.length import DATA
+from dovetail.validator.store.records import FORMAT_KEY, TABLES
+from dovetail.validator.store.snapshot import shown_key
+
+_TELL_EVERY: Final = 10_000
+_META_PAGES: Final = 2
+
+
+class TableFigures(NamedTuple):
+    """``data_bytes``: of keys and records; ``page_bytes``: of the pages that hold them; ``damaged``: entries."""
+
+    entries: int
+    data_bytes: int
+    page_bytes: int
+    damaged: int
+
+
+class Look(NamedTuple):
+    """Sizes in bytes. ``free_bytes``: pages in the file that will be used again before it grows.
+
+    ``pages_walked``: False where a validator wrote meanwhile. ``faults``: what is wrong with pages, in words.
+    """
+
+    head_num: int
+    head_id: str
+    state_root_hash: str
+    transactions: int
+    states_from_block: int
+    file_bytes: int
+    used_bytes: int
+    free_bytes: int
+    map_bytes: int
+    readers: int
+    tables: dict[str, TableFigures]
+    pages_walked: bool
+    faults: list[str]
+    leftovers: list[str]
+    put_aside: list[str]
+
+    @property
+    def sound(self) -> bool:
+        return not self.faults and not any(table.damaged for table in self.tables.values())
+
+    @property
+    def live_bytes(self) -> int:
+        return self.used_bytes - self.free_bytes
+
+
+class Damage(NamedTuple):
+    """How many records are not what was written, and the first of them, in words."""
+
+    records: int
+    first: str
+
+    def __str__(self) -> str:
+        return f"{self.records} records are not what was written, the first is {self.first}"
+
+
+def damage_of(reader: StoreReader, tell: Tell) -> Damage:
+    """Compare every record with its checksum. Raises StorageFailed."""
+    total = sum(map(reader.count, TABLES))
+    done = damaged = 0
+    first = ""
+    for table in TABLES:
+        for name, record in reader.raw_entries(table):
+            if name != FORMAT_KEY and records.opened(table, name, record) is None:
+                first = first or f"entry {shown_key(name)} of the table {table}"
+                damaged += 1
+            done += 1
+            if done % _TELL_EVERY == 0:
+                tell(Step("comparing checksums, entries", done, total))
+    return Damage(damaged, first)
+
+
+def look(tell: Tell, store: Path) -> Look:
+    """Look at the store in a folder, beside a running validator too. Raises StorageFailed."""
+    reader = StoreReader.open(store)
+    try:
+        file = reader.file()
+        total = sum(map(reader.count, TABLES))
+        tables: dict[str, TableFigures] = {}
+        done = live_pages = 0
+        for table in TABLES:
+            count, data_bytes, damaged = reader.count(table), 0, 0
+            for name, record in reader.raw_entries(table):
+                data_bytes += len(name) + len(record)
+                sealed = name != FORMAT_KEY
+                damaged += sealed and records.opened(table, name, record) is None
+                done += 1
+                if done % _TELL_EVERY == 0:
+                    tell(Step("reading, entries", done, total))
+            pages = sum(reader.size(table))
+            live_pages += pages
+            tables[table] = TableFigures(count, data_bytes, pages * file.page_bytes, damaged)
+        tell(Step("walking pages, entries", done, total))
+        findings = Findings()
+        walked = check_pages(reader, store, findings)
+        head = reader.head
+        free_pages = file.used_pages - live_pages - file.main_pages - _META_PAGES
+        return Look(
+            head.num if head else -1,
+            head.id if head else "",
+            head.state_root if head else "",
+            head.transaction_end if head else 0,
+            reader.pruned.states_from,
+            (store / DATA).stat().st_size,
+            file.used_pages * file.page_bytes,
+            max(0, free_pages) * file.page_bytes,
+            file.map_bytes,
+            file.readers,
+            tables,
+            walked,
+            [finding.found for finding in findings.kept],
+            [path.name for path in leftovers(store)],
+            [path.name for path in put_aside(store)],
+        )
+    finally:
+        reader.close()

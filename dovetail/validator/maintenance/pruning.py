@@ -1,0 +1,48 @@
+"""Pruning the states of a store that no validator owns, as far as its next commits would."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from dovetail.ledger.limits import Limits
+from dovetail.validator.maintenance.apart import Step, Tell
+from dovetail.validator.maintenance.looking import Damage, damage_of
+from dovetail.validator.store import StorageFailed, Store
+from dovetail.validator.store.length import DATA
+
+
+class PrunedTo(NamedTuple):
+    """``states_from``: the first block whose state is there. ``nodes``: how many were removed now.
+
+    ``damage``: of what is left.
+    """
+
+    states_from: int
+    head_num: int
+    nodes: int
+    damage: Damage
+
+
+def prune(tell: Tell, path: Path, limits: Limits, depth_blocks: int) -> PrunedTo:
+    """Keep the newest ``depth_blocks`` states of the store in a folder. Raises StorageFailed."""
+    if not (path / DATA).exists():
+        # It would be made.
+        raise StorageFailed(f"there is no store at {path}")
+    store = Store(path, limits)
+    try:
+        if store.head is None:
+            raise StorageFailed(f"the store at {path} holds no block yet")
+        before = store.pruned
+        total = max(0, store.head.num - depth_blocks + 1 - before.states_from)
+        while store.prune(depth_blocks):
+            tell(Step("pruning, blocks", store.pruned.states_from - before.states_from, total))
+        after = store.pruned
+        if total > after.states_from - before.states_from:
+            raise StorageFailed(
+                f"what block {after.states_from + 1} replaced cannot be read, states are pruned up to there:"
+                " `dovetail store repair` makes it anew"
+            )
+        # No repair needs what is gone: it makes states from receipts.
+        damage = damage_of(store, tell)
+        return PrunedTo(after.states_from, store.head.num, after.nodes - before.nodes, damage)
+    finally:
+        store.close()

@@ -1,0 +1,165 @@
+"""What the validator counts and times as it works: totals, by family too, and the histograms of blocks and tasks.
+
+The parts report here by plain calls: once a block, a task or a message, never in a transaction's way. Nothing is asked
+and nothing is answered here: ``dovetail.validator.client_api.node_status`` shows it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.process_collector import ProcessCollector
+
+from dovetail.ledger.batch import VerifiedBatch
+from dovetail.ledger.limits import Limits
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.validator.core.execution.model import Task
+from protos.validator_pb2 import Message as Envelope
+
+NAMESPACE: Final = "dovetail_validator"
+
+OTHER: Final = FamilyVersion("other", "")
+"""What all families count as that have no place of their own. No processor can register it: its version is empty."""
+
+_BLOCK_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
+_BLOCK_TRANSACTIONS: Final = (1, 5, 10, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
+_COMMIT_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
+_APPLY_SECONDS: Final = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1, 10)
+
+
+_TYPE_NAMES: Final = {number: name for name, number in Envelope.MessageType.items()}
+
+
+def type_name(message_type: int) -> str:
+    """The name of a message type; all numbers that are none share one, because any number may come from outside."""
+    return _TYPE_NAMES.get(message_type, "unknown")
+
+
+@dataclass(slots=True)
+class Totals:
+    """Counted since the validator started. All transactions of an invalid batch count as invalid."""
+
+    blocks_committed: int = 0
+    batches_committed: int = 0
+    batches_invalid: int = 0
+    transactions_committed: int = 0
+    transactions_invalid: int = 0
+
+
+class Metrics:
+    """``clock_s``: seconds of a steady clock; the one that blocks are timed by, too.
+
+    ``families`` bounds its own size: whoever submits may write any name into a transaction, so only families that a
+    processor registered get a place, ``limits.family_labels_max`` at most; the others share that of ``OTHER``. A family
+    of which nothing was settled gives its place back with its last processor.
+    """
+
+    def __init__(self, limits: Limits, clock_s: Callable[[], float]) -> None:
+        self._labels_max = limits.family_labels_max
+        self._clock_s = clock_s
+        self._given_s: dict[int, float] = {}
+        self.totals = Totals()
+        self.families: dict[FamilyVersion, Totals] = {OTHER: Totals()}
+        self.requests: Counter[str] = Counter()
+        """Messages from peers by the name of their type."""
+
+        self.registry = CollectorRegistry()
+        ProcessCollector(namespace=NAMESPACE, registry=self.registry)
+        self._block_seconds = Histogram(
+            f"{NAMESPACE}_block_seconds",
+            "From choosing a block's first batch to its commit.",
+            registry=self.registry,
+            buckets=_BLOCK_SECONDS,
+        )
+        self._block_transactions = Histogram(
+            f"{NAMESPACE}_block_transactions",
+            "Transactions in a block.",
+            registry=self.registry,
+            buckets=_BLOCK_TRANSACTIONS,
+        )
+        self._commit_seconds = Histogram(
+            f"{NAMESPACE}_commit_seconds",
+            "One block's write to the store, synced.",
+            registry=self.registry,
+            buckets=_COMMIT_SECONDS,
+        )
+        self._apply_seconds = Histogram(
+            f"{NAMESPACE}_apply_seconds",
+            "From handing a task to a processor to its answer, divided by the task's transactions.",
+            ("family", "version"),
+            registry=self.registry,
+            buckets=_APPLY_SECONDS,
+        )
+
+    def family_registered(self, family: FamilyVersion) -> None:
+        """A processor registered ``family``: it counts under its own name from now on, if there is a place left."""
+        if len(self.families) <= self._labels_max:
+            self.families.setdefault(family, Totals())
+
+    def family_left(self, family: FamilyVersion) -> None:
+        """No processor of ``family`` is left."""
+        if family != OTHER and self.families.get(family) == Totals():
+            del self.families[family]
+            # Some releases mind that a family was never timed.
+            with suppress(KeyError):
+                self._apply_seconds.remove(*family)
+
+    def message_arrived(self, message_type: int) -> None:
+        """A peer sent a message."""
+        self.requests[type_name(message_type)] += 1
+
+    def label(self, family: FamilyVersion) -> FamilyVersion:
+        """The key of ``families`` that ``family`` counts under."""
+        return family if family in self.families else OTHER
+
+    def task_given(self, task: Task) -> None:
+        """A processor was handed ``task``."""
+        self._given_s[task.number] = self._clock_s()
+
+    def task_ended(self, task: Task, *, answered: bool) -> None:
+        """Its processor answered ``task``, or was lost with it: only the first is timed."""
+        given_s = self._given_s.pop(task.number, None)
+        if given_s is not None and answered:
+            transactions = sum(len(unit.transactions) for unit in task.units)
+            child = self._apply_seconds.labels(*self.label(task.route))
+            child.observe((self._clock_s() - given_s) / transactions)
+
+    def block_committed(self, batches: Iterable[VerifiedBatch], block_s: float, commit_s: float) -> None:
+        """A block with these batches is on disk, ``block_s`` after they were chosen; its write took ``commit_s``."""
+        before = self.totals.transactions_committed
+        families: set[FamilyVersion] = set()
+        for batch in batches:
+            for family, count in self._by_family(batch).items():
+                families.add(family)
+                totals = self.families[family]
+                totals.batches_committed += 1
+                totals.transactions_committed += count
+            self.totals.batches_committed += 1
+            self.totals.transactions_committed += len(batch.transactions)
+        for family in families:
+            self.families[family].blocks_committed += 1
+        self.totals.blocks_committed += 1
+        self._block_transactions.observe(self.totals.transactions_committed - before)
+        self._block_seconds.observe(block_s)
+        self._commit_seconds.observe(commit_s)
+
+    def judged_invalid(self, batches: Iterable[VerifiedBatch]) -> None:
+        """These batches are INVALID, and that is on disk."""
+        for batch in batches:
+            for family, count in self._by_family(batch).items():
+                totals = self.families[family]
+                totals.batches_invalid += 1
+                totals.transactions_invalid += count
+            self.totals.batches_invalid += 1
+            self.totals.transactions_invalid += len(batch.transactions)
+
+    def _by_family(self, batch: VerifiedBatch) -> dict[FamilyVersion, int]:
+        """How many transactions of a batch count under each key of ``families``."""
+        counts: dict[FamilyVersion, int] = {}
+        for transaction in batch.transactions:
+            family = self.label(transaction.family)
+            counts[family] = counts.get(family, 0) + 1
+        return counts

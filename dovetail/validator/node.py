@@ -1,0 +1,404 @@
+"""The node: owns every part of the validator and is the one consumer of what happens to it.
+
+One sweep of the gateway, one result of the verifiers or one tick is taken in whole; then production goes as far as it
+can, and only then are waiters told. Everything runs in one thread.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from google.protobuf.message import DecodeError
+
+from dovetail.ledger.batch import VerifiedBatch, decode_batch_list
+from dovetail.ledger.errors import InvalidKey, NotDecodable, RefusedBatch
+from dovetail.ledger.secret_files import readable_by_others
+from dovetail.ledger.signing import Signer
+from dovetail.validator.admission.verifier import VERIFIER_DIED, verify_all
+from dovetail.validator.blocks.production import Production
+from dovetail.validator.client_api.clients import Clients
+from dovetail.validator.config import ValidatorConfig
+from dovetail.validator.core.mempool.queue import PendingQueue
+from dovetail.validator.crash_points import CrashPoint, reach
+from dovetail.validator.metrics import Metrics
+from dovetail.validator.processors import registry
+from dovetail.validator.processors.registry import Arrived, Left, ProcessorEvent, Processors
+from dovetail.validator.store import StorageFailed, StorageLost, Store
+from dovetail.validator.surroundings import MACHINE, Surroundings
+from dovetail.validator.transport.access import OPEN, CannotOpen, Door, is_local, read_door
+from dovetail.validator.transport.gateway import CannotBind, Request
+from dovetail.validator.transport.rights import Rights
+from protos import genesis_pb2
+
+GENESIS_FILE: Final = "genesis.batch"
+STORE_FOLDER: Final = "store"
+_TICK_S: Final = 0.5
+_UNWRITTEN_S_MAX: Final = 0.01
+"""So long an accepted batch whose submitter waits may stay off the disk: a block made sooner saves its write."""
+
+_PROBE_AGAIN_S: Final = 0.1
+"""A closed connection is noticed a moment before it leaves the socket's routes."""
+
+log = structlog.get_logger("validator")
+
+
+class CannotStart(Exception):
+    """The validator cannot run with what it was given; the message says what to do."""
+
+
+async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_waiting: Callable[[str], None]) -> None:
+    """Run a validator until cancelled.
+
+    ``on_ready`` is called once, when it has a chain and its socket is open; ``on_waiting`` says what it waits for until
+    then. Raises CannotStart.
+    """
+    signer, door = _read_key(config), _read_door(config)
+    if not (config.data_dir / STORE_FOLDER).exists():
+        # Before there is a store: it would say that this folder has a ledger.
+        _read_genesis(config.data_dir / GENESIS_FILE)
+    try:
+        store = Store(config.data_dir / STORE_FOLDER, config.limits, config.state_depth_blocks)
+    except StorageFailed as failure:
+        raise CannotStart(str(failure)) from None
+    try:
+        node = Node(config, store, signer, door)
+        try:
+            await _unless_failed(_run(node, on_ready, on_waiting))
+        finally:
+            node.close()
+    except (CannotBind, StorageFailed) as error:
+        raise CannotStart(str(error)) from None
+    except StorageLost as loss:
+        log.error("storage lost, the validator ends", reason=str(loss))
+        raise CannotStart(
+            f"{loss}: look after the disk, then start the validator again; what was told to clients is on it"
+        ) from None
+    finally:
+        store.close()
+
+
+async def _run(node: "Node", on_ready: Callable[[], None], on_waiting: Callable[[str], None]) -> None:
+    await node.restore()
+    await node.reach_genesis(on_waiting)
+    on_ready()
+    await asyncio.get_running_loop().create_future()
+
+
+async def _unless_failed(running: Coroutine[None, None, None]) -> None:
+    """Run until done, or until a callback of the loop raises: a bug ends the process rather than leave half a node."""
+    loop = asyncio.get_running_loop()
+    failed: asyncio.Future[None] = loop.create_future()
+
+    def on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if failed.done():
+            # What was due in the same turn of the loop fails on what the first left behind.
+            return
+        error = context.get("exception")
+        if not isinstance(error, StorageLost):
+            loop.default_exception_handler(context)
+        if error is None or isinstance(error, StopIteration):
+            # A future takes no StopIteration.
+            error = RuntimeError(f"{context['message']}: {error!r}")
+        failed.set_exception(error)
+
+    before = loop.get_exception_handler()
+    loop.set_exception_handler(on_exception)
+    task = loop.create_task(running)
+    try:
+        done, _ = await asyncio.wait({task, failed}, return_when=asyncio.FIRST_COMPLETED)
+        for ended in done:
+            ended.result()
+    finally:
+        failed.cancel()
+        task.cancel()
+        try:
+            # Meanwhile callbacks may fail as the first did.
+            with suppress(asyncio.CancelledError, CannotStart):
+                await task
+        finally:
+            loop.set_exception_handler(before)
+
+
+class Node:
+    """A running validator. Needs a running event loop."""
+
+    def __init__(
+        self,
+        config: ValidatorConfig,
+        store: Store,
+        signer: Signer,
+        door: Door = OPEN,
+        surroundings: Surroundings = MACHINE,
+    ) -> None:
+        limits = config.limits
+        clock_s = surroundings.clock_s
+
+        def clock_ms() -> float:
+            return clock_s() * 1000
+
+        self._config = config
+        self._metrics = Metrics(limits, clock_s)
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._queue = PendingQueue(limits)
+        self._gateway = surroundings.open_gateway(config, door, self._on_sweep, self._on_disconnect)
+        self._rights = Rights(door, self._gateway.send)
+        self._pool = surroundings.open_verifiers(config, self._advance)
+        self._processors = Processors(self._gateway.send, clock_ms, limits)
+        self._production = Production(store, self._queue, self._processors, signer, limits, clock_s, self._metrics)
+        self._clients = Clients(
+            config,
+            self._gateway.send,
+            store,
+            self._queue,
+            self._pool,
+            self._processors,
+            self._metrics,
+            self._production.migrating.state_of,
+            self._production.work,
+            clock_ms,
+        )
+        self._restored = False
+        self._probe_timer: asyncio.TimerHandle | None = None
+        self._goes_on: asyncio.Handle | None = None
+        self._write_due: asyncio.TimerHandle | None = None
+        self._closed_meanwhile = False
+        self._genesis_moved = asyncio.Event()
+        self._timer = self._loop.call_later(_TICK_S, self._tick)
+        self.endpoint = self._gateway.endpoint
+
+    def close(self) -> None:
+        self._timer.cancel()
+        if self._probe_timer is not None:
+            self._probe_timer.cancel()
+        if self._goes_on is not None:
+            self._goes_on.cancel()
+        self._wait_for_no_block()
+        self._clients.statuses.close()
+        self._pool.close()
+        self._gateway.close()
+
+    async def restore(self) -> None:
+        """Queue again what was accepted before the last stop, and take new batches from then on. Raises CannotStart."""
+        pending = list(self._store.pending())
+        # Each on its own, so that a damaged entry costs no other its place.
+        checks = [verify_all(self._pool, [raw]) for _, raw in pending]
+        for (arrival, _), verified in zip(pending, await asyncio.gather(*checks), strict=True):
+            if not isinstance(verified, RefusedBatch):
+                self._queue.add(arrival, verified[0])
+            elif verified.rule == VERIFIER_DIED:
+                raise CannotStart(f"pending batches cannot be verified: {verified}")
+            else:
+                log.error("dropped a damaged pending batch", arrival=arrival, reason=str(verified))
+                self._store.reject([], [arrival])
+        log.info("pending batches restored", batches=len(self._queue))
+        self._clients.submissions.open = self._store.head is not None
+        self._restored = True
+        self._on_sweep()
+
+    async def reach_genesis(self, on_waiting: Callable[[str], None]) -> None:
+        """Make block 0 of all the genesis batches, unless there is a chain, and open the door to others.
+
+        Raises CannotStart; then nothing was written, and the next start tries again.
+        """
+        if self._store.head is not None:
+            return
+        path = self._config.data_dir / GENESIS_FILE
+        if len(self._queue):
+            raise CannotStart(
+                f"the store beside {path} holds {len(self._queue)} pending batches and no chain: remove it"
+            )
+        for number, batch in enumerate(await self._verify_genesis(path)):
+            self._queue.add(number, batch)
+        self._advance()
+        while self._store.head is None:
+            if self._production.genesis_refusal is not None:
+                raise CannotStart(f"{path} is refused, no block was made: {self._production.genesis_refusal}")
+            if lacking := self._production.lacking():
+                on_waiting(f"a processor of {', '.join(map(str, lacking))}, to make the genesis block")
+            self._genesis_moved.clear()
+            await self._genesis_moved.wait()
+        self._clients.submissions.open = True
+
+    async def _verify_genesis(self, path: Path) -> list[VerifiedBatch]:
+        verified = await verify_all(self._pool, _read_genesis(path))
+        if isinstance(verified, RefusedBatch):
+            raise CannotStart(f"{path} is refused: {verified}")
+        if len({batch.id for batch in verified}) != len(verified):
+            raise CannotStart(f"{path} is refused: it holds a batch twice")
+        return verified
+
+    # What happens
+
+    def _on_sweep(self) -> None:
+        if not self._restored:
+            # Whoever asks already waits in the socket: what was accepted must be known before anything is answered.
+            return
+        self._read()
+        self._advance()
+
+    def _read(self) -> None:
+        for request in self._gateway.requests():
+            self._metrics.message_arrived(request.message_type)
+            if self._rights.permits(request):
+                self._take(self._processors.heard(request.identity))
+                self._handle(request)
+
+    def _on_disconnect(self) -> None:
+        # However many close: each probe asks everybody, so there are no more than ten a second.
+        if self._probe_timer is None:
+            self._probe()
+            self._probe_timer = self._loop.call_later(_PROBE_AGAIN_S, self._probe_again)
+        else:
+            self._closed_meanwhile = True
+
+    def _probe_again(self) -> None:
+        self._probe_timer = None
+        self._probe()
+        if self._closed_meanwhile:
+            self._closed_meanwhile = False
+            self._probe_timer = self._loop.call_later(_PROBE_AGAIN_S, self._probe_again)
+
+    def _probe(self) -> None:
+        if self._restored:
+            # What a peer said before it closed comes first: a processor that drains answers, and is gone.
+            self._read()
+        self._take(self._processors.probe())
+        self._clients.probe()
+        self._advance()
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(_TICK_S, self._tick)
+        self._pool.watch()
+        self._clients.node_status.tick()
+        self._clients.families.tick()
+        self._take(self._processors.tick())
+        self._production.tick()
+        self._advance()
+        self._clients.conditions.tick()
+
+    def _advance(self) -> None:
+        if self._goes_on is not None:
+            # A block is sealed: whoever has answered meanwhile gets its next task before that is written.
+            self._goes_on.cancel()
+            self._goes_on = None
+            self._read()
+        submissions = self._clients.submissions
+        if submissions.take_checked():
+            # Processors apply what is accepted while the disk takes it; the loop hears of no answer before.
+            self._production.begin()
+            if not (submissions.may_wait_for_block and self._production.is_executing):
+                self._write_taken()
+                # A processor may have answered meanwhile.
+                self._read()
+            elif self._write_due is None:
+                self._write_due = self._loop.call_later(_UNWRITTEN_S_MAX, self._write_late)
+                self._gateway.give_way()
+        # A block that holds what no other write does must not lie about sealed: what is refused would be in it.
+        settled, blocks, more = self._production.advance(writes_at_once=submissions.unanswered)
+        if settled:
+            reach(CrashPoint.SETTLED_BEFORE_REPLY)
+            waited = self._write_due is not None
+            submissions.settled(settled)
+            if not submissions.unanswered:
+                self._wait_for_no_block()
+            if waited:
+                self._gateway.give_way()
+            self._clients.statuses.settled(settled)
+            reach(CrashPoint.SETTLED_AFTER_REPLY)
+        if settled or self._production.genesis_refusal is not None:
+            self._genesis_moved.set()
+        if (more or submissions.has_checked) and self._goes_on is None:
+            self._goes_on = self._loop.call_soon(self._advance)
+        if submissions.unanswered and not self._production.is_executing:
+            # It came back from its processor without a verdict.
+            self._write_taken()
+        for block in blocks:
+            log.info(
+                "block committed", block_num=block.num, batches=block.batch_count, transactions=block.transaction_count
+            )
+
+    def _write_late(self) -> None:
+        """The block is not there in time: what is accepted becomes pending on disk, as everything else does."""
+        self._write_taken()
+        self._advance()
+
+    def _write_taken(self) -> None:
+        self._wait_for_no_block()
+        self._production.take_back(self._clients.submissions.write_taken())
+
+    def _wait_for_no_block(self) -> None:
+        if self._write_due is not None:
+            self._write_due.cancel()
+            self._write_due = None
+
+    def _take(self, events: list[ProcessorEvent]) -> None:
+        for event in events:
+            if isinstance(event, Arrived):
+                log.info("processor registered", family=str(event.family), build=event.build_id, packed=event.packed)
+                self._metrics.family_registered(event.family)
+                self._genesis_moved.set()
+            elif isinstance(event, Left):
+                log.info("processor left", families=[*map(str, event.families)], reason=event.why)
+                for family in event.families:
+                    if not self._processors.has(family):
+                        self._metrics.family_left(family)
+                self._genesis_moved.set()
+            self._production.take(event)
+
+    def _handle(self, request: Request) -> None:
+        message_type = request.message_type
+        if message_type in registry.MESSAGE_TYPES:
+            self._take(self._processors.handle(request.identity, message_type, request.correlation_id, request.content))
+        else:
+            if self._clients.submissions.unanswered:
+                # What is asked may be about it.
+                self._write_taken()
+            self._clients.handle(request)
+
+
+def _read_key(config: ValidatorConfig) -> Signer:
+    try:
+        found = config.key_file.stat()
+        if fault := readable_by_others(found.st_mode, found.st_uid, os.geteuid()):
+            raise CannotStart(f"the node's key {config.key_file} stays unused: {fault}")
+        return Signer(config.key_file.read_text().strip())
+    except OSError as error:
+        raise CannotStart(f"cannot read the node's key {config.key_file}: {error.strerror}") from None
+    except InvalidKey as error:
+        raise CannotStart(f"{config.key_file}: {error}") from None
+
+
+def _read_door(config: ValidatorConfig) -> Door:
+    try:
+        door = read_door(config)
+    except CannotOpen as error:
+        raise CannotStart(str(error)) from None
+    if door.key is not None:
+        log.info("the port is kept", public_key=door.key.public, allowed_keys=len(door.callers))
+    elif not is_local(config.bind):
+        log.warning("the port is open to the network: whoever reaches it can judge transactions", bind=config.bind)
+    return door
+
+
+def _read_genesis(path: Path) -> list[bytes]:
+    """The serialized batches of a GenesisData file. Raises CannotStart."""
+    try:
+        content = path.read_bytes()
+        genesis_pb2.GenesisData.FromString(content)
+        raw_batches = decode_batch_list(content)
+    except FileNotFoundError:
+        raise CannotStart(
+            f"there is no chain and no {path}; make one with `dovetail genesis --data-dir {path.parent}`"
+        ) from None
+    except OSError as error:
+        raise CannotStart(f"cannot read {path}: {error.strerror}") from None
+    except (NotDecodable, DecodeError):
+        raise CannotStart(f"{path} is no GenesisData") from None
+    if not raw_batches:
+        raise CannotStart(f"{path} holds no batch")
+    return raw_batches

@@ -1,0 +1,275 @@
+"""One connected processor: what it registered for, what it holds, and how it has done so far.
+
+What it is sent and what its frames mean is ``dovetail.validator.processors.registry``'s.
+"""
+
+from collections import deque
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.validator.core.execution.model import Task, Verdict
+from dovetail.validator.processors.assignment import Assignment, Outcomes, PackedAssignment
+from protos.node_pb2 import ProcessorStatus
+
+STATES: Final = ("takes_work", "draining", "silent")
+OCCUPANCY_DEFAULT: Final = 10
+_PACKED_IN_FLIGHT: Final = 2
+"""Tasks at a packed processor at once: it works on one while the other travels."""
+
+_FOLLOWING_VERSION: Final = 2
+"""Of packed execution, from which a task may follow one that is not answered."""
+
+_TASK_MS: Final = 25
+"""What a packed task should take: long enough that a processor is busy while the validator writes a large block, short
+enough that little is done again where it is lost."""
+
+_UNTIMED_TRANSACTIONS_MAX: Final = 256
+_SLOW_TRANSACTIONS_MAX: Final = 16
+"""Most transactions of a task of a family that is not timed yet, and of one that is slow."""
+
+_PACED_TASKS: Final = 8
+_TOGETHER_MS: Final = 0.5
+"""No task takes less from its hand-over, or the answer before, to its own answer: those were read together."""
+
+_TIMED_TASKS_MAX: Final = 1_000
+_PERCENTILES: Final = (50, 95, 99)
+_transactions_of = attrgetter("transactions")
+
+
+class Registered(NamedTuple):
+    """What a processor said of one family."""
+
+    namespaces: tuple[str, ...]
+    build_id: str = ""
+    migrates: bool = False
+
+
+class Held(NamedTuple):
+    """A task at the processor, and when it was handed over."""
+
+    assignment: Assignment
+    given_ms: float
+
+
+class Holding(NamedTuple):
+    """Who holds a task, what of, and since how many milliseconds."""
+
+    connection_id: str
+    family: FamilyVersion
+    transactions: int
+    held_ms: float
+
+
+class Processor:
+    """One connection. Times are milliseconds of the registry's clock."""
+
+    def __init__(self, identity: bytes, now_ms: float) -> None:
+        self.identity = identity
+        self.families: dict[FamilyVersion, Registered] = {}
+        self.packed_version = 0
+        """0: the 1.x conversation."""
+        self.raw_header = False
+        self.occupancy = OCCUPANCY_DEFAULT
+        self.draining = False
+        """It unregistered, and works off what it has."""
+        self.silent = False
+        """It answered no ping for too long: its tasks are lost, and it gets none until it is heard again."""
+        self.unreachable = False
+        """A message to it could not be sent: it is dropped at the next tick."""
+        self.held: dict[str, Held] = {}
+        """By context id; changed by ``hold`` and ``release`` alone."""
+        self._held_alone = 0
+        self.newest = ""
+        """The context id of the task that it was given last, which it may have answered."""
+        self.record = Record()
+        self.connected_ms = now_ms
+        self.heard_ms = now_ms
+        self.asked_ms = now_ms
+        """When the last ping was sent."""
+        self.pinged_ms: float | None = None
+        """When the first ping was sent that it has not answered."""
+
+    def takes(self, family: FamilyVersion, *, migration: bool = False) -> bool:
+        """Whether it is given work of ``family`` at all; with ``migration``: its migration."""
+        if family not in self.families or self.draining or self.silent or self.unreachable:
+            return False
+        return self.families[family].migrates or not migration
+
+    @property
+    def state(self) -> str:
+        """One of ``STATES``."""
+        if self.silent or self.unreachable:
+            return "silent"
+        return "draining" if self.draining else "takes_work"
+
+    @property
+    def serves(self) -> tuple[FamilyVersion, ...]:
+        """What it is registered for; nothing once it has unregistered."""
+        return () if self.draining else tuple(self.families)
+
+    @property
+    def room(self) -> int:
+        """How many more tasks it takes now.
+
+        One that works them off in their order takes none behind one that is alone: of that it may die, and the next
+        would be lost for nothing.
+        """
+        if not self.packed_version:
+            return self.occupancy - len(self.held)
+        if self._held_alone:
+            return 0
+        return _PACKED_IN_FLIGHT - len(self.held)
+
+    @property
+    def takes_alone(self) -> bool:
+        """Whether it takes what must be alone; in the 1.x conversation beside others, but never two.
+
+        Where it dies of one, the other would be taken for what it died of as well.
+        """
+        return bool(self.packed_version) or not self._held_alone
+
+    @property
+    def followed(self) -> Task | None:
+        """The task that the next may follow: what it works off right before that, over its own writes."""
+        newest = self.held.get(self.newest)
+        if newest is None or self.packed_version < _FOLLOWING_VERSION:
+            return None
+        return newest.assignment.task if isinstance(newest.assignment, PackedAssignment) else None
+
+    def hold(self, context_id: str, held: Held) -> None:
+        """It is given a task."""
+        self.held[context_id] = held
+        self._held_alone += held.assignment.task.alone
+
+    def release(self, context_id: str) -> Task:
+        """It holds a task no more."""
+        task = self.held.pop(context_id).assignment.task
+        self._held_alone -= task.alone
+        return task
+
+    def transactions_max(self, family: FamilyVersion) -> int:
+        """How many transactions of ``family`` one task may give it, as fast as it was lately."""
+        if not self.packed_version:
+            return 1
+        pace_ms = self.record.pace_ms(family)
+        if pace_ms is None:
+            most = _UNTIMED_TRANSACTIONS_MAX
+        else:
+            most = max(_SLOW_TRANSACTIONS_MAX, int(_TASK_MS / max(pace_ms, 1e-3)))
+        return max(1, min(most, self.occupancy // _PACKED_IN_FLIGHT))
+
+    def longest_held(self, now_ms: float) -> Holding | None:
+        """The task that it has held longest; None where it holds none."""
+        first = next(iter(self.held.values()), None)
+        if first is None:
+            return None
+        task = first.assignment.task
+        return Holding(self.identity.hex(), task.route, _transactions(task), now_ms - first.given_ms)
+
+    def status(self, now_ms: float) -> ProcessorStatus:
+        """All of this for those who watch."""
+        status = ProcessorStatus(
+            connection_id=self.identity.hex(),
+            state=self.state.upper(),
+            packed_version=self.packed_version,
+            max_occupancy=self.occupancy,
+            in_flight_tasks=len(self.held),
+            in_flight_transactions=sum(_transactions(held.assignment.task) for held in self.held.values()),
+            done=self.record.done,
+            invalid=self.record.invalid,
+            internal_errors=self.record.internal_errors,
+            connected_s=(now_ms - self.connected_ms) / 1000,
+            last_heard_s=(now_ms - self.heard_ms) / 1000,
+        )
+        for family, registered in self.families.items():
+            status.families.add(
+                family_name=family.name,
+                family_version=family.version,
+                build_id=registered.build_id,
+                migrates=registered.migrates,
+                namespaces=registered.namespaces,
+            )
+        times = self.record.apply_ms()
+        if times is not None:
+            status.apply_ms_p50, status.apply_ms_p95, status.apply_ms_p99 = times
+        return status
+
+
+class Record:
+    """What became of the transactions that a processor was given. Taken down once a task."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.invalid = 0
+        self.internal_errors = 0
+        self._answered_ms = 0.0
+        self._times: deque[tuple[float, int]] = deque(maxlen=_TIMED_TASKS_MAX)
+        """Milliseconds a transaction, and how many transactions, of the newest tasks."""
+        self._paces: dict[FamilyVersion, deque[tuple[float, int]]] = {}
+        """Milliseconds, and transactions answered, of the newest tasks."""
+        self._fastest_ms: dict[FamilyVersion, float] = {}
+        """Milliseconds a transaction in the fastest of them."""
+
+    def answered(self, held: Held, outcomes: Outcomes, now_ms: float) -> None:
+        """The last word on a task has come.
+
+        It counts from when its processor could begin: when it was handed over, or the task before was answered.
+        """
+        units = held.assignment.task.units
+        transactions = _transactions(held.assignment.task)
+        last = [results[-1].verdict for results in outcomes if results]
+        if last.count(Verdict.OK) == len(units) and sum(map(len, outcomes)) == transactions:
+            self.done += transactions
+        else:
+            for unit, results in zip(units, outcomes, strict=True):
+                self._count(len(unit.transactions), [result.verdict for result in results])
+        begun_ms = max(held.given_ms, self._answered_ms)
+        self._times.append(((now_ms - begun_ms) / transactions, transactions))
+        self._pace(held.assignment.task.route, begun_ms, now_ms, sum(map(len, outcomes)))
+        self._answered_ms = now_ms
+
+    def _pace(self, family: FamilyVersion, begun_ms: float, now_ms: float, answered: int) -> None:
+        paces = self._paces.setdefault(family, deque(maxlen=_PACED_TASKS))
+        if paces and now_ms - begun_ms < _TOGETHER_MS:
+            # Read in one turn with the one before: when that was done nobody knows, but when both were.
+            before_ms, before = paces.pop()
+            paces.append((before_ms + now_ms - begun_ms, before + answered))
+        else:
+            paces.append((now_ms - begun_ms, answered))
+        self._fastest_ms[family] = min(passed_ms / max(1, count) for passed_ms, count in paces)
+
+    def pace_ms(self, family: FamilyVersion) -> float | None:
+        """Milliseconds a transaction of ``family`` in the fastest of the newest tasks; None before the first.
+
+        The others' answers may have waited while the validator was busy.
+        """
+        return self._fastest_ms.get(family)
+
+    def _count(self, transactions: int, verdicts: list[Verdict]) -> None:
+        """One unit: what stands behind a failure was not looked at, and what is missing without one has no verdict."""
+        done = next((place for place, verdict in enumerate(verdicts) if verdict is not Verdict.OK), len(verdicts))
+        self.done += done
+        if done < len(verdicts) and verdicts[done] is Verdict.INVALID:
+            self.invalid += 1
+        elif done < transactions:
+            self.internal_errors += 1
+
+    def apply_ms(self) -> tuple[float, float, float] | None:
+        """The 50th, 95th and 99th percentile of the time that a transaction took; None before the first task."""
+        times = sorted(self._times)
+        if not times:
+            return None
+        total = sum(count for _, count in times)
+        found: list[float] = []
+        passed = 0
+        for time_ms, count in times:
+            passed += count
+            while len(found) < len(_PERCENTILES) and passed * 100 >= total * _PERCENTILES[len(found)]:
+                found.append(time_ms)
+        median, p95, p99 = found
+        return median, p95, p99
+
+
+def _transactions(task: Task) -> int:
+    return sum(map(len, map(_transactions_of, task.units)))

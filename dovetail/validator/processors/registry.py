@@ -1,0 +1,363 @@
+"""Who is connected, for which families, and which tasks each holds.
+
+Frames of processors come in, ``ProcessorEvent`` values come out; sending goes through the function that the gateway
+gives. Nothing here knows blocks or batches.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from google.protobuf.message import DecodeError, Message
+
+from dovetail.ledger.addresses import is_prefix
+from dovetail.ledger.limits import Limits
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.ledger.transaction import FAMILY_CHARACTERS_MAX
+from dovetail.validator.core.execution.model import Task
+from dovetail.validator.processors.assignment import (
+    Assignment,
+    Conversation,
+    Outcomes,
+    PackedAssignment,
+    ViewFor,
+    new_context_id,
+    refused,
+)
+from dovetail.validator.processors.processor import OCCUPANCY_DEFAULT, Held, Holding, Processor, Registered
+from dovetail.validator.transport.gateway import Delivery
+from protos import packed_pb2, processor_pb2, state_context_pb2
+from protos.node_pb2 import ProcessorStatus
+from protos.validator_pb2 import Message as Envelope
+
+PACKED_VERSION: Final = 2
+BUILD_ID_CHARACTERS_MAX: Final = 256
+_OCCUPANCY_MAX: Final = 4_096
+_FAMILIES_MAX: Final = 100
+_NAMESPACES_MAX: Final = 1_000
+
+SendTo = Callable[[bytes, int, str, bytes], Delivery]
+"""Identity, message type, correlation id, content."""
+
+_STATE_REQUESTS: Final[dict[int, tuple[type[Message], int]]] = {
+    Envelope.TP_STATE_GET_REQUEST: (state_context_pb2.TpStateGetRequest, Envelope.TP_STATE_GET_RESPONSE),
+    Envelope.TP_STATE_SET_REQUEST: (state_context_pb2.TpStateSetRequest, Envelope.TP_STATE_SET_RESPONSE),
+    Envelope.TP_STATE_DELETE_REQUEST: (state_context_pb2.TpStateDeleteRequest, Envelope.TP_STATE_DELETE_RESPONSE),
+    Envelope.TP_RECEIPT_ADD_DATA_REQUEST: (
+        state_context_pb2.TpReceiptAddDataRequest,
+        Envelope.TP_RECEIPT_ADD_DATA_RESPONSE,
+    ),
+    Envelope.TP_EVENT_ADD_REQUEST: (state_context_pb2.TpEventAddRequest, Envelope.TP_EVENT_ADD_RESPONSE),
+    Envelope.STATE_LIST_REQUEST: (packed_pb2.StateListRequest, Envelope.STATE_LIST_RESPONSE),
+}
+
+MESSAGE_TYPES: Final = frozenset(
+    {
+        *_STATE_REQUESTS,
+        Envelope.TP_REGISTER_REQUEST,
+        Envelope.TP_UNREGISTER_REQUEST,
+        Envelope.TP_PROCESS_RESPONSE,
+        Envelope.PACKED_PROCESS_RESPONSE,
+    }
+)
+"""What only processors send."""
+
+
+class Arrived(NamedTuple):
+    """A processor registered for a family."""
+
+    family: FamilyVersion
+    packed: bool
+    build_id: str = ""
+    migrates: bool = False
+
+
+class Left(NamedTuple):
+    """A processor takes no more work: it unregistered, closed or went silent."""
+
+    families: tuple[FamilyVersion, ...]
+    why: str
+    migrated: tuple[FamilyVersion, ...] = ()
+    """Those among them whose state it would have migrated."""
+
+
+class Answered(NamedTuple):
+    """A task is done.
+
+    ``namespaces``: what its processor had registered for the task's family; ``families``: what it has room for again.
+    """
+
+    task: Task
+    outcomes: Outcomes
+    namespaces: tuple[str, ...]
+    families: tuple[FamilyVersion, ...]
+
+
+class Lost(NamedTuple):
+    """A task went down with its processor. ``begun``: it may have been at it, and not at one before."""
+
+    task: Task
+    begun: bool
+
+
+ProcessorEvent = Arrived | Left | Answered | Lost
+
+
+class Processors:
+    """All connected processors. ``clock_ms``: milliseconds of a steady clock, with their fractions.
+
+    A connection that has unregistered and holds no task any more is no processor: it is forgotten, whether it closes or
+    stays, until it registers again.
+    """
+
+    def __init__(self, send: SendTo, clock_ms: Callable[[], float], limits: Limits) -> None:
+        self._send = send
+        self._clock_ms = clock_ms
+        self._limits = limits
+        self._connected: dict[bytes, Processor] = {}
+        self._migrations_lost: Counter[FamilyVersion] = Counter()
+        """How many processors were lost with a version's migration since one last answered it."""
+
+    def has(self, family: FamilyVersion, *, migration: bool = False) -> bool:
+        """Whether a processor takes work of ``family``; with ``migration``: its migration."""
+        return any(processor.takes(family, migration=migration) for processor in self._connected.values())
+
+    def count(self, family: FamilyVersion, *, migration: bool = False) -> int:
+        """How many processors take work of ``family``; with ``migration``: its migration."""
+        return sum(processor.takes(family, migration=migration) for processor in self._connected.values())
+
+    def counts(self) -> Counter[FamilyVersion]:
+        """``count`` of every family that some processor takes work of."""
+        return Counter(
+            family for processor in self._connected.values() for family in processor.families if processor.takes(family)
+        )
+
+    def statuses(self) -> Iterator[ProcessorStatus]:
+        """How each of them does, in the order in which they connected."""
+        now_ms = self._clock_ms()
+        return (processor.status(now_ms) for processor in self._connected.values())
+
+    def longest_held(self) -> Holding | None:
+        """The task that is held longest of all; None where no processor holds any."""
+        now_ms = self._clock_ms()
+        each = (processor.longest_held(now_ms) for processor in self._connected.values())
+        return max((held for held in each if held), key=lambda held: held.held_ms, default=None)
+
+    def states(self) -> Counter[str]:
+        """How many there are in each state, by the words of ``processor.STATES``."""
+        return Counter(processor.state for processor in self._connected.values())
+
+    def with_room(self, family: FamilyVersion, *, migration: bool = False) -> list[Processor]:
+        """The processors of ``family`` that take one more task, those with the fewest first.
+
+        For its migration the one that came last: that may be what mends the one before, which refused. Where processors
+        are lost with it, the others have a turn.
+        """
+        takers = [
+            entry for entry in self._connected.values() if entry.takes(family, migration=migration) and entry.room > 0
+        ]
+        if migration:
+            return [takers[-1 - self._migrations_lost[family] % len(takers)]] if takers else []
+        return sorted(takers, key=lambda entry: len(entry.held))
+
+    def routes_behind(self) -> list[FamilyVersion]:
+        """The families of processors that have a task which the next may follow."""
+        takers = (entry for entry in self._connected.values() if entry.room > 0 and entry.followed is not None)
+        return [family for entry in takers for family in entry.serves]
+
+    def start(self, processor: Processor, task: Task, view_for: ViewFor) -> bool:
+        """Hand a task to a processor with room: it comes back as Answered or Lost.
+
+        False, and nothing has happened, where it is too large for one message and could be split.
+        """
+        context_id = new_context_id()
+
+        def send(message_type: int, correlation_id: str, content: bytes) -> None:
+            self._tell(processor, message_type, correlation_id, content)
+
+        namespaces = processor.families[task.route].namespaces
+        assignment: Assignment
+        if processor.packed_version and not (task.alone or task.migration):
+            follows = "" if task.follows is None else processor.newest
+            assignment = PackedAssignment(task, view_for, send, context_id, follows, namespaces, self._limits)
+        else:
+            raw_header = processor.raw_header
+            assignment = Conversation(task, view_for, send, context_id, namespaces, raw_header, self._limits)
+        processor.hold(context_id, Held(assignment, self._clock_ms()))
+        if assignment.start():
+            processor.newest = context_id
+            return True
+        processor.release(context_id)
+        return False
+
+    def heard(self, identity: bytes) -> list[ProcessorEvent]:
+        """Any frame of a peer shows that it lives; one that was silent takes work again."""
+        processor = self._connected.get(identity)
+        if processor is None:
+            return []
+        processor.heard_ms = self._clock_ms()
+        processor.pinged_ms = None
+        if not processor.silent:
+            return []
+        processor.silent = False
+        return [_arrived(processor, family) for family in processor.serves]
+
+    def handle(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> list[ProcessorEvent]:
+        """Take one frame of ``MESSAGE_TYPES``; what cannot be understood or belongs to nobody changes nothing."""
+        if message_type == Envelope.TP_REGISTER_REQUEST:
+            return self._register(identity, correlation_id, content)
+        processor = self._connected.get(identity)
+        if message_type == Envelope.TP_UNREGISTER_REQUEST:
+            return self._unregister(identity, processor, correlation_id)
+        if processor is None:
+            return []
+        if message_type in _STATE_REQUESTS:
+            self._serve_state(processor, message_type, correlation_id, content)
+            return []
+        return self._take_answer(processor, correlation_id, content)
+
+    def tick(self) -> list[ProcessorEvent]:
+        """Ping the quiet ones; take their tasks from those that did not answer one for too long."""
+        now_ms = self._clock_ms()
+        events: list[ProcessorEvent] = []
+        for processor in list(self._connected.values()):
+            if processor.unreachable:
+                events += self._drop(processor, "it takes no messages")
+            elif processor.pinged_ms is not None and not processor.silent:
+                silent_ms = now_ms - processor.pinged_ms
+                if silent_ms > self._limits.processor_silence_ms - self._limits.processor_ping_ms:
+                    processor.silent = True
+                    events += self._lose(processor, f"it is silent: no answer to a ping for {silent_ms:.0f} ms")
+            elif now_ms - max(processor.heard_ms, processor.asked_ms) > self._limits.processor_ping_ms:
+                events += self._ping(processor)
+        return events
+
+    def probe(self) -> list[ProcessorEvent]:
+        """Some connection closed: drop every processor that is not connected any more."""
+        return [event for processor in list(self._connected.values()) for event in self._ping(processor)]
+
+    def _ping(self, processor: Processor) -> list[ProcessorEvent]:
+        if self._send(processor.identity, Envelope.PING_REQUEST, new_context_id(), b"") is Delivery.GONE:
+            return self._drop(processor, "its connection closed")
+        processor.asked_ms = self._clock_ms()
+        if processor.pinged_ms is None:
+            processor.pinged_ms = processor.asked_ms
+        return []
+
+    def _drop(self, processor: Processor, why: str) -> list[ProcessorEvent]:
+        lost = self._lose(processor, why)
+        self._connected.pop(processor.identity, None)
+        return lost
+
+    def _lose(self, processor: Processor, why: str) -> list[ProcessorEvent]:
+        tasks = [processor.release(context_id) for context_id in list(processor.held)]
+        self._forget_drained(processor)
+        self._migrations_lost.update(task.route for task in tasks if task.migration)
+        lost = [Lost(task, not processor.packed_version or place == 0) for place, task in enumerate(tasks)]
+        return [_left(processor, why), *lost]
+
+    def _forget_drained(self, processor: Processor) -> None:
+        if processor.draining and not processor.held:
+            del self._connected[processor.identity]
+
+    def _tell(self, processor: Processor, message_type: int, correlation_id: str, content: bytes) -> None:
+        """Send what a processor must get to go on."""
+        if self._send(processor.identity, message_type, correlation_id, content) is not Delivery.SENT:
+            processor.unreachable = True
+
+    def _register(self, identity: bytes, correlation_id: str, content: bytes) -> list[ProcessorEvent]:
+        response = processor_pb2.TpRegisterResponse(status=processor_pb2.TpRegisterResponse.OK)
+        events: list[ProcessorEvent] = []
+        try:
+            request = processor_pb2.TpRegisterRequest.FromString(content)
+            response.protocol_version = request.protocol_version
+            processor = self._connected.get(identity) or Processor(identity, self._clock_ms())
+            refusal = _registration_refusal(request, processor)
+            if identity not in self._connected and len(self._connected) >= self._limits.processors_max:
+                refusal = f"{len(self._connected)} processors are connected, which is the limit"
+        except DecodeError:
+            refusal = f"{len(content)} bytes that are no TpRegisterRequest"
+        if refusal:
+            response.status = processor_pb2.TpRegisterResponse.ERROR
+            response.message = refusal
+        else:
+            family = FamilyVersion(request.family, request.version)
+            self._connected[identity] = processor
+            if processor.draining:
+                processor.draining = False
+                processor.families.clear()
+            processor.families[family] = Registered(tuple(request.namespaces), request.build_id, request.migrates)
+            processor.packed_version = min(request.packed_version, PACKED_VERSION)
+            processor.raw_header = request.request_header_style == processor_pb2.TpRegisterRequest.RAW
+            processor.occupancy = min(request.max_occupancy or OCCUPANCY_DEFAULT, _OCCUPANCY_MAX)
+            response.packed_version = processor.packed_version
+            events.append(_arrived(processor, family))
+        self._send(identity, Envelope.TP_REGISTER_RESPONSE, correlation_id, response.SerializeToString())
+        return events
+
+    def _unregister(self, identity: bytes, processor: Processor | None, correlation_id: str) -> list[ProcessorEvent]:
+        response = processor_pb2.TpUnregisterResponse(status=processor_pb2.TpUnregisterResponse.OK)
+        if processor is None:
+            response.status = processor_pb2.TpUnregisterResponse.ERROR
+        self._send(identity, Envelope.TP_UNREGISTER_RESPONSE, correlation_id, response.SerializeToString())
+        if processor is None:
+            return []
+        left = _left(processor, "it unregistered")
+        processor.draining = True
+        self._forget_drained(processor)
+        return [left]
+
+    def _serve_state(self, processor: Processor, message_type: int, correlation_id: str, content: bytes) -> None:
+        request_type, response_type = _STATE_REQUESTS[message_type]
+        try:
+            request = request_type.FromString(content)
+        except DecodeError:
+            return
+        context_id: str = request.context_id  # type: ignore[attr-defined]
+        held = processor.held.get(context_id.partition(":")[0])
+        response = held.assignment.state_request(context_id, request) if held else refused(request)
+        self._tell(processor, response_type, correlation_id, response.SerializeToString())
+
+    def _take_answer(self, processor: Processor, correlation_id: str, content: bytes) -> list[ProcessorEvent]:
+        key = correlation_id.partition(":")[0]
+        held = processor.held.get(key)
+        if held is None:
+            return []
+        assignment = held.assignment
+        outcomes = assignment.answer(correlation_id, content)
+        if outcomes is None:
+            return []
+        processor.record.answered(held, outcomes, self._clock_ms())
+        if assignment.task.migration:
+            del self._migrations_lost[assignment.task.route]
+        processor.release(key)
+        self._forget_drained(processor)
+        return [Answered(assignment.task, outcomes, assignment.namespaces, processor.serves)]
+
+
+def _arrived(processor: Processor, family: FamilyVersion) -> Arrived:
+    registered = processor.families[family]
+    return Arrived(family, bool(processor.packed_version), registered.build_id, registered.migrates)
+
+
+def _left(processor: Processor, why: str) -> Left:
+    migrated = tuple(family for family in processor.serves if processor.families[family].migrates)
+    return Left(processor.serves, why, migrated)
+
+
+def _registration_refusal(request: processor_pb2.TpRegisterRequest, processor: Processor) -> str | None:
+    """Why a registration cannot stand, with the values; None if it can."""
+    for name, value in (("family", request.family), ("version", request.version)):
+        if not 0 < len(value) <= FAMILY_CHARACTERS_MAX:
+            return f"{name} has {len(value)} characters, allowed are 1 to {FAMILY_CHARACTERS_MAX}"
+    if len(request.build_id) > BUILD_ID_CHARACTERS_MAX:
+        return f"build_id has {len(request.build_id)} characters, at most {BUILD_ID_CHARACTERS_MAX} are allowed"
+    if len(request.namespaces) > _NAMESPACES_MAX:
+        return f"{len(request.namespaces)} namespaces, at most {_NAMESPACES_MAX} are allowed"
+    for namespace in request.namespaces:
+        if not is_prefix(namespace):
+            return f"namespace {namespace[:80]!r} is not an even number of lower-case hex characters, at most 70"
+    family = FamilyVersion(request.family, request.version)
+    if family not in processor.serves and len(processor.serves) >= _FAMILIES_MAX:
+        return f"this connection registered {_FAMILIES_MAX} families already"
+    return None

@@ -1,0 +1,17 @@
+"""The store: one LMDB environment that holds chain, state, receipts, indexes, statuses and the pending queue."""
+
+from dovetail.validator.store.reader import StoreReader
+from dovetail.validator.store.records import BlockInfo, StoredBatch, StoredTransaction
+from dovetail.validator.store.snapshot import StorageDamaged, StorageFailed, StorageLost
+from dovetail.validator.store.store import Store
+
+__all__ = [
+    "BlockInfo",
+    "StorageDamaged",
+    "StorageFailed",
+    "StorageLost",
+    "Store",
+    "StoreReader",
+    "StoredBatch",
+    "StoredTransaction",
+]

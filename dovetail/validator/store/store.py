@@ -1,0 +1,419 @@
+"""The store as it is written: one owner, write transactions, growth of the map.
+
+Everything runs in the validator's loop thread: one owner, no locks. All reads see the newest commit; nothing is
+reported as done before its write transaction is synced. Reading, and what the tables are, is in
+``dovetail.validator.store.reader``, what is in the records in ``dovetail.validator.store.records``.
+"""
+
+import os
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+import lmdb
+import structlog
+
+from dovetail.ledger.ids import TransactionId
+from dovetail.ledger.limits import Limits
+from dovetail.validator.core.journal.model import BlockCommit, InvalidBatch
+from dovetail.validator.crash_points import CrashPoint, reach
+from dovetail.validator.store import records
+from dovetail.validator.store.full_disk import want_of_room
+from dovetail.validator.store.length import DATA
+from dovetail.validator.store.opening import LOCK, make, open_file
+from dovetail.validator.store.owner import make_folder, want_of_permission
+from dovetail.validator.store.ownership import own
+from dovetail.validator.store.reader import StoreReader
+from dovetail.validator.store.records import FORMAT, FORMAT_KEY, PRUNED_KEY, BlockInfo, Pruned, id_key, key, sealed
+from dovetail.validator.store.sizes import commit_bytes, invalid_bytes, names_bytes, prune_bytes
+from dovetail.validator.store.snapshot import WHEN_DAMAGED, StorageFailed, StorageLost
+
+_PAGE_OVERHEAD: Final = 3
+"""A write may touch this many times its own bytes in pages: copied tree pages and half-filled new ones."""
+_GROWTH_BYTES_MIN: Final = 16 * 1024 * 1024
+_PRUNED_NODES_MAX: Final = 5_000
+"""Most nodes that one write removes, but for the last list of a block, which goes as a whole."""
+
+DEPTH_BLOCKS_MIN: Final = 2
+"""The next block executes on the state before the newest while that is being written."""
+
+log = structlog.get_logger("validator.store")
+
+_Entry = tuple[bytes, bytes]
+"""Key and content."""
+
+_Replaced = tuple[int, list[int]]
+"""The number of a block, and the nodes that it replaced."""
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class _MapWasSmall(StorageFailed):
+    """Less room was made in the map than a write took: no fault of the disk. The map is larger now."""
+
+
+def _in_a_map_that_holds_it(
+    write: "Callable[Concatenate[Store, _P], _T]",
+) -> "Callable[Concatenate[Store, _P], _T]":
+    """Write once more wherever the map was small; each time it has doubled."""
+
+    @wraps(write)
+    def written(store: "Store", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        while True:
+            try:
+                return write(store, *args, **kwargs)
+            except _MapWasSmall as small:
+                log.warning("less room was made for a write than it took", reason=str(small))
+
+    return written
+
+
+class Store(StoreReader):
+    """Chain and state on disk. ``path``: a folder; it and the file in it are made when absent.
+
+    Raises StorageFailed when it cannot be opened.
+
+    ``state_depth_blocks``: how many of the newest states each commit leaves whole, 0: all. ``sync``: False leaves it to
+    ``sync()`` when what was written is on disk: for what is thrown away if that is not reached.
+    """
+
+    def __init__(self, path: Path, limits: Limits, state_depth_blocks: int = 0, *, sync: bool = True) -> None:
+        assert state_depth_blocks == 0 or state_depth_blocks >= DEPTH_BLOCKS_MIN, "the configuration was checked"
+        self._limits = limits
+        self._state_depth_blocks = state_depth_blocks
+        with ExitStack() as undo:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(path, exist_ok=True)
+                undo.callback((lock := own(path)).close)
+                # A link to what is not there is no new store: its disk may not be mounted.
+                if not os.path.lexists(path / DATA):
+                    make(path, limits.store_map_bytes_initial)
+                env, tables = open_file(path, map_size=limits.store_map_bytes_initial, sync=sync)
+                undo.callback(env.close)
+                self._witness = (path / DATA).open("rb")
+                undo.callback(self._witness.close)
+            except (lmdb.Error, OSError) as error:
+                advice = "where its file is damaged, `dovetail store repair` or a backup brings it back"
+                want = want_of_permission(error, path, path / DATA, path / LOCK) or want_of_room(error, path)
+                raise StorageFailed(f"cannot open the store at {path}: {error}; {want or advice}") from None
+            self._lock = lock
+            self.refused_writes = 0
+            """How many writes the disk refused so far."""
+            self.failure: str | None = None
+            """Why the last of them was refused; None once a write of as many bytes went well, or a trial."""
+            self._failed_bytes = 0
+            super().__init__(path, env, tables)
+            self.next_node_number: int = max(self._last_key("nodes") + 1, self.pruned.next_node)
+            self.next_arrival: int = self._last_key("pending") + 1
+            """The arrival number of the next batch that is accepted."""
+            undo.pop_all()
+
+    def close(self) -> None:
+        """Let go of the store; another process may own it then."""
+        super().close()
+        self._witness.close()
+        self._lock.close()
+
+    def sync(self) -> None:
+        """Return when all that was written is on disk. Raises StorageFailed."""
+        try:
+            self._env.sync(True)
+        except lmdb.Error as error:
+            raise StorageFailed(f"the store cannot be synced: {error}") from None
+
+    @_in_a_map_that_holds_it
+    def add_pending(self, raw_batches: list[bytes]) -> int:
+        """Keep accepted batches; the arrival number of the first. Synced on return. Raises StorageFailed."""
+        first = self.next_arrival
+        names = map(key, range(first, first + len(raw_batches)))
+        reach(CrashPoint.PENDING_BEFORE_WRITE)
+        with self._write(sum(map(len, raw_batches)) + 4096) as transaction:
+            self._append(transaction, "pending", zip(names, raw_batches, strict=True))
+            reach(CrashPoint.PENDING_BEFORE_SYNC)
+        reach(CrashPoint.PENDING_AFTER_SYNC)
+        self.next_arrival = first + len(raw_batches)
+        return first
+
+    @_in_a_map_that_holds_it
+    def commit_block(self, commit: BlockCommit) -> BlockInfo:
+        """Move the head by one: block, state, receipts, indexes, statuses and pending removals at once.
+
+        Synced on return. Raises StorageFailed, and then nothing has changed.
+        """
+        block = commit.block
+        head = self.head
+        info = BlockInfo(
+            num=block.header.block_num,
+            id=block.id,
+            root=commit.root,
+            first_batch=head.batch_end if head else 0,
+            batch_count=len(commit.batches),
+            first_transaction=head.transaction_end if head else 0,
+            transaction_count=sum(len(batch.transactions) for batch in commit.batches),
+            header_bytes=block.header_bytes,
+        )
+        if info.num != (head.num + 1 if head else 0) or (head and block.header.previous_block_id != head.id):
+            raise ValueError(f"block {info.num} {info.id} does not extend the head {head and head.num}")
+        next_node = commit.nodes[-1][0] + 1 if commit.nodes else self.next_node_number
+        lists = self._prunable(info.num - self._state_depth_blocks + 1) if self._state_depth_blocks else []
+        reach(CrashPoint.COMMIT_BEFORE_WRITE if head else CrashPoint.GENESIS_BEFORE_WRITE)
+        with self._write(commit_bytes(commit) + prune_bytes(lists)) as transaction:
+            self._put_block(transaction, info, commit)
+            self._put_invalid(transaction, commit.invalid, commit.settled)
+            pruned = self._prune(transaction, lists, next_node)
+            reach(CrashPoint.COMMIT_BEFORE_SYNC if head else CrashPoint.GENESIS_BEFORE_SYNC)
+        reach(CrashPoint.COMMIT_AFTER_SYNC if head else CrashPoint.GENESIS_AFTER_SYNC)
+        self.head = info
+        self.pruned = pruned
+        self.next_node_number = next_node
+        # The next block starts from what this one wrote, and hardly anybody looks at what it replaced.
+        for number in commit.superseded:
+            self._nodes.pop(number, None)
+        for number, node in commit.nodes:
+            self._keep(number, node)
+        return info
+
+    @_in_a_map_that_holds_it
+    def reject(self, invalid: list[InvalidBatch], settled: list[int]) -> None:
+        """Judge batches INVALID without a block. Synced on return. Raises StorageFailed."""
+        reach(CrashPoint.VERDICTS_BEFORE_WRITE)
+        with self._write(4 * invalid_bytes(invalid)) as transaction:
+            self._put_invalid(transaction, invalid, settled)
+            reach(CrashPoint.VERDICTS_BEFORE_SYNC)
+        reach(CrashPoint.VERDICTS_AFTER_SYNC)
+
+    def try_again(self) -> None:
+        """After a refused write, where there is room for as much: write what stands there already.
+
+        ``failure`` tells whether that went.
+        """
+        free = self.free_bytes()
+        if free is not None and free < self._failed_bytes * _PAGE_OVERHEAD:
+            # A little would go all the same, into pages that are free within the file.
+            return
+        failure, failed_bytes, refused = self.failure, self._failed_bytes, self.refused_writes
+        try:
+            with self._write(0) as transaction:
+                transaction.put(FORMAT_KEY, FORMAT, db=self._tables["meta"])
+        except StorageFailed:
+            # What was refused is what people must hear of.
+            self.failure, self._failed_bytes, self.refused_writes = failure, failed_bytes, refused
+        else:
+            self.failure, self._failed_bytes = None, 0
+
+    def used_bytes(self) -> int:
+        """How much of the file holds something, or did once and may hold something again."""
+        return int((self._env.info()["last_pgno"] + 1) * self._env.stat()["psize"])
+
+    def free_bytes(self) -> int | None:
+        """How much the disk of the store has left; None where it does not tell."""
+        try:
+            disk = os.fstatvfs(self._lock.fileno())
+        except OSError:
+            return None
+        return disk.f_bavail * disk.f_frsize
+
+    @_in_a_map_that_holds_it
+    def remember(self, batches: list[InvalidBatch], transactions: Sequence[TransactionId]) -> None:
+        """What another store remembered of invalid batches, and of the transactions of such, in order.
+
+        Synced on return. Raises StorageFailed.
+        """
+        with self._write(names_bytes(transactions) + invalid_bytes(batches)) as transaction:
+            self._put_invalid(transaction, batches, [])
+            ids = [(id_key(name), b"") for name in transactions]
+            self._remember(transaction, "invalid_transactions", ids, self._limits.invalid_transactions_remembered)
+
+    @_in_a_map_that_holds_it
+    def prune(self, depth_blocks: int) -> bool:
+        """Remove a bounded part of the nodes that no state of the newest ``depth_blocks`` needs; whether more are left.
+
+        Synced on return. Raises StorageFailed.
+        """
+        assert depth_blocks >= DEPTH_BLOCKS_MIN, "a validator needs two states"
+        until = self.head.num - depth_blocks + 1 if self.head else 0
+        lists = self._prunable(until)
+        if lists:
+            with self._write(prune_bytes(lists)) as transaction:
+                pruned = self._prune(transaction, lists, self.next_node_number)
+            self.pruned = pruned
+        return bool(lists) and self.pruned.states_from < until
+
+    def _prunable(self, until: int) -> list[_Replaced]:
+        """What the next blocks replaced, in order, so that the states after block ``until`` and later ones stay whole.
+
+        As many as one write may remove. What block n replaced is in no state from that after n on.
+        """
+        lists: list[_Replaced] = []
+        nodes = 0
+        for num in range(self.pruned.states_from + 1, until + 1):
+            if nodes >= _PRUNED_NODES_MAX or len(lists) >= _PRUNED_NODES_MAX:
+                break
+            try:
+                numbers = self.superseded(num)
+            except (StorageFailed, struct.error) as error:
+                # The space stays used; nothing else suffers.
+                log.error("states are not pruned", block_num=num, reason=str(error))
+                break
+            lists.append((num, numbers))
+            nodes += len(numbers)
+        return lists
+
+    def _prune(self, transaction: Any, lists: list[_Replaced], next_node: int) -> Pruned:
+        """Remove them. ``next_node``: above the numbers of all nodes."""
+        pruned = self.pruned
+        if not lists:
+            return pruned
+        nodes_table, lists_table = self._tables["nodes"], self._tables["superseded"]
+        for num, numbers in lists:
+            for number in sorted(numbers):
+                transaction.delete(key(number), db=nodes_table)
+            transaction.delete(key(num), db=lists_table)
+            pruned = Pruned(num, next_node, pruned.nodes + len(numbers))
+        transaction.delete(key(0), db=lists_table)
+        record = sealed("meta", PRUNED_KEY, records.encode_pruned(pruned))
+        transaction.put(PRUNED_KEY, record, db=self._tables["meta"])
+        reach(CrashPoint.PRUNE_BEFORE_SYNC)
+        return pruned
+
+    def _put_block(self, transaction: Any, info: BlockInfo, commit: BlockCommit) -> None:
+        num = key(info.num)
+        batches: list[_Entry] = []
+        batch_ids: list[_Entry] = []
+        transactions: list[_Entry] = []
+        transaction_ids: list[_Entry] = []
+        transaction_number = info.first_transaction
+        for batch_number, batch in zip(info.batches, commit.batches, strict=True):
+            name = key(batch_number)
+            batches.append((name, records.encode_batch(info.num, transaction_number, batch.raw)))
+            batch_ids.append((id_key(batch.id), name))
+            for position, (transaction_id, receipt) in enumerate(batch.transactions):
+                name = key(transaction_number)
+                transactions.append((name, records.encode_transaction(batch_number, position, receipt)))
+                transaction_ids.append((id_key(transaction_id), name))
+                transaction_number += 1
+        self._append(transaction, "blocks", [(num, records.encode_block_info(info))])
+        self._append(transaction, "batches", batches)
+        self._append(transaction, "transactions", transactions)
+        self._append(transaction, "nodes", ((key(number), node) for number, node in commit.nodes))
+        self._append(transaction, "superseded", [(num, records.encode_numbers(commit.superseded))])
+        self._insert(transaction, "block_ids", [(id_key(info.id), num)])
+        self._insert(transaction, "batch_ids", batch_ids)
+        self._insert(transaction, "transaction_ids", transaction_ids)
+
+    def _put_invalid(self, transaction: Any, invalid: list[InvalidBatch], settled: list[int]) -> None:
+        tables = self._tables
+        for arrival in settled:
+            transaction.delete(key(arrival), db=tables["pending"])
+        limits = self._limits
+        batches = [(id_key(entry.batch_id), records.encode_invalid(entry)) for entry in invalid]
+        self._remember(transaction, "invalid", batches, limits.invalid_batches_remembered)
+        ids = [(id_key(name), b"") for entry in invalid for name in entry.transaction_ids]
+        self._remember(transaction, "invalid_transactions", ids, limits.invalid_transactions_remembered)
+
+    def _remember(self, transaction: Any, table: str, entries: list[_Entry], most: int) -> None:
+        """Put entries into a table that keeps the newest ``most``; a record begins with its number in their order."""
+        if not entries:
+            return
+        records_table, order_table = self._tables[table], self._tables[f"{table}_order"]
+        with transaction.cursor(db=order_table) as order:
+            number = int.from_bytes(order.key(), "big") + 1 if order.last() else 0
+            for name, content in entries:
+                before = transaction.get(name, db=records_table)
+                if before is not None:
+                    transaction.delete(records.number_key(self._open(table, name, before)), db=order_table)
+                transaction.put(name, sealed(table, name, key(number) + content), db=records_table)
+                self._append(transaction, f"{table}_order", [(key(number), name)])
+                number += 1
+            for _ in range(transaction.stat(order_table)["entries"] - most):
+                order.first()
+                oldest = self._open(f"{table}_order", *order.item())
+                order.delete()
+                transaction.delete(oldest, db=records_table)
+
+    def _append(self, transaction: Any, table: str, entries: Iterable[_Entry]) -> None:
+        """Put entries behind all others of a table, in their order; one that stands there is never written over."""
+        written = ((name, sealed(table, name, content)) for name, content in entries)
+        with transaction.cursor(db=self._tables[table]) as cursor:
+            given, added = cursor.putmulti(written, append=True)
+        if added != given:
+            raise StorageFailed(f"{given - added} of {given} entries are not behind the last of the table {table}")
+
+    def _insert(self, transaction: Any, table: str, entries: list[_Entry]) -> None:
+        """Put entries under random keys: in ascending order neighbours share the pages that their insertion copies."""
+        with transaction.cursor(db=self._tables[table]) as cursor:
+            cursor.putmulti((name, sealed(table, name, content)) for name, content in sorted(entries))
+
+    @contextmanager
+    def _write(self, data_bytes: int) -> Iterator[Any]:
+        """One write transaction, synced when the block ends; the reader moves on to it.
+
+        Raises StorageFailed where the disk took nothing of it, StorageLost where that is not sure.
+        """
+        self._let_go()
+        try:
+            # Space that a reader saw which was killed would never be used again.
+            self._env.reader_check()
+            self._make_room(data_bytes * _PAGE_OVERHEAD)
+            with self._env.begin(write=True) as transaction:
+                yield transaction
+            if data_bytes >= self._failed_bytes:
+                self.failure, self._failed_bytes = None, 0
+        except (lmdb.Error, OSError) as error:
+            said = f"the store refused a write of {data_bytes} bytes: {error}"
+            if lack := want_of_room(error, self._lock.fileno(), data_bytes):
+                said += f"; {lack}"
+            elif isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError):
+                said += f"; {WHEN_DAMAGED}"
+            self._require_kept(said)
+            if isinstance(error, lmdb.MapFullError) and self._doubled():
+                raise _MapWasSmall(said) from None
+            self.refused_writes += 1
+            self.failure, self._failed_bytes = said, max(data_bytes, self._failed_bytes)
+            raise StorageFailed(said) from None
+        finally:
+            try:
+                self._reader = self._begin()
+            except lmdb.Error as error:
+                # LMDB gives up where it cannot tell which of its two heads is on disk.
+                raise StorageLost(f"nobody knows what became of a write of {data_bytes} bytes: {error}") from None
+
+    def _go_on(self) -> None:
+        # Nobody else writes: the newest commit is the one that was being read.
+        self._let_go()
+        self._move_on()
+
+    def _require_kept(self, said: str) -> None:
+        """Raise StorageLost where the disk lost what it had taken, and ``said`` is no refusal.
+
+        The system forgets pages that it could not write: the next sync would succeed without them. It tells once each
+        file that was open then, also this one, which never wrote.
+        """
+        try:
+            os.fsync(self._witness.fileno())
+        except OSError as error:
+            raise StorageLost(f"{said}; the disk lost what it had taken: {error.strerror}") from None
+
+    def _make_room(self, data_bytes: int) -> None:
+        """Grow the map before a write that it might not hold; no transaction is open in this process then."""
+        info = self._env.info()
+        page_bytes = self._env.stat()["psize"]
+        used = (info["last_pgno"] + 1) * page_bytes
+        wanted = used + data_bytes + _GROWTH_BYTES_MIN
+        if wanted > info["map_size"]:
+            reach(CrashPoint.MAP_BEFORE_GROWTH)
+            self._env.set_mapsize(max(wanted, 2 * info["map_size"]))
+            reach(CrashPoint.MAP_AFTER_GROWTH)
+
+    def _doubled(self) -> bool:
+        """Double the map after a write that it did not hold; False where the system gives no more."""
+        try:
+            self._env.set_mapsize(2 * self._env.info()["map_size"])
+        except lmdb.Error:
+            return False
+        return True

@@ -1,0 +1,1 @@
+"""Applying transactions: from a request of the validator to its answer."""

@@ -1,0 +1,235 @@
+"""The state that transactions run over, asked of the validator: in packed execution and in the 1.x conversation.
+
+No handlers and no verdicts (``processor_sdk.apply.dispatch``), no sockets: state calls go through a ``Link``, handed
+in.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final
+
+from google.protobuf.message import DecodeError, Message
+
+from dovetail.ledger.addresses import AccessList
+from dovetail.ledger.listing import Entry, changes_under, overlaid
+from processor_sdk.context import Context
+from processor_sdk.errors import AuthorizationException, InternalError, StateUnavailable
+from protos import packed_pb2, state_context_pb2, validator_pb2
+
+CALL_BYTES_MAX: Final = 1024 * 1024
+"""Most bytes of addresses and values in one call that writes, unless a single value has more."""
+
+Link = Callable[[validator_pb2.Message.MessageType, bytes], bytes]
+"""Sends a state request (message type, content) to the validator and gives the content of its answer.
+
+Raises StateUnavailable where there will be none.
+"""
+
+
+class Overlay:
+    """The state that the transactions of one packed request see: the entries, what earlier units left, their own."""
+
+    def __init__(
+        self, request: packed_pb2.PackedProcessRequest, link: Link, before: Mapping[str, bytes | None] | None = None
+    ) -> None:
+        """``before``: what the units of the request left that this one follows."""
+        self._request = request
+        self._context_id = request.context_id
+        self._link = link
+        self._values: dict[str, bytes | None] = {entry.address: entry.data for entry in request.entries}
+        if before:
+            self._values.update(before)
+        self.left: dict[str, bytes | None] = {}
+        """What the units that are over left."""
+        self._named: Collection[str] = ()
+        self._unit_start = 0
+        self._position = 0
+        self.unit: dict[str, bytes | None] = {}
+
+    def begin(self, position: int, readable: AccessList) -> None:
+        """The transaction at ``position`` of the current unit is the next to read."""
+        self._position = position
+        self._named = readable.entries
+
+    def drop_unit(self) -> None:
+        """The current unit failed: nobody sees what it wrote."""
+        self.unit = {}
+
+    def end_unit(self, transactions: int) -> None:
+        """The current unit, of that many transactions, is over; later ones see what is left of it."""
+        self._values.update(self.unit)
+        self.left.update(self.unit)
+        self.unit = {}
+        self._unit_start += transactions
+
+    def fetch(self, addresses: Collection[str]) -> Mapping[str, bytes]:
+        """See ``StateBefore``."""
+        found: dict[str, bytes] = {}
+        unknown: list[str] = []
+        for address in addresses:
+            if address in self.unit:
+                data = self.unit[address]
+            elif address in self._values:
+                data = self._values[address]
+            elif address in self._named:
+                continue  # The request names every fully named input that holds data.
+            else:
+                unknown.append(address)
+                continue
+            if data is not None:
+                found[address] = data
+        if unknown:
+            fetched = _get_state(self._link, self._own_context_id, unknown)
+            # Kept for the whole request: what it fetches is the state that all its units run over.
+            for address in unknown:
+                self._values[address] = fetched.get(address)
+            found.update(fetched)
+        return found
+
+    def under(self, prefix: str) -> Iterator[Entry]:
+        """See ``StateBefore``. Raises InternalError where the validator cannot list."""
+        _require_lists(prefix, self._request.units[0].batch_id)
+        pages = _list_state(self._link, self._own_context_id, prefix)
+        # What was only read is laid over as well, and changes nothing: it is of the same state.
+        known = overlaid(pages, changes_under(self._values, prefix))
+        return overlaid(known, changes_under(self.unit, prefix))
+
+    @property
+    def _own_context_id(self) -> str:
+        return f"{self._context_id}:{self._unit_start + self._position}"
+
+
+class StateCalls:
+    """The 1.x conversation of one transaction."""
+
+    def __init__(self, context_id: str, batch_id: str, link: Link) -> None:
+        self._context_id = context_id
+        self._batch_id = batch_id
+        self._link = link
+        self._values: dict[str, bytes | None] = {}
+
+    def fetch(self, addresses: Collection[str]) -> Mapping[str, bytes]:
+        """See ``StateBefore``; asks once for each address."""
+        values = self._values
+        unknown = [address for address in addresses if address not in values]
+        if unknown:
+            fetched = _get_state(self._link, self._context_id, unknown)
+            for address in unknown:
+                values[address] = fetched.get(address)
+        return {address: data for address in addresses if (data := values[address]) is not None}
+
+    def under(self, prefix: str) -> Iterator[Entry]:
+        """See ``StateBefore``. Raises InternalError where the validator cannot list."""
+        _require_lists(prefix, self._batch_id)
+        # Nothing is told to the validator before the apply has ended: it lists the state before the transaction.
+        return _list_state(self._link, self._context_id, prefix)
+
+    def flush(self, context: Context) -> None:
+        """Tell the validator all that the transaction did, in as many calls as its size needs."""
+        written: dict[str, bytes] = {}
+        removed: list[str] = []
+        written_bytes = removed_bytes = 0
+        for address, data in context.changes.items():
+            if data is None:
+                removed_bytes += len(address)
+                if removed_bytes > CALL_BYTES_MAX:
+                    self._delete(removed)
+                    removed, removed_bytes = [], len(address)
+                removed.append(address)
+                continue
+            written_bytes += len(address) + len(data)
+            if written and written_bytes > CALL_BYTES_MAX:
+                self._set(written)
+                written, written_bytes = {}, len(address) + len(data)
+            written[address] = data
+        if written:
+            self._set(written)
+        if removed:
+            self._delete(removed)
+        for data in context.receipt_data:
+            receipt_request = state_context_pb2.TpReceiptAddDataRequest(context_id=self._context_id, data=data)
+            receipt_reply = state_context_pb2.TpReceiptAddDataResponse()
+            self._call(validator_pb2.Message.TP_RECEIPT_ADD_DATA_REQUEST, receipt_request, receipt_reply)
+            _require_ok(receipt_reply.status, receipt_reply)
+        for event in context.events:
+            event_request = state_context_pb2.TpEventAddRequest(context_id=self._context_id, event=event)
+            event_reply = state_context_pb2.TpEventAddResponse()
+            self._call(validator_pb2.Message.TP_EVENT_ADD_REQUEST, event_request, event_reply)
+            _require_ok(event_reply.status, event_reply)
+
+    def _set(self, written: dict[str, bytes]) -> None:
+        request = state_context_pb2.TpStateSetRequest(context_id=self._context_id)
+        for address, data in written.items():
+            request.entries.add(address=address, data=data)
+        reply = state_context_pb2.TpStateSetResponse()
+        self._call(validator_pb2.Message.TP_STATE_SET_REQUEST, request, reply)
+        _require_authorized(reply.status, reply, "write", list(written))
+        # Validators of the 1.x line answer OK and name no address when the context is already gone.
+        missing = written.keys() - set(reply.addresses)
+        if missing:
+            raise StateUnavailable(f"the validator wrote all but {len(missing)} of {len(written)} addresses")
+
+    def _delete(self, removed: list[str]) -> None:
+        request = state_context_pb2.TpStateDeleteRequest(context_id=self._context_id, addresses=removed)
+        reply = state_context_pb2.TpStateDeleteResponse()
+        self._call(validator_pb2.Message.TP_STATE_DELETE_REQUEST, request, reply)
+        _require_authorized(reply.status, reply, "delete", removed)
+
+    def _call(self, message_type: validator_pb2.Message.MessageType, request: Message, reply: Message) -> None:
+        _parse(reply, self._link(message_type, request.SerializeToString()))
+
+
+def _get_state(link: Link, context_id: str, addresses: list[str]) -> dict[str, bytes]:
+    request = state_context_pb2.TpStateGetRequest(context_id=context_id, addresses=addresses)
+    reply = state_context_pb2.TpStateGetResponse()
+    _parse(reply, link(validator_pb2.Message.TP_STATE_GET_REQUEST, request.SerializeToString()))
+    _require_authorized(reply.status, reply, "read", addresses)
+    asked = set(addresses)
+    return {entry.address: entry.data for entry in reply.entries if entry.address in asked}
+
+
+def _require_lists(prefix: str, batch_id: str) -> None:
+    """A validator that tells the batch answers STATE_LIST_REQUEST; others never answer what they do not know."""
+    if not batch_id:
+        raise InternalError(
+            f"cannot list {prefix!r}: list needs Dovetail's validator in a release that has it; this validator is an"
+            f" older one, or of the Sawtooth 1.x line, whose protocol has no message for it. Run the processor beside a"
+            f" newer Dovetail, or get single addresses"
+        )
+
+
+def _list_state(link: Link, context_id: str, prefix: str) -> Iterator[Entry]:
+    """The entries under ``prefix``, a page at a time; the next is asked for when the one before is used up."""
+    request = packed_pb2.StateListRequest(context_id=context_id, prefix=prefix)
+    more = True
+    while more:
+        page = packed_pb2.StateListResponse()
+        _parse(page, link(validator_pb2.Message.STATE_LIST_REQUEST, request.SerializeToString()))
+        _require_authorized(page.status, page, "list", [prefix])
+        for entry in page.entries:
+            if not entry.address.startswith(prefix) or entry.address <= request.after:
+                after = f"behind {request.after!r} under {prefix!r}"
+                raise StateUnavailable(f"the validator listed {entry.address[:80]!r} when asked for what lies {after}")
+            request.after = entry.address
+            yield entry.address, entry.data
+        more = page.more
+        if more and not page.entries:
+            raise StateUnavailable(f"the validator says that more lies under {prefix!r}, and sent an empty page")
+
+
+def _parse(reply: Message, content: bytes) -> None:
+    try:
+        reply.ParseFromString(content)
+    except DecodeError:
+        raise StateUnavailable(f"{len(content)} bytes from the validator are no {reply.DESCRIPTOR.name}") from None
+
+
+def _require_authorized(status: int, reply: Message, verb: str, addresses: list[str]) -> None:
+    if status == state_context_pb2.TpStateGetResponse.AUTHORIZATION_ERROR:
+        raise AuthorizationException(f"the validator does not let this transaction {verb} all of {addresses[:8]}")
+    _require_ok(status, reply)
+
+
+def _require_ok(status: int, reply: Message) -> None:
+    # OK is 1 in every state message, and so is AUTHORIZATION_ERROR 2 (WIRE.md, state_context).
+    if status != state_context_pb2.TpStateGetResponse.OK:
+        raise StateUnavailable(f"the validator answered {reply.DESCRIPTOR.name} with status {status}")

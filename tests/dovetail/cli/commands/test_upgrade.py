@@ -1,0 +1,351 @@
+"""What plans make of the setting, and what would happen if a block came now: arithmetic and words, without a node."""
+
+import re
+from typing import Any
+
+import pytest
+
+from dovetail.cli.commands.upgrade.changes import (
+    block_of,
+    called_off,
+    gap_of,
+    lifted,
+    locks,
+    planned,
+    retired,
+    value_of,
+)
+from dovetail.cli.commands.upgrade.outlook import going_on, outlook, stalls
+from dovetail.common.errors import Refused
+from dovetail.ledger.permitted import Permission, decode_permitted_families
+from dovetail.ledger.settings import FamilyVersion
+
+SETTINGS = Permission(FamilyVersion("sawtooth_settings", "1.0"))
+V1, V2, V3, V4 = (FamilyVersion("intkey", version) for version in ("1.0", "2.0", "3.0", "4.0"))
+BEFORE = (SETTINGS, Permission(V1))
+MIGRATED = (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20, None, ("1cf126",)))
+MISREADING = (Permission(FamilyVersion("xo", "1")), Permission(FamilyVersion("xo", "2"), 9, None, ("5b7349",)))
+SETTINGS_9 = FamilyVersion("sawtooth_settings", "9.9")
+HEAD = 10
+
+
+def plan(
+    entries: tuple[Permission, ...] = BEFORE,
+    old: FamilyVersion = V1,
+    new: FamilyVersion = V2,
+    *,
+    at: int = 20,
+    until: int | None = None,
+    migrate: tuple[str, ...] = (),
+) -> tuple[Permission, ...]:
+    return planned(entries, old, new, from_block=at, until_block=until, migrate=migrate, head_num=HEAD)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("0", 0), ("1200", 1200), ("+100", 110), ("+0", 10), (str(2**63 - 1), 2**63 - 1)]
+)
+def test_blocks_are_numbers_or_so_many_behind_the_head(text: str, number: int) -> None:
+    assert block_of(text, "--at", HEAD) == number
+
+
+@pytest.mark.parametrize("text", ["", "+", "-1", "x", "1.5", " 1", "1_0", "٣", str(2**63), "+" + str(2**63 - 1)])
+def test_what_is_no_block_is_refused(text: str) -> None:
+    with pytest.raises(Refused, match=r"--until .* is no block: a number as 1200, or \+100"):
+        block_of(text, "--until", HEAD)
+
+
+@pytest.mark.parametrize(
+    ("words", "entries"),
+    [
+        ({}, (*BEFORE, Permission(V2, 20))),
+        ({"at": 12}, (*BEFORE, Permission(V2, 12))),
+        ({"until": 30}, (SETTINGS, Permission(V1, 0, 30), Permission(V2, 20))),
+        ({"until": 19}, (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20))),
+        (
+            {"migrate": ("1cf126",)},
+            (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20, None, ("1cf126",))),
+        ),
+        # What ends earlier than the plan says is not made to last, what began later does not begin.
+        (
+            {"entries": (SETTINGS, Permission(V1, 0, 15), Permission(V1, 18, 40), Permission(V1, 50)), "until": 30},
+            (SETTINGS, Permission(V1, 0, 15), Permission(V1, 18, 30), Permission(V2, 20)),
+        ),
+        # What is over stays as it was.
+        (
+            {"entries": (SETTINGS, Permission(V1, 0, 5), Permission(V1, 8), Permission(V2, 0, 9)), "until": 30},
+            (SETTINGS, Permission(V1, 0, 5), Permission(V1, 8, 30), Permission(V2, 0, 9), Permission(V2, 20)),
+        ),
+        # What begins behind a migration reads what it left; what another family misreads is not this plan's doing.
+        (
+            {"entries": (*MIGRATED, Permission(V3, 30)), "old": V2, "new": V4, "at": 40},
+            (*MIGRATED, Permission(V3, 30), Permission(V4, 40)),
+        ),
+        (
+            {"entries": (*BEFORE, *MISREADING)},
+            (*BEFORE, *MISREADING, Permission(V2, 20)),
+        ),
+    ],
+)
+def test_a_plan_adds_the_new_version_and_ends_the_old(words: dict[str, Any], entries: tuple[Permission, ...]) -> None:
+    assert plan(**words) == entries
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"new": V1}, "both the old and the new"),
+        ({"at": 11}, r"block 11 is too early, the head is block 10 .* --at \+2"),
+        ({"at": 3}, "block 3 is too early"),
+        ({"old": V3}, "intkey 3.0 is not permitted, .* names: intkey 1.0"),
+        ({"entries": (Permission(V1, 0, 10),)}, "intkey 1.0 is not permitted"),
+        ({"entries": (*BEFORE, Permission(V2, 15))}, "intkey 2.0 from block 15 is .*planned already.*upgrade cancel"),
+        ({"entries": (*BEFORE, Permission(V2))}, "intkey 2.0 is permitted"),
+        ({"until": 18}, "blocks 19 to 19 would take neither version of intkey; say --until 19"),
+        ({"until": 20, "migrate": ("1cf126",)}, "cannot go on to block 20, .* ends with block 19"),
+        ({"migrate": ("1cf12",)}, "'1cf12' is no prefix"),
+        ({"migrate": ("1cf1",)}, "'1cf1' is no prefix"),
+        ({"migrate": tuple(f"{n:06x}" for n in range(17))}, "17 prefixes, at most 16"),
+        ({"migrate": ("1cf126", "000000a1")}, "000000a1 is where the ledger's own settings are"),
+        (
+            {"old": SETTINGS.family, "new": SETTINGS_9, "until": 19},
+            "could not enter block 20: no setting.* has to stay",
+        ),
+        (
+            {"entries": (*BEFORE, Permission(V3)), "migrate": ("1cf126",)},
+            "intkey 3.0 would go on .*retire intkey 3.0 --until 19",
+        ),
+    ],
+)
+def test_plans_that_make_no_sense_are_refused_with_what_to_do(words: dict[str, Any], said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        plan(**words)
+
+
+def test_a_retirement_ends_a_version_earlier_or_later() -> None:
+    entries = (SETTINGS, Permission(V1, 0, 5), Permission(V1, 8, 40), Permission(V2, 20))
+    for until in (10 + 1, 40, 99):
+        assert retired(entries, V1, until_block=until, head_num=HEAD) == (
+            SETTINGS, Permission(V1, 0, 5), Permission(V1, 8, until), Permission(V2, 20),
+        )  # fmt: skip
+    assert retired(BEFORE, V1, until_block=11, head_num=HEAD) == (SETTINGS, Permission(V1, 0, 11))
+
+
+@pytest.mark.parametrize(
+    ("entries", "gap"),
+    [
+        (BEFORE, None),
+        ((SETTINGS,), (11, None)),
+        ((Permission(V1, 0, 11),), (12, None)),
+        ((Permission(V1, 0, 40), Permission(V2, 100)), (41, 99)),
+        ((Permission(V2, 41), Permission(V1, 0, 40)), None),
+        ((Permission(V1, 0, 60), Permission(V3, 3, 9), Permission(V2, 41)), None),
+        ((Permission(V2, 11), Permission(V1, 0, 9)), None),
+    ],
+)
+def test_blocks_that_take_no_version_of_a_family(
+    entries: tuple[Permission, ...], gap: tuple[int, int | None] | None
+) -> None:
+    assert gap_of(entries, "intkey", HEAD) == gap
+
+
+@pytest.mark.parametrize(
+    ("entries", "block"),
+    [
+        (BEFORE, None),
+        ((), 11),
+        ((Permission(SETTINGS.family, 0, 99),), 100),
+        ((Permission(SETTINGS.family, 0, 12), Permission(SETTINGS_9, 0)), 13),
+        ((Permission(SETTINGS.family, 0, 12), Permission(SETTINGS.family, 13)), None),
+        ((Permission(SETTINGS.family, 12),), 11),
+    ],
+)
+def test_settings_are_locked_by_the_first_block_that_their_family_may_not_enter(
+    entries: tuple[Permission, ...], block: int | None
+) -> None:
+    found = locks(entries, HEAD)
+    assert (found is None) if block is None else f"could not enter block {block}:" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("entries", "family", "until", "said"),
+    [
+        (BEFORE, V2, 20, "intkey 2.0 is not permitted"),
+        (BEFORE, V1, 10, r"block 10 is past, the head is block 10; say --until \+1"),
+        (BEFORE, SETTINGS.family, 20, "could not enter block 21: no setting.* has to stay"),
+        ((*BEFORE, Permission(SETTINGS_9, 10**15)), SETTINGS.family, 12, "could not enter block 13: no setting"),
+        (MIGRATED, V1, 20, "rewrites, from block 20 on"),
+    ],
+)
+def test_retirements_that_make_no_sense_are_refused(
+    entries: tuple[Permission, ...], family: FamilyVersion, until: int, said: str
+) -> None:
+    with pytest.raises(Refused, match=said):
+        retired(entries, family, until_block=until, head_num=HEAD)
+
+
+@pytest.mark.parametrize("words", [{}, {"until": 19}, {"migrate": ("1cf126",)}, {"at": 12}, {"at": 12, "until": 11}])
+def test_what_is_called_off_leaves_what_was_before_its_plan(words: dict[str, Any]) -> None:
+    assert called_off(plan(**words), V2, head_num=HEAD) == BEFORE
+
+
+def test_ends_that_a_plan_did_not_set_stay_when_it_is_called_off() -> None:
+    """Who retired a version meant it, whatever is planned and called off later."""
+    ended = retired((*BEFORE, Permission(V2, 5)), V1, until_block=500, head_num=HEAD)
+    assert called_off(plan(ended, V2, V3), V3, head_num=HEAD) == ended
+    both = plan(plan(until=25), V2, V3, at=23)
+    assert called_off(both, V3, head_num=HEAD) == plan(until=25)
+    assert called_off(plan(until=50), V2, head_num=HEAD) == (SETTINGS, Permission(V1, 0, 50))
+
+
+def test_every_end_that_is_lifted_is_named() -> None:
+    before = (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20), Permission(V3, 0, 3), Permission(V3, 8, 19))
+    after = called_off(before, V2, head_num=HEAD)
+    assert after == (SETTINGS, Permission(V1), Permission(V3, 0, 3), Permission(V3, 8))
+    assert [lifted(before, after, family) for family in (V1, V2, V3)] == [[19], [], [19]]
+
+
+def test_a_migration_that_is_not_made_is_called_off_after_its_block_too() -> None:
+    """Nothing was rewritten: the version before it goes on as if nothing had been planned."""
+    late = plan(migrate=("1cf126",), at=12)
+    with pytest.raises(Refused, match=r"permitted since block 12: .* its migration has rewritten"):
+        called_off(late, V2, head_num=15)
+    assert called_off(late, V2, head_num=15, unmade={(V2, 12)}) == BEFORE
+    with pytest.raises(Refused, match="it may be in use"):
+        called_off((*BEFORE, Permission(V2, 9)), V2, head_num=15, unmade={(V2, 9)})
+
+
+def test_what_is_called_off_leaves_no_version_where_another_one_rewrites() -> None:
+    """Neither 1.0 beside a 3.0 that migrates, nor an end of 1.0 that nobody could set any more."""
+    both = plan(plan(until=19), V2, V3, at=40, migrate=("1cf126",))
+    with pytest.raises(
+        Refused, match=r"without intkey 2.0 nothing ends .* from block 40 on.*upgrade cancel intkey 3.0"
+    ):
+        called_off(both, V2, head_num=HEAD)
+    assert called_off(called_off(both, V3, head_num=HEAD), V2, head_num=HEAD) == BEFORE
+
+
+def test_only_the_coming_span_of_a_version_is_called_off() -> None:
+    """What is in force of it stays with its end; of two migrations, the one that is in no block."""
+    spans = (*BEFORE, Permission(V2, 5, 49), Permission(V2, 50, 90), Permission(V2, 100))
+    assert called_off(spans, V2, head_num=60) == spans[:-1]
+    assert called_off((*BEFORE, spans[2], spans[4]), V2, head_num=HEAD) == (*BEFORE, spans[2])
+    assert called_off(spans[:4], V2, head_num=HEAD) == spans[:3]
+    made = (SETTINGS, Permission(V2, 5, None, ("1cf126",)), Permission(V2, 8, None, ("1cf127",)))
+    assert called_off(made, V2, head_num=HEAD, unmade={(V2, 8)}) == made[:-1]
+
+
+@pytest.mark.parametrize("migrate", [(), ("1cf126",)])
+def test_a_migration_that_a_later_plan_builds_on_is_not_called_off(migrate: tuple[str, ...]) -> None:
+    """3.0 would read what 1.0 wrote."""
+    both = plan(plan(migrate=("1cf126",)), V2, V3, at=40, until=39, migrate=migrate)
+    said = "intkey 3.0 comes from block 40 on, on top of what intkey 2.0 migrates from block 20 on; .*cancel intkey 3.0"
+    with pytest.raises(Refused, match=said):
+        called_off(both, V2, head_num=HEAD)
+    late = {(V2, 20), (V3, 40)} if migrate else {(V2, 20)}
+    with pytest.raises(Refused, match=said):
+        called_off(both, V2, head_num=30, unmade=late)
+    assert called_off(called_off(both, V3, head_num=HEAD), V2, head_num=HEAD) == BEFORE
+
+
+def test_what_has_come_does_not_keep_a_migration_that_is_not_made() -> None:
+    """It cannot be called off itself any more."""
+    both = (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20, None, ("1cf126",)), Permission(V3, 40))
+    assert called_off(both, V2, head_num=50, unmade={(V2, 20)}) == (*BEFORE, Permission(V3, 40))
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ((*BEFORE, Permission(V2, 20, None, ("1cf126", "1cf12600"))), "names what lies under 1cf126 twice"),
+        (tuple(Permission(FamilyVersion("f", str(n))) for n in range(1001)), "1001 entries, at most 1000"),
+        (BEFORE[::-1], None),
+    ],
+)
+def test_what_no_node_would_understand_is_not_proposed(entries: tuple[Permission, ...], said: str | None) -> None:
+    if said is None:
+        assert decode_permitted_families(value_of(entries)) == entries
+        return
+    with pytest.raises(Refused, match=f"no node would understand this.*{said}"):
+        value_of(entries)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        (BEFORE, "intkey 2.0 is not planned"),
+        ((*BEFORE, Permission(V2, 0, 9)), "intkey 2.0 is not planned"),
+        ((*BEFORE, Permission(V2, 11)), "permitted from the next block on: .*retire intkey 2.0 --until"),
+        ((*BEFORE, Permission(V2, 9)), "permitted since block 9"),
+        ((Permission(V2, 9, None, ("1cf126",)),), "its migration has rewritten what older versions read"),
+    ],
+)
+def test_what_is_in_force_is_not_called_off(entries: tuple[Permission, ...], said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        called_off(entries, V2, head_num=HEAD)
+
+
+def told(**members: Any) -> dict[str, Any]:
+    return {
+        "family_name": "intkey", "family_version": "2.0", "permission": "permitted", "migrates": [],
+        "migration": "none", "processors": 1, "migrating_processors": 0, "pending": {}, **members,
+    }  # fmt: skip
+
+
+WAITING = {"permission": "waiting", "from_block": 12}
+
+
+@pytest.mark.parametrize(
+    ("members", "stalled", "said"),
+    [
+        ({}, False, "served"),
+        ({"until_block": 30}, False, "ends with block 30"),
+        ({"permission": "ended", "until_block": 3, "processors": 0}, False, "has ended"),
+        ({"permission": "not_permitted", "pending": {"queued": 2}}, False, "2 batches will be INVALID"),
+        ({"processors": 0}, True, "batches would wait: no processor serves it; start one of intkey 2.0"),
+        ({"processors": 0, "pending": {"waiting_for_processor": 3}}, True, "3 batches waiting: no processor serves it"),
+        (WAITING, False, "ready from block 12, in 2 blocks"),
+        ({**WAITING, "pending": {"waiting_for_activation": 1}}, False, "1 batch waiting for it"),
+        ({**WAITING, "processors": 0, "pending": {"queued": 1}}, True, "1 batch would wait: no processor serves it"),
+        ({**WAITING, "migration": "due", "processors": 0}, True, "no processor serves and migrates it"),
+        ({**WAITING, "migration": "due"}, True, "start one that has migrate"),
+        (
+            {**WAITING, "migration": "due", "migrating_processors": 1},
+            False,
+            "ready from block 12, .* after its migration",
+        ),
+        ({"migration": "due", "migrating_processors": 1}, False, "under way"),
+        ({"migration": "refused", "migration_message": "too much"}, True, "its migration was refused: too much"),
+        (
+            {"migration": "refused", "migration_message": "too much", "builds": {"winter": 2, "": 1, "fall": 1}},
+            True,
+            r"was refused \(connected: fall, winter\): too much; .* or call the plan off: dovetail upgrade cancel",
+        ),
+        ({**WAITING, "migrating_processors": 1}, True, "would come without its migration"),
+        ({**WAITING, "migrating_processors": 1, "migration": "done"}, False, "ready"),
+        ({"migrating_processors": 1}, False, "served"),
+        ({"migration": "done"}, False, "served"),
+    ],
+)
+def test_what_would_happen_if_the_block_came_now(members: dict[str, Any], stalled: bool, said: str) -> None:
+    found = outlook(told(**members), HEAD, restricted=True)
+    assert found.stalls is stalled
+    assert re.search(said, found.text), found.text
+    assert bool(stalls([told(**members)], HEAD, restricted=True)) is stalled
+
+
+def test_without_the_setting_only_what_waits_stalls() -> None:
+    assert not outlook(told(processors=0), HEAD, restricted=False).stalls
+    assert outlook(told(processors=0, pending={"waiting_for_processor": 1}), HEAD, restricted=False).stalls
+
+
+def test_a_migration_whose_block_has_come_is_not_done() -> None:
+    due = {"migration": "due", "migrates": ["1cf126"], "migrating_processors": 1}
+    assert going_on([told(**due)], HEAD, restricted=True) == ["intkey 2.0: its migration is under way"]
+    for members in ({**due, **WAITING}, {**due, "migration": "done"}, {**due, "migration": "refused"}, {}):
+        assert going_on([told(**members)], HEAD, restricted=True) == []
+
+
+def test_a_name_cannot_make_a_line_of_its_own() -> None:
+    (line,) = stalls([told(family_name="in\ntkey\x1b", processors=0)], HEAD, restricted=True)
+    assert line.startswith(r"in\ntkey\x1b 2.0: batches would wait")
+    assert line.isprintable()

@@ -1,0 +1,103 @@
+"""What signals end in order: what runs below ``ended_as_by_ctrl_c``, and a benchmark, which leaves nothing behind."""
+
+import asyncio
+import os
+import signal
+import tempfile
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from dovetail.bench import budget, node
+from dovetail.common.signals import ended_as_by_ctrl_c, ending_signals
+from dovetail.node.supervisor import Events
+from tests.dovetail.conftest import Run
+
+pytestmark = pytest.mark.timeout(60)
+
+
+async def _signalled(number: signal.Signals, ended: list[str]) -> NoReturn:
+    try:
+        os.kill(os.getpid(), number)
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+    finally:
+        ended.append("in order")
+
+
+@pytest.mark.parametrize("number", ending_signals())
+def test_each_ends_what_runs_in_order(number: signal.Signals) -> None:
+    handlers = [signal.getsignal(one) for one in ending_signals()]
+    ended: list[str] = []
+    with pytest.raises((KeyboardInterrupt, SystemExit)) as raised, ended_as_by_ctrl_c():
+        asyncio.run(_signalled(number, ended))
+    assert ended == ["in order"]
+    code = None if number is signal.SIGINT else 128 + number
+    assert getattr(raised.value, "code", None) == code
+    assert [signal.getsignal(one) for one in ending_signals()] == handlers
+
+
+def test_where_ctrl_c_is_ignored_the_others_are_not() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ended: list[str] = []
+    try:
+        with pytest.raises(SystemExit) as raised, ended_as_by_ctrl_c():
+            asyncio.run(_signalled(signal.SIGTERM, ended))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert raised.value.code == 143
+    assert ended == ["in order"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_benchmark_leaves_nothing(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    made: list[Path] = []
+
+    async def measure(options: budget.BudgetOptions, _: Any) -> NoReturn:
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            made.append(Path(folder))
+            await _signalled(number, [])
+
+    monkeypatch.setattr(budget, "measure_budget", measure)
+    assert run("bench", "--budget", "--dir", str(tmp_path)).code == code
+    assert made
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_that_comes_while_its_node_ends_is_not_lost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nor where nobody reads what is said of it."""
+
+    async def supervise(_parts: object, _log_dir: Path, events: Events) -> NoReturn:
+        loop = asyncio.get_running_loop()
+        events.ready()
+        try:
+            await asyncio.Event().wait()
+            raise AssertionError("nobody sets it")
+        finally:
+            heard = loop.create_future()
+            on_signal = loop._signal_handlers[signal.SIGTERM]._callback  # type: ignore[attr-defined]
+
+            def hear() -> None:
+                on_signal(signal.SIGTERM)
+                heard.set_result(None)
+
+            loop.add_signal_handler(signal.SIGTERM, hear)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await heard
+            for number in ending_signals():
+                loop.remove_signal_handler(number)
+
+    async def use(_: node.Node) -> str:
+        return "done"
+
+    monkeypatch.setattr(node, "supervise", supervise)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stderr:
+        monkeypatch.setattr("sys.stderr", stderr)
+        with pytest.raises(node.Interrupted, match="SIGTERM"):
+            asyncio.run(node.with_node(tmp_path, processors=(), profiles={}, use=use))
+    assert not list(tmp_path.iterdir())

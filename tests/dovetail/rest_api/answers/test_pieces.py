@@ -1,0 +1,156 @@
+"""JSON in pieces: the same text as in one, its length known, and never held twice."""
+
+import asyncio
+import contextlib
+import tracemalloc
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.responses import Response
+from starlette.types import Message
+
+from dovetail.rest_api.answers.account import Account
+from dovetail.rest_api.answers.pieces import PIECE_BYTES, Text, json_answer, pieces, whole
+from tests.dovetail.rest_api.support import ListResponse, Type, make_batch, make_block, run, running_api
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 2**63) | st.text(max_size=5),
+    lambda values: st.lists(values, max_size=4) | st.dictionaries(st.text(max_size=3), values, max_size=4),
+    max_leaves=20,
+)
+
+
+def lazy(content: object) -> object:
+    """The same with iterators for lists, and some values as text."""
+    if isinstance(content, list):
+        return map(lazy, content)
+    if isinstance(content, dict):
+        return {name: lazy(value) for name, value in content.items()}
+    return Text([msgspec.json.encode(content)]) if isinstance(content, str) else content
+
+
+@given(PLAIN)
+def test_pieces_make_the_same_text(content: object) -> None:
+    assert b"".join(pieces(lazy(content)).pieces) == msgspec.json.encode(content)
+
+
+def test_one_piece_takes_iterators_too() -> None:
+    assert whole({"a": map(str, range(3)), "b": iter([])}).pieces == [b'{"a":["0","1","2"],"b":[]}']
+
+
+def sent(response: Response, method: str = "GET") -> tuple[dict[bytes, bytes], list[bytes]]:
+    """Headers and chunks of a response."""
+    messages: list[Message] = []
+
+    async def send(message: Message) -> None:
+        messages.append(message)
+
+    async def receive() -> Message:
+        raise AssertionError
+
+    asyncio.run(response({"type": "http", "method": method}, receive, send))
+    assert [message.get("more_body", False) for message in messages[1:]] == [True] * (len(messages) - 2) + [False]
+    return dict(messages[0]["headers"]), [message["body"] for message in messages[1:]]
+
+
+@pytest.mark.parametrize("items", [0, 1, 10, 10_000])
+def test_an_answer_has_its_length_and_for_head_no_body(items: int) -> None:
+    content = {"data": ["x" * 100] * items, "link": "l"}
+    whole_text = msgspec.json.encode(content)
+
+    def answer() -> Response:
+        return json_answer({"data": iter(["x" * 100] * items), "link": "l"}, 200)
+
+    headers, chunks = sent(answer())
+    assert b"".join(chunks) == whole_text
+    assert headers[b"content-length"] == str(len(whole_text)).encode()
+    assert headers[b"content-type"] == b"application/json"
+    assert max(map(len, chunks)) <= 2 * PIECE_BYTES
+    if len(whole_text) > PIECE_BYTES:
+        head_headers, head_chunks = sent(answer(), "HEAD")
+        assert (head_headers, b"".join(head_chunks)) == (headers, b"")
+
+
+def test_what_was_sent_is_let_go() -> None:
+    def items() -> Iterator[Text]:
+        for number in range(1000):
+            yield whole(f"{number:010}" * 1000)
+
+    held: list[int] = []
+
+    async def send(_: Message) -> None:
+        held.append(tracemalloc.get_traced_memory()[0])
+
+    async def receive() -> Message:
+        raise AssertionError
+
+    tracemalloc.start()
+    try:
+        response = json_answer({"data": items()}, 200)
+        asyncio.run(response({"type": "http", "method": "GET"}, receive, send))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    size = 1000 * 10_003
+    assert peak < 1.2 * size
+    assert held[len(held) // 2] < 0.6 * size
+    assert held[-1] < 0.1 * size
+
+
+@pytest.mark.parametrize(("method", "end"), [("GET", "taken"), ("GET", "left"), ("HEAD", "taken")])
+def test_an_answer_is_held_until_its_pieces_are_taken(method: str, end: str) -> None:
+    account = Account("answers", 1)
+    held: list[int] = []
+
+    async def send(message: Message) -> None:
+        held.append(account.bytes_held)
+        if end == "left" and len(held) == 3:
+            raise ConnectionError
+
+    async def receive() -> Message:
+        raise AssertionError
+
+    text = "x" * (PIECE_BYTES - 2)
+    answer = json_answer(iter([text] * 4), account=account)
+    size = int(answer.headers["content-length"])
+
+    async def test() -> None:
+        with contextlib.suppress(ConnectionError):
+            await answer({"type": "http", "method": method}, receive, send)
+
+    run(test())
+    # A piece goes out when most of the one before it has been taken.
+    first = len(text) + 3
+    expected = [size, size, size, *(size - count * first for count in (1, 2, 3, 4))]
+    assert held == ([0, 0] if method == "HEAD" else expected[: len(held)])
+    assert len(held) == {"left": 3, "taken": 2 if method == "HEAD" else 7}[end]
+    assert account.bytes_held == 0
+
+
+@pytest.mark.parametrize("transactions", [1, 300])
+def test_small_and_large_resources_read_the_same(transactions: int) -> None:
+    """From where on the text is made in pieces must not show in it."""
+
+    async def test() -> None:
+        batches = [make_batch(*[f"{batch}-{number}" * 20 for number in range(transactions)]) for batch in range(2)]
+        _, block = make_block(1, *batches)
+        assert (len(block) > PIECE_BYTES) == (transactions > 1)
+        async with running_api() as api:
+            answer = ListResponse(status=ListResponse.OK, head_id="f" * 128, items=[block, block], total_count=2)
+            api.validator.answer(Type.LIST_REQUEST, Type.LIST_RESPONSE, answer)
+            response = await api.http.get("/blocks")
+            assert response.headers["content-length"] == str(len(response.content))
+            # As one encoder writes it.
+            assert msgspec.json.encode(response.json()) == response.content
+            for shown in response.json()["data"]:
+                assert list(shown) == ["header", "header_signature", "batches"]
+                assert [entry["header_signature"] for entry in shown["batches"]] == [batch.id for batch in batches]
+                for entry in shown["batches"]:
+                    ids = [transaction["header_signature"] for transaction in entry["transactions"]]
+                    assert ids == entry["header"]["transaction_ids"]
+                    assert len(ids) == transactions
+
+    run(test())

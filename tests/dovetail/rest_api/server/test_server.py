@@ -1,0 +1,362 @@
+"""The server itself: start and end, methods, paths, request ids, and requests that are no HTTP."""
+
+import asyncio
+import contextlib
+import json
+import socket
+from asyncio import selector_events
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import httpx
+import pytest
+import structlog
+
+from dovetail.rest_api import routes
+from dovetail.rest_api.config import RestConfig
+from dovetail.rest_api.server.app import serve
+from dovetail.rest_api.server.connections import listen
+from dovetail.rest_api.server.metrics import Metrics
+from dovetail.rest_api.upstream.validator import Validator
+from dovetail.testing.running import ReservedPort
+from protos.node_pb2 import FamiliesResponse, MetricsResponse, ProcessorsResponse
+from tests.dovetail.rest_api.support import (
+    Api,
+    FakeValidator,
+    ListResponse,
+    NodeStatus,
+    Type,
+    error_of,
+    logged,
+    run,
+    running_api,
+)
+
+OK = ListResponse(status=ListResponse.OK, head_id="f" * 128)
+
+
+class Served(NamedTuple):
+    http: httpx.AsyncClient
+    validator: FakeValidator
+    task: asyncio.Task[None]
+    port: int
+    waited_for: list[str]
+
+
+@contextlib.asynccontextmanager
+async def served(*, validator_first: bool = True, config: RestConfig | None = None) -> AsyncIterator[Served]:
+    """The API on a real port, ready; the validator starts before it, or once the API says that it waits."""
+    fake = FakeValidator()
+    fake.start()
+    fake.answer(Type.LIST_REQUEST, Type.LIST_RESPONSE, OK)
+    status = NodeStatus(
+        status="OK",
+        timestamp="2001-02-03T04:05:06.789Z",
+        config=[{"key": "limits.block_transactions_max", "number": 5000}],
+    )
+    fake.answer(Type.NODE_STATUS_REQUEST, Type.NODE_STATUS_RESPONSE, status)
+    fake.answer(Type.METRICS_REQUEST, Type.METRICS_RESPONSE, MetricsResponse(text=b""))
+    fake.answer(Type.FAMILIES_REQUEST, Type.FAMILIES_RESPONSE, FamiliesResponse(status="OK"))
+    fake.answer(Type.PROCESSORS_REQUEST, Type.PROCESSORS_RESPONSE, ProcessorsResponse())
+    if not validator_first:
+        fake.stop()
+    reserved = ReservedPort()
+    port = reserved.number
+    ready, waited_for = asyncio.Event(), []
+
+    def on_waiting(what: str) -> None:
+        waited_for.append(what)
+        if not validator_first:
+            fake.start()
+
+    config = replace(config or RestConfig(), bind=f"127.0.0.1:{port}", validator=fake.address)
+    task = asyncio.create_task(serve(config, on_ready=ready.set, on_waiting=on_waiting))
+    try:
+        becoming_ready = asyncio.create_task(ready.wait())
+        await asyncio.wait({task, becoming_ready}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            becoming_ready.cancel()
+            task.result()
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+            yield Served(http, fake, task, port, waited_for)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        fake.end()
+        reserved.close()
+
+
+async def exchange(port: int, request: bytes) -> tuple[bytes, bytes]:
+    """Head and body of the answer to raw bytes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head, body
+
+
+@pytest.mark.parametrize("validator_first", [True, False])
+def test_ready_comes_when_it_listens_and_has_its_validator(validator_first: bool) -> None:
+    async def test() -> None:
+        async with served(validator_first=validator_first) as api:
+            if not validator_first:
+                assert api.waited_for == [f"the validator at {api.validator.address}"]
+            response = await api.http.get("/blocks")
+            assert response.json()["link"] == f"http://127.0.0.1:{api.port}/blocks?head={'f' * 128}"
+            assert "server" not in response.headers
+
+    run(test())
+
+
+def test_the_end_comes_in_order_and_whoever_waits_is_answered() -> None:
+    async def test() -> None:
+        async with served() as api:
+            waiting = asyncio.create_task(api.http.get(f"/batch_status?id={'a' * 128}&wait=300"))
+            await api.validator.asked.get()
+            api.task.cancel()
+            assert error_of(await waiting)[:2] == (503, 18)
+            with pytest.raises(asyncio.CancelledError):
+                await api.task
+            with pytest.raises(httpx.ConnectError):
+                await api.http.get("/")
+
+    run(test())
+
+
+def test_a_client_that_closes_its_connection_ends_its_wait() -> None:
+    async def test() -> None:
+        async with served() as api:
+            _, writer = await asyncio.open_connection("127.0.0.1", api.port)
+            writer.write(f"GET /batch_status?id={'a' * 128}&wait=300 HTTP/1.1\r\nHost: node\r\n\r\n".encode())
+            await api.validator.asked.get()
+            with structlog.testing.capture_logs() as logs:
+                writer.close()
+                await logged(logs, "client left before its answer")
+
+    run(test())
+
+
+def test_an_address_that_is_taken_is_named() -> None:
+    async def test() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            bind = f"127.0.0.1:{taken.getsockname()[1]}"
+            with pytest.raises(OSError, match=f"cannot listen on {bind}: Address already in use"):
+                await serve(RestConfig(bind=bind), on_ready=lambda: None, on_waiting=lambda _: None)
+
+    run(test())
+
+
+def test_a_wrong_validator_address_ends_the_start() -> None:
+    async def test() -> None:
+        with contextlib.closing(ReservedPort()) as port:
+            config = RestConfig(bind=f"127.0.0.1:{port.number}", validator="udp:x")
+            with pytest.raises(ValueError, match="validator: 'udp:x'"):
+                await serve(config, on_ready=lambda: None, on_waiting=lambda _: None)
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"\x00\x01\x02\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: node\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: node\r\nX: " + b"a" * 1_000_000 + b"\r\n\r\n",
+        b"POST /batches HTTP/1.1\r\nHost: node\r\nContent-Length: x\r\n\r\n",
+        b"POST /batches HTTP/1.1\r\nHost: node\r\nContent-Type: application/octet-stream\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_what_is_no_http_is_told_so_in_the_error_shape(request_bytes: bytes) -> None:
+    async def test() -> None:
+        async with served() as api:
+            head, body = await exchange(api.port, request_bytes)
+            assert head.startswith(b"HTTP/1.1 400 ")
+            assert b"x-request-id: " in head
+            assert list(json.loads(body)["error"]) == ["code", "title", "message"]
+            assert (await api.http.get("/")).status_code == 200
+
+    run(test())
+
+
+def test_as_many_ids_as_are_allowed_fit_into_a_query() -> None:
+    async def test() -> None:
+        async with served() as api:
+            answer = ListResponse(status=ListResponse.OK)
+            api.validator.answer(Type.LIST_REQUEST, Type.LIST_RESPONSE, answer)
+            # httpx refuses URLs of this length.
+            ids = "%2C".join(f"{number:0128x}" for number in range(1000))
+            request = f"GET /batches?id={ids} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n"
+            head, _ = await exchange(api.port, request.encode())
+            assert head.startswith(b"HTTP/1.1 200 ")
+
+    run(test())
+
+
+def test_a_body_over_the_limit_is_refused_and_the_connection_goes_on() -> None:
+    async def test() -> None:
+        async with served() as api:
+            headers = {"content-type": "application/octet-stream"}
+            body = b"x" * (8 * 1024 * 1024 + 1)
+            assert error_of(await api.http.post("/batches", content=body, headers=headers))[:2] == (413, 36)
+            assert (await api.http.get("/blocks")).status_code == 200
+
+    run(test())
+
+
+def test_every_path_has_get_head_and_options() -> None:
+    async def test() -> None:
+        async with served() as api:
+            for endpoint in routes.ENDPOINTS:
+                path = endpoint.path.replace("{address}", "a" * 70)
+                path = path.replace("{block_id}", "x").replace("{batch_id}", "x").replace("{transaction_id}", "x")
+                get, head = await api.http.get(path), await api.http.head(path)
+                assert get.status_code < 500, f"the fake validator did not answer what {path} asked: {get.text}"
+                assert (head.status_code, head.content) == (get.status_code, b"")
+                # Its length may change between two requests: they count.
+                if path != "/metrics":
+                    assert head.headers["content-length"] == get.headers["content-length"]
+                options = await api.http.options(path)
+                assert options.status_code == 204
+                allowed = options.headers["allow"].split(", ")
+                assert set(allowed) == {*endpoint.handlers, "HEAD", "OPTIONS"}
+                for method in ("PUT", "DELETE", "PATCH", "BREW", "POST"):
+                    if method not in allowed:
+                        response = await api.http.request(method, path)
+                        assert error_of(response)[:2] == (405, 405)
+                        assert response.headers["allow"] == ", ".join(allowed)
+
+    run(test())
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/blocks/", "/blocks/1/2", "/state//", "//", "/Blocks", "/batches/a%2Fb"])
+def test_an_unknown_path_is_404(path: str) -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            for method in ("GET", "POST", "OPTIONS"):
+                response = await api.http.request(method, f"http://node:8080{path}")
+                assert error_of(response)[:2] == (404, 404)
+
+    run(test())
+
+
+def test_the_root_names_service_and_version() -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            response = await api.http.get("/", headers={"forwarded": "host=ledger.example;proto=https;path=/api"})
+            assert set(response.json()["data"]) == {"name", "version", "links"}
+            assert response.json()["link"] == "https://ledger.example/api/"
+
+    run(test())
+
+
+def test_links_follow_a_trusted_proxy_only() -> None:
+    async def link(api: Api) -> str:
+        api.validator.answer(Type.LIST_REQUEST, Type.LIST_RESPONSE, OK)
+        headers = {"x-forwarded-host": "ledger.example", "x-forwarded-proto": "https", "x-forwarded-path": "/api"}
+        return str((await api.http.get("/blocks?count=3", headers=headers)).json()["link"])
+
+    async def test() -> None:
+        async with running_api() as api:
+            assert await link(api) == f"https://ledger.example/api/blocks?head={'f' * 128}&count=3"
+        async with running_api(client=("192.0.2.1", 1)) as api:
+            assert await link(api) == f"http://node:8080/blocks?head={'f' * 128}&count=3"
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("abc-123", True),
+        ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", True),
+        ("a" * 128, True),
+        ("a" * 129, False),
+        ("", False),
+        ("a b", False),
+        ("a\tb", False),
+        ("é", False),
+        ('"><script>', False),
+    ],
+)
+def test_a_request_id_comes_back_when_it_is_one(given: str, kept: bool) -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            for path in ("/", "/nothing"):
+                headers = [(b"x-request-id", given.encode())]
+                found = (await api.http.get(path, headers=headers)).headers["x-request-id"]
+                assert (found == given) == kept
+                assert len(found) == len(given) if kept else len(found) == 32
+
+    run(test())
+
+
+def test_each_request_is_one_log_line() -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            with structlog.testing.capture_logs() as logs:
+                await api.http.get("/nothing?secret=1", headers={"x-request-id": "r-1"})
+            (line,) = logs
+            assert line.pop("ms") >= 0
+            assert line == {
+                "event": "request",
+                "log_level": "info",
+                "request_id": "r-1",
+                "method": "GET",
+                "path": "/nothing",
+                "status": 404,
+                "client": "127.0.0.1",
+            }
+
+    run(test())
+
+
+def test_a_bug_is_answered_with_its_request_id_and_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> str:
+        raise RuntimeError("private detail")
+
+    async def test() -> None:
+        async with running_api() as api:
+            monkeypatch.setattr("dovetail.rest_api.request.call.Call.link", fail)
+            with structlog.testing.capture_logs() as logs:
+                response = await api.http.get("/", headers={"x-request-id": "r-2"})
+            assert error_of(response)[:2] == (500, 10)
+            assert "r-2" in response.text
+            assert "private" not in response.text
+            assert [entry["event"] for entry in logs] == ["bug in the REST API", "request"]
+
+    run(test())
+
+
+def test_connections_send_without_delay() -> None:
+    """asyncio sets TCP_NODELAY only where the socket names its protocol; without it each answer takes 40 ms more."""
+    with listen("127.0.0.1:0", Metrics(Validator(RestConfig()))) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
+
+
+def test_head_and_body_of_an_answer_are_sent_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sent apart they would be two packets, each of which wakes the client."""
+    sent: list[bytes] = []
+    transports = selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
+    write = transports.write
+
+    def counted(transport: asyncio.Transport, data: bytes) -> None:
+        if data and not data.startswith((b"GET", b"HEAD")):
+            sent.append(data)
+        write(transport, data)
+
+    async def test() -> None:
+        async with served() as api:
+            assert (await api.http.get("/blocks")).status_code == 200
+            (answer,) = sent
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert answer.endswith(b"}")
+            assert (await api.http.head("/blocks")).status_code == 200
+            assert len(sent) == 2
+
+    monkeypatch.setattr(transports, "write", counted)
+    run(test())

@@ -1,0 +1,225 @@
+"""The connection to the validator: lost and found again, slow, full, talkative, speaking nonsense."""
+
+import asyncio
+
+import pytest
+import structlog
+
+from dovetail.rest_api.config import RestConfig
+from dovetail.rest_api.routes import ENDPOINTS
+from dovetail.rest_api.upstream.validator import Validator
+from protos import client_block_pb2
+from tests.dovetail.rest_api.support import (
+    Api,
+    Asked,
+    ListResponse,
+    StatusRequest,
+    StatusResponse,
+    Type,
+    error_of,
+    logged,
+    one_turn,
+    run,
+    running_api,
+)
+
+OK = ListResponse(status=ListResponse.OK, head_id="f" * 128)
+
+
+async def lost(api: Api) -> None:
+    """Stop the validator and wait until the API has seen it: its log says so."""
+    with structlog.testing.capture_logs() as logs:
+        api.validator.stop()
+        await logged(logs, "lost the validator")
+
+
+async def ping(api: Api) -> None:
+    """Return once the API has read everything that the validator sent before."""
+    asked = await reach(api)
+    api.validator.send(asked, Type.PING_REQUEST, correlation_id="ping")
+    assert (await api.validator.asked.get())[1:] == (Type.PING_RESPONSE, "ping", b"")
+
+
+async def reach(api: Api) -> Asked:
+    api.validator.answer(Type.LIST_REQUEST, Type.LIST_RESPONSE, OK)
+    assert (await api.http.get("/blocks")).status_code == 200
+    return await api.validator.asked.get()
+
+
+def test_whoever_waits_is_told_at_once_that_the_connection_is_lost_and_the_next_succeed_again() -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            waiting = [asyncio.create_task(api.http.get("/blocks")) for _ in range(3)]
+            for _ in waiting:
+                await api.validator.asked.get()
+            await lost(api)
+            for response in await asyncio.gather(*waiting):
+                assert error_of(response)[:2] == (503, 18)
+            assert error_of(await api.http.get("/blocks/1"))[:2] == (503, 18)
+            assert api.connection.in_flight == 0
+            api.validator.start()
+            await api.connection.wait_connected()
+            # Nothing that was refused arrives now.
+            assert api.validator.asked.empty()
+            await reach(api)
+
+    run(test())
+
+
+def test_no_answer_in_time_is_17_and_the_late_answer_finds_nobody() -> None:
+    async def test() -> None:
+        async with running_api(config=RestConfig(timeout_s=1)) as api:
+            response = await api.http.get("/blocks")
+            assert error_of(response)[:2] == (503, 17)
+            assert api.connection.in_flight == 0
+            api.validator.send(await api.validator.asked.get(), Type.LIST_RESPONSE, OK.SerializeToString())
+            await ping(api)
+
+    run(test())
+
+
+@pytest.mark.parametrize(("timeout_s", "own_wait_s"), [(1, 1), (2, 1), (20, 19), (300, 285)])
+def test_a_wait_without_a_number_is_just_under_the_apis_own_timeout_and_waits(timeout_s: int, own_wait_s: int) -> None:
+    async def test() -> None:
+        async with running_api(config=RestConfig(timeout_s=timeout_s)) as api:
+            waiting = asyncio.create_task(api.http.get(f"/batch_status?id={'a' * 128}&wait"))
+            asked = await api.validator.asked.get()
+            question = StatusRequest.FromString(asked.content)
+            assert (question.wait, question.timeout) == (True, own_wait_s)
+            answer = StatusResponse(status="OK").SerializeToString()
+            api.validator.send(asked, Type.CLIENT_BATCH_STATUS_RESPONSE, answer)
+            assert (await waiting).status_code == 200
+
+    run(test())
+
+
+def test_pings_are_answered_while_requests_wait() -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            waiting = asyncio.create_task(api.http.get("/blocks"))
+            asked = await api.validator.asked.get()
+            api.validator.send(asked, Type.PING_REQUEST, correlation_id="p1")
+            assert (await api.validator.asked.get())[1:] == (Type.PING_RESPONSE, "p1", b"")
+            api.validator.send(asked, Type.LIST_RESPONSE, OK.SerializeToString())
+            assert (await waiting).status_code == 200
+
+    run(test())
+
+
+def test_nonsense_from_the_validator_harms_nobody() -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            asked = await reach(api)
+            for frame in (b"", b"\xff", b"\x12\x01\xff", b"\x08\x07"):
+                api.validator.send_raw(asked, frame)
+            api.validator.send(asked, Type.LIST_RESPONSE, correlation_id="")
+            await ping(api)
+
+    run(test())
+
+
+def test_answers_in_any_order_reach_those_who_asked() -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            waiting = {number: asyncio.create_task(api.http.get(f"/blocks?count={number}")) for number in range(1, 30)}
+            asked = [await api.validator.asked.get() for _ in waiting]
+            for entry in reversed(asked):
+                # The content holds the count: the answer repeats it as total_count.
+                content = ListResponse(status="OK", head_id="f" * 128, total_count=entry.content[-1])
+                api.validator.send(entry, Type.LIST_RESPONSE, content.SerializeToString())
+            for number, task in waiting.items():
+                assert (await task).json()["paging"]["total_count"] == number
+
+    run(test())
+
+
+@pytest.mark.parametrize("config", [RestConfig(requests_in_flight_max=2), RestConfig(request_bytes_in_flight_max=300)])
+def test_requests_in_flight_are_bounded(config: RestConfig) -> None:
+    async def test() -> None:
+        async with running_api(config=config) as api:
+            name = "a" * 64
+            waiting = [asyncio.create_task(api.http.get(f"/state?address={name}")) for _ in range(10)]
+            while not any(task.done() for task in waiting):
+                await one_turn()
+            refused = next(task for task in waiting if task.done()).result()
+            assert error_of(refused)[:2] == (503, 15)
+            assert refused.headers["retry-after"] == "1"
+            assert api.connection.in_flight == 2
+            for _ in range(2):
+                api.validator.send(await api.validator.asked.get(), Type.LIST_RESPONSE, OK.SerializeToString())
+            answers = [(await task).status_code for task in waiting]
+            assert sorted(answers) == [200] * 2 + [503] * 8
+            assert api.connection.in_flight == 0
+            assert (await reach(api)).message_type == Type.LIST_REQUEST
+
+    run(test())
+
+
+def test_closing_refuses_whoever_waits_and_whoever_comes_after() -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            waiting = asyncio.create_task(api.http.get("/blocks"))
+            await api.validator.asked.get()
+            api.connection.close()
+            assert error_of(await waiting)[:2] == (503, 18)
+            assert error_of(await api.http.get("/blocks"))[:2] == (503, 18)
+
+    run(test())
+
+
+def test_without_a_validator_requests_are_refused_at_once() -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            await lost(api)
+            assert not api.connection.connected
+            assert error_of(await api.http.get("/transactions"))[:2] == (503, 18)
+
+    run(test())
+
+
+def test_an_address_that_is_none_is_a_wrong_setting() -> None:
+    async def test() -> None:
+        validator = Validator(RestConfig(validator="nowhere"))
+        with pytest.raises(ValueError, match="validator: 'nowhere'"):
+            validator.open()
+
+    run(test())
+
+
+def test_block_numbers_travel_as_numbers() -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            waiting = asyncio.create_task(api.http.get(f"/blocks/000{2**64 - 1}"))
+            asked = await api.validator.asked.get()
+            assert asked.message_type == Type.CLIENT_BLOCK_GET_BY_NUM_REQUEST
+            question = client_block_pb2.ClientBlockGetByNumRequest.FromString(asked.content)
+            assert question.block_num == 2**64 - 1
+            answer = client_block_pb2.ClientBlockGetResponse(status="NO_RESOURCE", head_id="ab" * 64)
+            api.validator.send(asked, Type.CLIENT_BLOCK_GET_RESPONSE, answer.SerializeToString())
+            assert error_of(await waiting)[:2] == (404, 70)
+
+    run(test())
+
+
+NEED_NO_VALIDATOR = {"/", "/docs", "/openapi.json", "/healthz", "/metrics"}
+
+
+def test_without_a_validator_every_route_that_needs_it_is_503_and_the_others_answer() -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            await lost(api)
+            for endpoint in ENDPOINTS:
+                path = endpoint.path.replace("{address}", "a" * 70).replace("{block_id}", "1")
+                path = path.replace("{batch_id}", "a" * 128).replace("{transaction_id}", "a" * 128)
+                response = await api.http.get(f"{path}?id={'a' * 128}")
+                if endpoint.path in NEED_NO_VALIDATOR:
+                    assert response.status_code == 200
+                else:
+                    assert error_of(response)[:2] == (503, 18)
+            octets = {"content-type": "application/octet-stream"}
+            assert error_of(await api.http.post("/batches", content=b"x", headers=octets))[:2] == (503, 18)
+            api.validator.start()
+            await api.connection.wait_connected()
+            await reach(api)
+
+    run(test())

@@ -1,0 +1,196 @@
+"""Batches are written while processors already apply them: what the disk refuses was never accepted."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dovetail.ledger.building import SignedBatch
+from dovetail.validator.core.journal import builder
+from dovetail.validator.core.journal.builder import Verdicts
+from dovetail.validator.core.journal.model import BlockCommit
+from dovetail.validator.node import Node
+from dovetail.validator.store import BlockInfo, StorageFailed
+from protos.client_batch_submit_pb2 import ClientBatchStatus, ClientBatchSubmitRequest, ClientBatchSubmitResponse
+from protos.processor_pb2 import TpProcessResponse
+from protos.validator_pb2 import Message as Envelope
+from tests.dovetail.validator.activations import status_of, told
+from tests.dovetail.validator.nodes import open_node, open_peers, process, register, signed_batch
+from tests.dovetail.validator.peers import Peer, run
+
+OK = TpProcessResponse.OK
+OK_ANSWER = TpProcessResponse(status=OK).SerializeToString()
+_TRAVELS_MS_MAX = 10_000
+
+
+def _watch_writes(node: Node, processor: Peer, *, refused: int = 0) -> list[bool]:
+    """For each write of accepted batches, whether a message waited at the processor; the first so many fail."""
+    write = node._store.add_pending
+    writes: list[bool] = []
+
+    def add_pending(raw_batches: list[bytes]) -> int:
+        # The node stands still meanwhile: what comes was sent before.
+        writes.append(bool(processor.socket._socket.poll(_TRAVELS_MS_MAX)))
+        processor.socket._look_again()
+        if len(writes) <= refused:
+            raise StorageFailed("the disk is full")
+        return write(raw_batches)
+
+    node._store.add_pending = add_pending  # type: ignore[method-assign]
+    return writes
+
+
+def _refuse_writes(node: Node) -> None:
+    def add_pending(raw_batches: list[bytes]) -> int:
+        raise StorageFailed("the disk is full")
+
+    node._store.add_pending = add_pending  # type: ignore[method-assign]
+
+
+async def _expect_refused(client: Peer, batch: SignedBatch) -> None:
+    answer = await _submit(client, batch)
+    assert (answer.status, answer.reason) == (ClientBatchSubmitResponse.INTERNAL_ERROR, "storage_failed")
+
+
+async def _submit(client: Peer, batch: SignedBatch) -> ClientBatchSubmitResponse:
+    request = ClientBatchSubmitRequest()
+    request.batches.add().ParseFromString(batch.raw)
+    answer: ClientBatchSubmitResponse = await told(
+        client, request.SerializeToString(), Envelope.CLIENT_BATCH_SUBMIT_REQUEST,
+        Envelope.CLIENT_BATCH_SUBMIT_RESPONSE, ClientBatchSubmitResponse,
+    )  # fmt: skip
+    return answer
+
+
+def test_a_batch_is_at_its_processor_before_it_is_written(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
+            await register(processor)
+            writes = _watch_writes(node, processor)
+            answer = await _submit(client, signed_batch())
+            assert (answer.status, writes) == (ClientBatchSubmitResponse.OK, [True])
+            await process(processor, [OK])
+            assert (await status_of(client, signed_batch(), wait=True)).status == ClientBatchStatus.COMMITTED
+
+    run(test)
+
+
+def test_a_batch_that_the_disk_refused_is_in_no_block(tmp_path: Path) -> None:
+    """Its processor says OK all the same."""
+
+    async def test() -> None:
+        refused, later = signed_batch("refused"), signed_batch("later")
+        async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
+            await register(processor)
+            writes = _watch_writes(node, processor, refused=1)
+            await _expect_refused(client, refused)
+            assert writes == [True]
+            assert (await status_of(client, refused)).status == ClientBatchStatus.UNKNOWN
+            await process(processor, [OK])
+            assert (await _submit(client, later)).status == ClientBatchSubmitResponse.OK
+            await process(processor, [OK])
+            assert (await status_of(client, later, wait=True)).status == ClientBatchStatus.COMMITTED
+            assert (await status_of(client, refused)).status == ClientBatchStatus.UNKNOWN
+            assert list(node._store.pending()) == []
+            # It may come again, and counts as new.
+            assert (await _submit(client, refused)).status == ClientBatchSubmitResponse.OK
+            await process(processor, [OK])
+            assert (await status_of(client, refused, wait=True)).status == ClientBatchStatus.COMMITTED
+
+    run(test)
+
+
+def test_what_executes_is_not_disturbed_by_others_that_the_disk_refused(tmp_path: Path) -> None:
+    """Who sends what does not fit on the disk must not keep others from being committed."""
+
+    async def test() -> None:
+        accepted, refused = signed_batch("accepted"), signed_batch("refused")
+        async with open_node(tmp_path, accepted) as node, open_peers(node, 2) as (client, processor):
+            await register(processor)
+            asked = await processor.receive()
+            _refuse_writes(node)
+            await _expect_refused(client, refused)
+            processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, OK_ANSWER)
+            assert (await status_of(client, accepted, wait=True)).status == ClientBatchStatus.COMMITTED
+
+    run(test)
+
+
+def test_a_processor_gets_its_next_task_before_the_sealed_block_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes one at a time, and answered while the block was sealed."""
+
+    async def test() -> None:
+        first, second, third = (signed_batch(nonce) for nonce in ("first", "second", "third"))
+        async with open_node(tmp_path, first) as node, open_peers(node, 2) as (client, processor):
+            conclude, dealer, gateway = builder.conclude, processor.socket._socket, node._gateway._socket._socket
+
+            def answer_meanwhile(*arguments: Any) -> Verdicts:
+                # The node stands still: what is sent here waits until it looks.
+                if node._store.head.num == 0:  # type: ignore[union-attr]
+                    assert dealer.poll(_TRAVELS_MS_MAX), "the second batch is given out before the first is sealed"
+                    asked = Envelope.FromString(dealer.recv())
+                    processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, OK_ANSWER)
+                    assert gateway.poll(_TRAVELS_MS_MAX)
+                    # A tick may come first.
+                    node._loop.call_soon(node._advance)
+                return conclude(*arguments)
+
+            monkeypatch.setattr(builder, "conclude", answer_meanwhile)
+            write = node._store.commit_block
+            given: list[bool] = []
+            writing = asyncio.Event()
+
+            def commit_block(commit: BlockCommit) -> BlockInfo:
+                if not given:
+                    given.append(bool(dealer.poll(_TRAVELS_MS_MAX)))
+                    processor.socket._look_again()
+                    writing.set()
+                return write(commit)
+
+            node._store.commit_block = commit_block  # type: ignore[method-assign]
+            await register(processor, max_occupancy=1)
+            asked = await processor.receive()
+            for batch in (second, third):
+                assert (await _submit(client, batch)).status == ClientBatchSubmitResponse.OK
+            processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, OK_ANSWER)
+            # The client asks nothing until then: what comes to the gateway is the processor's answer.
+            await writing.wait()
+            assert given == [True]
+            assert (await status_of(client, first, wait=True)).status == ClientBatchStatus.COMMITTED
+            await process(processor, [OK])
+            assert (await status_of(client, third, wait=True)).status == ClientBatchStatus.COMMITTED
+
+    run(test)
+
+
+def test_an_answer_that_came_during_the_write_is_heard_before_the_loop_goes_round(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
+            await register(processor)
+            write, dealer, gateway = node._store.add_pending, processor.socket._socket, node._gateway._socket._socket
+            heads: list[int] = []
+
+            def add_pending(raw_batches: list[bytes]) -> int:
+                # The node stands still: what is sent here waits until it looks.
+                assert dealer.poll(_TRAVELS_MS_MAX)
+                asked = Envelope.FromString(dealer.recv())
+                processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, OK_ANSWER)
+                assert gateway.poll(_TRAVELS_MS_MAX)
+                return write(raw_batches)
+
+            def begin_then() -> None:
+                # The first that the loop does next, before it looks at any socket.
+                asyncio.get_running_loop().call_soon(lambda: heads.append(node._store.head.num))  # type: ignore[union-attr]
+                begin()
+
+            begin = node._production.begin
+            node._production.begin = begin_then  # type: ignore[method-assign]
+            node._store.add_pending = add_pending  # type: ignore[method-assign]
+            await _submit(client, signed_batch())
+            await client.ping()
+            assert heads == [1]
+
+    run(test)

@@ -1,0 +1,103 @@
+"""When a block ends that has not finished."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dovetail.validator.blocks.production import Production
+from dovetail.validator.core.journal import builder
+from dovetail.validator.core.mempool.queue import PendingQueue
+from dovetail.validator.metrics import Metrics
+from protos.processor_pb2 import TpProcessResponse
+from tests.dovetail.validator.processors_support import Bench, Sent
+from tests.dovetail.validator.support import SIGNER, address, commit, make_batch, make_transaction, open_store
+
+OK = TpProcessResponse(status=TpProcessResponse.OK)
+PENDING = 500
+TIME_S = 1.5
+"""More than a block may take."""
+COST_S = 0.1
+
+BATCHES = [make_batch(number, make_transaction(number, outputs=[address(number)])) for number in range(PENDING)]
+
+
+class Line:
+    """A node's production, its clock, and a 1.x processor that is given all that a block chose at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now_s = 0.0
+        self.bench = Bench()
+        self.bench.register(max_occupancy=PENDING)
+        self.bench.take_sent()
+        self.store = open_store(folder, self.bench.limits)
+        commit(self.store, [make_batch("genesis")])
+        queue, clock_s = PendingQueue(self.bench.limits), lambda: self.now_s
+        self.production = Production(
+            self.store,
+            queue,
+            self.bench.processors,
+            SIGNER,
+            self.bench.limits,
+            clock_s,
+            Metrics(self.bench.limits, clock_s),
+        )
+        self.store.add_pending([batch.raw for batch in BATCHES])
+        for arrival, batch in enumerate(BATCHES):
+            queue.add(arrival, batch)
+        self.held: list[Sent] = []
+        self.production.begin()
+
+    def answer(self, count: int) -> None:
+        """So many transactions are done, one after the other."""
+        for _ in range(count):
+            self.held += self.bench.take_sent()
+            for event in self.bench.answer(self.held.pop(0), OK):
+                self.production.take(event)
+            self.pass_s(0)
+
+    def pass_s(self, seconds: float) -> None:
+        self.now_s += seconds
+        while self.production.advance().more:
+            pass
+
+    @property
+    def head_num(self) -> int:
+        head = self.store.head
+        assert head is not None
+        return head.num
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Iterator[Line]:
+    made = Line(tmp_path)
+    yield made
+    made.store.close()
+
+
+def test_a_block_of_old_work_ends_with_the_first_that_is_done(line: Line) -> None:
+    line.answer(80)
+    line.pass_s(TIME_S)
+    assert line.head_num == 1
+    line.answer(3)
+    assert line.head_num == 4
+
+
+def test_a_block_that_was_costly_to_begin_lasts_longer_than_that(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose = builder.choose
+
+    def costly(*arguments: Any) -> builder.Candidate:
+        line.now_s += COST_S
+        return choose(*arguments)
+
+    monkeypatch.setattr(builder, "choose", costly)
+    line.answer(80)
+    line.pass_s(TIME_S)
+    line.answer(40)
+    assert line.head_num == 1
+    line.pass_s(3 * COST_S)
+    assert line.head_num == 2
+    # Whatever it cost, one that finishes ends.
+    line.answer(PENDING - 120)
+    assert line.head_num == 3

@@ -1,0 +1,179 @@
+"""How waits for transactions end that do not come: who depends is invalid, who holds the transaction itself is not."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dovetail.ledger.batch import VerifiedBatch
+from dovetail.ledger.ids import BatchId, TransactionId
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.validator.blocks.production import Production
+from dovetail.validator.core.execution.model import Rejected, Withdrawn
+from dovetail.validator.core.journal.rules import Body
+from dovetail.validator.core.mempool.queue import Pending, PendingQueue, Reason
+from dovetail.validator.metrics import Metrics
+from dovetail.validator.processors.registry import Processors
+from dovetail.validator.store import Store
+from dovetail.validator.transport.gateway import Delivery
+from tests.dovetail.validator.support import (
+    LIMITS,
+    SIGNER,
+    commit,
+    make_batch,
+    make_transaction,
+    open_store,
+    permitting,
+)
+
+WAIT_MS = LIMITS.dependency_wait_ms
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_store(tmp_path)
+    yield opened
+    opened.close()
+
+
+class Clock:
+    now_ms = 0
+
+    def seconds(self) -> float:
+        return self.now_ms / 1000
+
+
+def production_over(
+    store: Store, queue: PendingQueue, clock: Clock, state: dict[str, bytes] | None = None
+) -> Production:
+    commit(store, [make_batch("genesis")], state)
+    processors = Processors(lambda *_: Delivery.SENT, lambda: clock.now_ms, LIMITS)
+    return Production(store, queue, processors, SIGNER, LIMITS, clock.seconds, Metrics(LIMITS, clock.seconds))
+
+
+def parked(queue: PendingQueue, batch: VerifiedBatch, dependency: TransactionId, arrival: int = 0) -> Pending:
+    """A batch that is queued alone, tried, and waits for a transaction since."""
+    queue.add(arrival, batch)
+    entry = queue.pop_ready()
+    assert entry is not None
+    queue.park_for_dependency(entry, dependency, WAIT_MS)
+    return entry
+
+
+def test_who_let_the_same_transaction_go_first_is_tried_again_when_that_comes_to_no_end(store: Store) -> None:
+    """Two batches hold one transaction. The first went into a block without effect and waits for a dependency since."""
+    queue, clock = PendingQueue(LIMITS), Clock()
+    production = production_over(store, queue, clock)
+    missing = make_transaction("missing").id
+    twice = make_transaction("twice")
+    first = make_batch("first", make_transaction("asks", dependencies=[missing]), twice)
+    second = make_batch("second", twice)
+    for arrival, batch in enumerate([first, second]):
+        queue.add(arrival, batch)
+    entries = [queue.pop_ready(), queue.pop_ready()]
+    for entry, awaited in zip(entries, (missing, twice.id), strict=True):
+        assert entry is not None
+        queue.park_for_dependency(entry, awaited, WAIT_MS)
+    clock.now_ms = WAIT_MS
+    production.tick()
+    verdict = store.invalid(first.id)
+    assert verdict is not None
+    assert (verdict.reason, verdict.transaction_id) == ("dependency_missing", first.transactions[0].id)
+    left = queue.get(second.id)
+    assert left is not None
+    assert (left.reason, left.due_ms) == (Reason.QUEUED, None)
+    assert production.advance().settled == [first.id]
+    assert left.reason is Reason.WAITING_FOR_PROCESSOR
+
+
+def test_who_depends_on_what_it_holds_itself_later_is_invalid(store: Store) -> None:
+    queue, clock = PendingQueue(LIMITS), Clock()
+    production = production_over(store, queue, clock)
+    later = make_transaction("later")
+    batch = make_batch("own", make_transaction("asks", dependencies=[later.id]), later)
+    parked(queue, batch, later.id)
+    clock.now_ms = WAIT_MS
+    production.tick()
+    verdict = store.invalid(batch.id)
+    assert verdict is not None
+    assert (verdict.reason, verdict.transaction_id) == ("dependency_missing", batch.transactions[0].id)
+
+
+def test_who_has_what_it_depends_on_and_let_another_go_first_is_tried_again(store: Store) -> None:
+    """The other, which holds the same transaction, came to no end."""
+    queue, clock = PendingQueue(LIMITS), Clock()
+    production = production_over(store, queue, clock)
+    twice = make_transaction("twice")
+    batch = make_batch("both", twice, make_transaction("asks", dependencies=[twice.id]))
+    entry = parked(queue, batch, twice.id)
+    clock.now_ms = WAIT_MS
+    production.tick()
+    assert store.invalid(batch.id) is None
+    assert (entry.reason, entry.due_ms) == (Reason.QUEUED, None)
+
+
+def test_who_depends_on_what_is_tried_again_goes_on_waiting(store: Store) -> None:
+    """It arrived before the batch that holds the transaction and is tried again at the same tick."""
+    queue, clock = PendingQueue(LIMITS), Clock()
+    production = production_over(store, queue, clock)
+    held = make_transaction("held")
+    asks = make_batch("asks", make_transaction("asks", dependencies=[held.id]))
+    for arrival, batch in enumerate([asks, make_batch("holds", held)]):
+        parked(queue, batch, held.id, arrival)
+    clock.now_ms = WAIT_MS
+    production.tick()
+    assert store.invalid(asks.id) is None
+    left = queue.get(asks.id)
+    assert left is not None
+    assert left.due_ms == 2 * WAIT_MS
+
+
+def test_a_refused_batch_wakes_nobody_whose_transaction_another_may_bring(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many batches wait for what many hold, one more that is refused costs one look."""
+    queue, clock = PendingQueue(LIMITS), Clock()
+    production = production_over(store, queue, clock, permitting('[{"family":"intkey","version":"1.0"}]'))
+    monkeypatch.setattr(Processors, "has", lambda self, family, **_: family.name == "intkey")
+    shared = make_transaction("shared")
+    for arrival in range(20):
+        asks = make_transaction(("asks", arrival), dependencies=[shared.id])
+        queue.add(arrival, make_batch(arrival, asks, shared))
+    production.advance()
+    assert queue.reasons() == {Reason.WAITING_FOR_DEPENDENCY: 20}
+    looks: list[BatchId] = []
+    check = Body.check
+
+    def counted(body: Body, batch: VerifiedBatch) -> Rejected | Withdrawn | None:
+        looks.append(batch.id)
+        return check(body, batch)
+
+    monkeypatch.setattr(Body, "check", counted)
+    refused = make_batch("refused", make_transaction("never", family=("none", "1.0")), shared)
+    queue.add(20, refused)
+    assert production.advance().settled == [refused.id]
+    assert looks == [refused.id]
+
+
+def test_who_waits_through_others_for_what_may_still_come_goes_on_waiting(store: Store) -> None:
+    """All are due at once, and the first to be looked at is the last of the chain."""
+    queue, clock = PendingQueue(LIMITS), Clock()
+    production = production_over(store, queue, clock)
+    first, second = make_transaction("first"), make_transaction("second")
+    entries = [
+        queue.add(0, make_batch("third", make_transaction("third", dependencies=[second.id]))),
+        queue.add(1, make_batch("second", make_transaction("x", dependencies=[first.id]), second)),
+        queue.add(2, make_batch("first", first)),
+    ]
+    for entry, awaited in zip(entries, (second.id, first.id), strict=False):
+        assert queue.pop_ready() is entry
+        queue.park_for_dependency(entry, awaited, WAIT_MS)
+    assert queue.pop_ready() is entries[2]
+    queue.park_for_processor(entries[2], FamilyVersion("missing", "1.0"))
+    clock.now_ms = WAIT_MS
+    production.tick()
+    assert [entry.due_ms for entry in entries[:2]] == [2 * WAIT_MS] * 2
+    queue.remove(entries[2])
+    clock.now_ms = 2 * WAIT_MS
+    production.tick()
+    assert len(queue) == 0

@@ -1,0 +1,165 @@
+"""What a load costs the node in operations: messages, parses, write transactions, trie nodes. Never in seconds.
+
+Each count is a promise of docs/performance.md; a change that breaks one costs every transaction of every node.
+"""
+
+import hashlib
+import pickle
+from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
+from os.path import commonprefix
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dovetail.ledger import batch as ledger_batch
+from dovetail.ledger.building import SignedBatch, build_batch, build_transaction
+from dovetail.validator.node import Node
+from dovetail.validator.store import Store
+from protos import packed_pb2
+from protos.processor_pb2 import TpProcessResponse, TpRegisterRequest
+from protos.transaction_receipt_pb2 import StateChange
+from protos.validator_pb2 import Message as Envelope
+from tests.dovetail.validator.activations import status_of, submit
+from tests.dovetail.validator.nodes import open_node, open_peers
+from tests.dovetail.validator.peers import Peer, run
+from tests.dovetail.validator.support import SIGNER
+
+BATCHES = 300
+LISTS = 3
+KNOWN = 2_000
+"""Leaves that are there before."""
+
+
+def batch_at(place: str, nonce: str = "") -> SignedBatch:
+    """A batch whose one transaction changes the leaf at ``place``."""
+    transaction = build_transaction(
+        SIGNER, batcher_pubkey=SIGNER.public_key, family_name="counted", family_version="1.0",
+        inputs=[place], outputs=[place], payload=b"", payload_encoding="", nonce=nonce,
+    )  # fmt: skip
+    return build_batch(SIGNER, [transaction])
+
+
+def spread(number: int) -> str:
+    """Addresses as hashes spread them."""
+    return "1cf126" + hashlib.sha256(str(number).encode()).hexdigest()
+
+
+async def serve_packed(processor: Peer, transactions: int, occupancy: int = 512) -> Counter[str]:
+    """Register, and answer tasks until they held so many transactions; messages and what was in them, counted."""
+    registration = TpRegisterRequest(
+        family="counted", version="1.0", namespaces=["1cf126"], packed_version=1, max_occupancy=occupancy
+    )
+    processor.send(Envelope.TP_REGISTER_REQUEST, "register", registration.SerializeToString())
+    counts: Counter[str] = Counter()
+    while counts["transactions"] < transactions:
+        envelope = await processor.receive()
+        counts[Envelope.MessageType.Name(envelope.message_type)] += 1
+        if envelope.message_type != Envelope.PACKED_PROCESS_REQUEST:
+            continue
+        request = packed_pb2.PackedProcessRequest.FromString(envelope.content)
+        response = packed_pb2.PackedProcessResponse()
+        for unit in request.units:
+            (raw,) = unit.transactions
+            (place,) = ledger_batch.verify_transaction(raw).outputs
+            change = StateChange(address=place, value=b"changed", type=StateChange.SET)
+            response.units.add().results.add(status=TpProcessResponse.OK, state_changes=[change])
+        counts["transactions"] += len(request.units)
+        counts["entries"] += len(request.entries)
+        processor.send(Envelope.PACKED_PROCESS_RESPONSE, envelope.correlation_id, response.SerializeToString())
+    return counts
+
+
+def counting(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[Any]:
+    """How often a function is called: one entry a call, its first argument behind ``self``."""
+    calls: list[Any] = []
+    inner = getattr(owner, name)
+
+    def counted(*args: Any, **named: Any) -> Any:
+        calls.append(args[1] if len(args) > 1 else None)
+        return inner(*args, **named)
+
+    monkeypatch.setattr(owner, name, counted)
+    return calls
+
+
+def branches_above(state: Iterable[str], changed: Iterable[str]) -> int:
+    """How many branches of a trie over ``state`` lie on the way to one of ``changed``."""
+    branches = {commonprefix(pair) for pair in pairwise(sorted(state))}  # noqa: RUF071 (hex characters, not paths)
+    return len({place[:length] for place in changed for length in range(len(place))} & branches)
+
+
+async def _one_block(node: Node, client: Peer, processor: Peer) -> Counter[str]:
+    """Lists are accepted first and executed then, in one block: what is counted does not hang on who is faster."""
+    batches = [batch_at(spread(number)) for number in range(BATCHES)]
+    share = BATCHES // LISTS
+    for start in range(0, BATCHES, share):
+        await submit(client, *batches[start : start + share])
+    counts = await serve_packed(processor, BATCHES)
+    assert {(await status_of(client, batch, wait=True)).status for batch in batches[-1:]} == {1}
+    return counts
+
+
+def test_a_block_of_single_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        state = {spread(number): b"first" for number in range(KNOWN)}
+        async with open_node(tmp_path, state=state) as node, open_peers(node, 2) as (client, processor):
+            opened = counting(monkeypatch, Store, "_write")
+            committed = counting(monkeypatch, Store, "commit_block")
+            parsed = counting(monkeypatch, ledger_batch, "decode_header")
+            checked = counting(monkeypatch, ledger_batch, "_check_signature")
+            before = len(parsed)
+            counts = await _one_block(node, client, processor)
+            # Whoever answers for the processor parses here, too: once each, and nobody else.
+            assert len(parsed) - before == len(checked) == BATCHES
+            (block,) = committed
+            assert len(block.batches) == BATCHES
+            # One for each list that was accepted on its own, one for the block, removal from the queue included.
+            assert len(opened) == LISTS + 1
+            # Tasks of at most 256 transactions, and what a single read of every declared input takes: nothing more.
+            assert counts["PACKED_PROCESS_REQUEST"] == 2
+            assert counts["entries"] == BATCHES
+            assert counts["TP_REGISTER_RESPONSE"] == 1
+            assert set(counts) == {"PACKED_PROCESS_REQUEST", "TP_REGISTER_RESPONSE", "entries", "transactions"}
+            # Each leaf, and every branch above one of them, once.
+            assert len(block.nodes) == BATCHES + branches_above(state, [spread(number) for number in range(BATCHES)])
+            assert len(block.superseded) == len(block.nodes)
+
+    run(scenario)
+
+
+def test_verification_is_handed_out_in_many_batches_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with open_node(tmp_path) as node, open_peers(node, 1) as (client,):
+            worker = node._pool._workers[0]
+            handed = counting(monkeypatch, worker.pipe, "send")
+            batches = [batch_at(spread(number)) for number in range(BATCHES)]
+            await submit(client, *batches)
+            data_bytes = sum(len(batch.raw) for batch in batches)
+            assert 1 <= len(handed) <= data_bytes // (64 * 1024) + 1
+
+    run(scenario)
+
+
+def test_a_hot_key_travels_in_the_same_messages(tmp_path: Path) -> None:
+    """Batches that all wait for each other share tasks as those do that do not."""
+
+    async def scenario() -> None:
+        place = spread(0)
+        async with open_node(tmp_path, state={place: b"0"}) as node, open_peers(node, 2) as (client, processor):
+            batches = [batch_at(place, str(number)) for number in range(BATCHES)]
+            await submit(client, *batches)
+            counts = await serve_packed(processor, BATCHES)
+            # The value that is there travels once a message.
+            assert (counts["PACKED_PROCESS_REQUEST"], counts["entries"]) == (2, 2)
+            assert (await status_of(client, batches[-1], wait=True)).status == 1
+
+    run(scenario)
+
+
+def test_a_verified_batch_crosses_the_process_boundary_with_its_bytes_once() -> None:
+    batch = ledger_batch.verify_batch(batch_at(spread(0)).raw)
+    assert pickle.loads(pickle.dumps(batch)) == batch
+    assert len(pickle.dumps(batch, pickle.HIGHEST_PROTOCOL)) < 2 * len(batch.raw) + 1_000

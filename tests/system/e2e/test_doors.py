@@ -1,0 +1,210 @@
+"""A node of real processes behind a kept door: each with its own key, and what those without one come to."""
+
+import ipaddress
+import re
+import shlex
+from dataclasses import fields
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dovetail.common.keys import KeyFiles
+from dovetail.ledger.limits import Limits
+from dovetail.node.config import ProcessorConfig
+from dovetail.testing.running import ReservedPort
+from dovetail.validator.config import ValidatorConfig
+from tests.keys import Ring, make_ring
+from tests.system.e2e.clients import Author
+from tests.system.e2e.conftest import Networks
+from tests.system.e2e.network import SETTINGS, Network
+from tests.system.e2e.process import ROOT, Process
+
+PAGE = (ROOT / "docs" / "keys.md").read_text(encoding="utf-8")
+
+
+def lines_of(title: str) -> list[str]:
+    """The command lines of a section of docs/keys.md."""
+    found = re.search(rf"(?ms)^## {title}$(.*?)(?=^## |\Z)", PAGE)
+    assert found
+    return [line for block in re.findall(r"(?s)```sh\n(.*?)```", found[1]) for line in block.splitlines()]
+
+
+class Kept:
+    """A network whose validator asks for keys."""
+
+    def __init__(self, network: Network, ring: Ring) -> None:
+        self.network = network
+        self.ring = ring
+        assert network.run("genesis", "--data-dir", str(network.data)).code == 0
+
+    def validator(self) -> Process:
+        own = ("--connection-key", str(self.ring.validator.private), "--allowed-keys", str(self.ring.allowed))
+        data = ("--data-dir", str(self.network.data), "--bind", self.network.validator_url)
+        return self.network.start("validator", *data, *own)
+
+    def _keys(self, own: KeyFiles | None) -> tuple[str, ...]:
+        if own is None:
+            return ()
+        return ("--connection-key", str(own.private), "--validator-key", str(self.ring.validator.public))
+
+    def rest_api(self, own: KeyFiles | None) -> Process:
+        places = ("--bind", self.network.rest_bind, "--validator", self.network.validator_url)
+        return self.network.start("rest-api", *places, *self._keys(own))
+
+    def processor(self, handler: str, own: KeyFiles | None, *words: str) -> Process:
+        where = ("--connect", self.network.validator_url)
+        return self.network.start("processor", handler, *where, *self._keys(own), *words, name=handler)
+
+
+@pytest.fixture
+def kept(networks: Networks, tmp_path: Path) -> Kept:
+    return Kept(networks(), make_ring(tmp_path / "keys"))
+
+
+def test_a_node_as_the_page_makes_it_commits(networks: Networks, tmp_path: Path, author: Author) -> None:
+    network = networks()
+    network.environment |= {
+        "DOVETAIL_VALIDATOR_DATA_DIR": str(network.data),
+        "DOVETAIL_REST_API_BIND": network.rest_bind,
+    }
+
+    def here(line: str) -> str:
+        return line.replace("./", f"{tmp_path}/").replace("tcp://10.0.0.4:4004", network.validator_url)
+
+    assert network.run("genesis").code == 0
+    for line in map(here, lines_of("Make them")):
+        words = shlex.split(line)
+        made = network.run(*words[1:]) if words[0] == "dovetail" else network.run_command(words)
+        assert made.code == 0, made
+    started = [network.start(*shlex.split(here(line))[1:]) for line in lines_of("Use them")]
+    for process in started:
+        process.wait_logged("ready")
+    keys = {path.stem: path.read_text().strip() for path in (tmp_path / "keys").glob("*.pub")}
+    started[0].wait_logged("the port is kept", public_key=keys["validator"], allowed_keys=3)
+    api = networks.api(network)
+    api.commit(author.batch(author.intkey("set", "kept", 1)))
+    # What may be known by everybody is in the logs, and no secret: neither there, nor in what a node shows of itself,
+    # nor in what the system shows of its processes.
+    shown = str(api.get("/status/config")) + network.transcript()
+    for process in network.processes:
+        running = [psutil.Process(process.pid), *process.descendants()]
+        shown += "".join(" ".join(entry.cmdline()) for entry in running)
+    for name in keys:
+        assert (tmp_path / "keys" / f"{name}.priv").read_text().strip() not in shown
+
+
+def test_the_page_names_files_and_sections_that_there_are() -> None:
+    for link, _, anchor in (found.partition("#") for found in re.findall(r"\]\(([^):]+)\)", PAGE)):
+        page = ROOT / "docs" / link
+        assert page.exists(), link
+        titles = re.findall(r"(?m)^#+ (.*)$", page.read_text(encoding="utf-8")) if anchor else []
+        assert not anchor or anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+    known = {field.name for field in (*fields(ValidatorConfig), *fields(ProcessorConfig), *fields(Limits))}
+    named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", PAGE))
+    assert named - {"unsaid_s_ago"} <= known
+
+
+def test_the_wrong_keys_judge_and_hand_in_nothing_and_say_why(kept: Kept, networks: Networks, author: Author) -> None:
+    ring = kept.ring
+    validator = kept.validator()
+    as_client = kept.processor(SETTINGS, ring.client)
+    stranger = kept.processor(SETTINGS, ring.stranger)
+    without = kept.processor(SETTINGS, None)
+    key = ring.client.public_key
+    as_client.wait_for_line("registration of sawtooth_settings 1.0 refused: .*is not among the allowed processors")
+    refused = "message refused: the list that its sender's key is in does not allow it"
+    validator.wait_logged(
+        refused, type="TP_REGISTER_REQUEST", name="client", key=key, list="clients", needs="processors"
+    )
+    # Twice: it goes on.
+    stranger.wait_for_lines("the validator refused this key: .* must be in its allowed_keys, under processors", 2)
+    without.wait_for_lines("the handshake failed; perhaps it asks for keys, of which this processor has none", 2)
+    validator.wait_for_line("connection refused")
+    assert not validator.count_logged("processor registered")
+    rightful = kept.processor(SETTINGS, ring.processor)
+    for process in (rightful, validator):
+        process.wait_logged("ready")
+    assert validator.count_logged("processor registered") == 1
+    # A REST API with the key of a processor hands nothing in, and says why it is of no use.
+    rest_api = kept.rest_api(ring.processor)
+    rest_api.wait_logged("connected to the validator")
+    answer = networks.api(kept.network).post(author.batch(author.intkey("set", "kept", 1)))
+    assert answer.status_code == 503
+    assert "is not among the allowed clients of this validator" in answer.json()["error"]["message"]
+    rest_api.wait_logged("not served by the validator")
+    validator.wait_logged(refused, name="processor", list="processors", needs="clients")
+    status = kept.network.run("status", "--url", kept.network.rest_url)
+    assert status.code == 1
+    assert "it is listed under processors: give its process a key that is listed under clients" in status.err
+
+
+@pytest.mark.parametrize("command", ["validator", "up"])
+def test_no_port_is_opened_to_the_network_without_a_word(networks: Networks, command: str) -> None:
+    network = networks()
+    port = ReservedPort()
+    anywhere = f"tcp://0.0.0.0:{port.number}"
+    try:
+        assert network.run("genesis", "--data-dir", str(network.data)).code == 0
+        words = ["--data-dir", str(network.data), "--bind" if command == "validator" else "--validator", anywhere]
+        words += ["--rest", network.rest_bind] if command == "up" else []
+        refused = network.run(command, *words)
+        assert refused.code == 1
+        assert f"cannot listen on {anywhere} without keys" in refused.err
+        assert "dovetail keygen --connection" in refused.err
+        assert "--insecure" in refused.err
+        # Nothing was begun, so the next start finds all as it was.
+        assert not (network.data / "store").exists()
+        if command == "up":
+            started = network.start(command, *words, "--insecure", "--logs")
+            started.wait_for_line("^ready ")
+            started.wait_logged("the port is open to the network: whoever reaches it can judge transactions")
+    finally:
+        port.close()
+
+
+def test_what_nobody_told_otherwise_listens_on_loopback(networks: Networks) -> None:
+    network = networks()
+    up = network.up()
+    listening = [
+        connection.laddr
+        for process in [psutil.Process(up.pid), *up.descendants()]
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert {place.port for place in listening} >= {
+        int(address.rpartition(":")[2]) for address in (network.validator_url, network.rest_bind)
+    }
+    assert all(ipaddress.ip_address(place.ip).is_loopback for place in listening)
+
+
+def test_a_node_that_could_not_meet_itself_is_not_started(kept: Kept, tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    own = f'connection_key = "{kept.ring.validator.private}"\nallowed_keys = "{kept.ring.allowed}"\n'
+    file.write_text(f"[validator]\n{own}")
+    refused = kept.network.run(*kept.network.up_words, "--config", str(file))
+    assert refused.code == 1
+    assert "the validator asks for keys (validator.connection_key) and [rest_api] has none" in refused.err
+    part = 'connection_key = "{}"\nvalidator_key = "{}"\n'
+    public = kept.ring.validator.public
+    file.write_text(
+        f"[validator]\n{own}[rest_api]\n{part.format(kept.ring.client.private, public)}"
+        f"[processor]\n{part.format(kept.ring.processor.private, public)}"
+    )
+    kept.network.up("--config", str(file))
+    kept.network.call("block", "list")
+
+
+def test_keygen_makes_connection_keys(networks: Networks) -> None:
+    network = networks()
+    made = network.run("keygen", "--connection", "intkey-1", "--json")
+    assert made.code == 0
+    private = network.home / "connection-keys" / "intkey-1.priv"
+    assert made.json["private_key_file"] == str(private)
+    assert len(made.json["public_key"]) == 40
+    assert private.stat().st_mode & 0o777 == 0o600
+    assert private.with_suffix(".pub").read_text().strip() == made.json["public_key"]
+    again = network.run("keygen", "--connection", "intkey-1")
+    assert again.code == 1
+    assert "exists and stays as it is" in again.err
+    assert private.read_text().strip() not in made.out + made.err + again.err

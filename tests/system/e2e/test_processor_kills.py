@@ -1,0 +1,155 @@
+"""Issue 4, Killing: workers that are killed or frozen in the middle of an apply cost time, and nothing else."""
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from tests.system.e2e.clients import Api, Author
+from tests.system.e2e.conftest import Networks
+from tests.system.e2e.killed_family import FAMILY, HANDLER, TOTAL, Killer, line, payload
+from tests.system.e2e.network import Network
+from tests.system.e2e.process import DEADLINE_S, Process
+from tests.system.e2e.script_family import HANDLER as SCRIPT_HANDLER
+from tests.system.e2e.script_family import Gate, ScriptHandler, address, script
+from tests.system.independent.client import Batch
+
+KILLS = int(os.environ.get("DOVETAIL_TEST_KILLS", "5"))
+"""How often a worker is killed; more of them by the environment."""
+
+BATCHES_A_KILL = 2
+LINES = 8
+WORKERS = 2
+SECONDS_A_KILL = 5.0
+"""Far more than the replacement of a worker takes."""
+
+_QUICK_TRIES = {
+    "DOVETAIL_LIMITS_INTERNAL_ERROR_BACK_OFF_MS": "1",
+    "DOVETAIL_LIMITS_PROCESSOR_LOST_BACK_OFF_MS_MAX": "10",
+}
+_QUICK_PINGS = {"DOVETAIL_LIMITS_PROCESSOR_PING_MS": "100", "DOVETAIL_LIMITS_PROCESSOR_SILENCE_MS": "1200"}
+
+
+@pytest.fixture
+def killer() -> Iterator[Killer]:
+    made = Killer(seed=4)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def _load(author: Author, port: int, count: int) -> list[Batch]:
+    """Batches of one and two transactions in lines, each transaction of a line dependent on the one before it."""
+    last: dict[int, list[str]] = {number: [] for number in range(LINES)}
+    batches = []
+    for index in range(count):
+        numbers = [index % LINES] if index % 3 else [index % LINES, (index + 1) % LINES]
+        transactions = []
+        for number in numbers:
+            leaves = [TOTAL, line(number)]
+            made = author.transaction(
+                FAMILY, payload(port, number), inputs=leaves, outputs=leaves, dependencies=last[number]
+            )
+            last[number] = [made.id]
+            transactions.append(made)
+        batches.append(author.batch(*transactions))
+    return batches
+
+
+def _root(api: Api) -> str:
+    return str(api.get("/blocks", count=1)["data"][0]["header"]["state_root_hash"])
+
+
+def _committed(api: Api) -> list[str]:
+    """Every batch of every block, the genesis left out."""
+    found: list[str] = []
+    for block_id in api.chain()[1:]:
+        found += api.get(f"/blocks/{block_id}")["data"]["header"]["batch_ids"]
+    return found
+
+
+def _run(networks: Networks, network: Network, batches: list[Batch], timeout_s: float) -> tuple[Api, Process]:
+    """The node with the processors of the family; all batches handed in."""
+    network.up()
+    api = networks.api(network)
+    processor = network.start(
+        "processor", HANDLER, "--connect", network.validator_url, "--workers", str(WORKERS), name="killed"
+    )
+    processor.wait_logged("ready")
+    api.http.timeout = timeout_s
+    for start in range(0, len(batches), 100):
+        api.accept(*batches[start : start + 100])
+    return api, processor
+
+
+@pytest.mark.timeout(120 + KILLS * SECONDS_A_KILL)
+def test_workers_killed_in_mid_apply_under_load(networks: Networks, author: Author, killer: Killer) -> None:
+    """kill -9 of a worker in mid-apply: every batch ends exactly once, the final root equals the undisturbed run's."""
+    batches = _load(author, killer.port, KILLS * BATCHES_A_KILL)
+    transactions = sum(len(batch.transactions) for batch in batches)
+    timeout_s = DEADLINE_S + KILLS * SECONDS_A_KILL
+
+    disturbed = networks(**_QUICK_TRIES)
+    killer.kill(KILLS)
+    api, processor = _run(networks, disturbed, batches, timeout_s)
+    steady = [author.batch(author.intkey("set", f"n{number}", number)) for number in range(5)]
+    api.commit(*steady)
+    killer.wait_until_done(timeout_s)
+    assert len(killer.killed) == len(set(killer.killed)) == KILLS
+    assert set(api.words(*batches, wait=int(timeout_s))) == {"COMMITTED"}
+    assert api.leaf(TOTAL) == b"%d" % transactions
+    committed = _committed(api)
+    assert sorted(committed) == sorted(batch.id for batch in batches + steady)
+    assert processor.terminate() == 0
+
+    undisturbed = networks()
+    shutil.copytree(disturbed.home, undisturbed.home)
+    before = killer.let_go
+    calm, _ = _run(networks, undisturbed, batches, timeout_s)
+    calm.commit(*steady)
+    assert set(calm.words(*batches, wait=int(timeout_s))) == {"COMMITTED"}
+    assert killer.let_go == before + transactions
+    assert _root(calm) == _root(api)
+
+
+def test_a_frozen_processor_that_comes_back_changes_nothing(networks: Networks, author: Author, gate: Gate) -> None:
+    """SIGSTOP past the ping limit, then SIGCONT: its late answer changes nothing."""
+    network = networks(**_QUICK_PINGS)
+    up, api = network.up(), networks.api(network)
+    frozen = network.processor(SCRIPT_HANDLER)
+    frozen.wait_logged("ready")
+    family, leaf = ScriptHandler.family_name, address("frozen")
+    steps = (("expect", leaf, None), ("write", leaf, "01"), ("receipt", "01"), ("hold", gate.port))
+    batch = author.batch(author.transaction(family, script(*steps), inputs=[leaf], outputs=[leaf]))
+    api.accept(batch)
+    gate.wait()
+    stopped = [psutil.Process(frozen.pid), *frozen.descendants()]
+    for process in stopped:
+        process.suspend()
+    mark = len(up.lines)
+    up.wait_logged("processor left", after=mark, families=[f"{family} 1.0"])
+    network.processor(SCRIPT_HANDLER)
+    gate.wait()
+    # The one that waits first is the frozen one's.
+    gate.open()
+    assert api.settle(batch) == ["COMMITTED"]
+    chain, root = api.chain(), _root(api)
+    for process in stopped:
+        process.resume()
+    # Both processors are asked again, each by a batch that holds it: what the frozen one had to say has been heard.
+    held = [author.batch(author.transaction(family, script(("hold", gate.port)))) for _ in range(2)]
+    for one in held:
+        api.accept(one)
+        gate.wait()
+    assert (api.chain(), _root(api)) == (chain, root)
+    assert api.words(batch) == ["COMMITTED"]
+    gate.open()
+    assert api.settle(*held) == ["COMMITTED", "COMMITTED"]
+    assert _committed(api).count(batch.id) == 1
+    assert api.leaf(leaf) == b"\x01"
+    frozen.signal(signal.SIGTERM)
+    assert frozen.wait() == 0

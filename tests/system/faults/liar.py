@@ -1,0 +1,96 @@
+"""A processor of packed execution that says what it likes: the messages as they are, without the SDK.
+
+What lives here: its connection, and building answers. What must not: what the validator must make of them.
+"""
+
+import secrets
+from collections.abc import Mapping
+from types import TracebackType
+
+import zmq
+
+from protos import packed_pb2, processor_pb2
+from protos.validator_pb2 import Message as Envelope
+from tests.system.e2e.process import DEADLINE_S
+
+Result = packed_pb2.PackedProcessResponse.TransactionResult
+Answer = packed_pb2.PackedProcessResponse
+
+
+def ok(changes: Mapping[str, bytes]) -> Result:
+    """A transaction that applied, with these writes."""
+    result = Result(status="OK")
+    for address, value in changes.items():
+        result.state_changes.add(address=address, value=value, type="SET")
+    return result
+
+
+def answer(*units: list[Result]) -> bytes:
+    """All that a message's units came to."""
+    made = Answer()
+    for results in units:
+        made.units.add(results=results)
+    return made.SerializeToString()
+
+
+class Liar:
+    """Connected to ``url``; registered for one family and namespace until it closes."""
+
+    def __init__(self, url: str, family: str, namespace: str) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = self._context.socket(zmq.DEALER)
+        self._socket.set(zmq.LINGER, 0)
+        self._socket.set(zmq.SNDHWM, 0)
+        self._socket.set(zmq.IDENTITY, secrets.token_hex(8).encode())
+        self._socket.connect(url)
+        self._family, self._namespace = family, namespace
+
+    def __enter__(self) -> "Liar":
+        request = processor_pb2.TpRegisterRequest(
+            family=self._family, version="1.0", namespaces=[self._namespace], packed_version=2, max_occupancy=100
+        )
+        self.send(Envelope.TP_REGISTER_REQUEST, "register", request.SerializeToString())
+        registered = self.receive(Envelope.TP_REGISTER_RESPONSE)
+        assert processor_pb2.TpRegisterResponse.FromString(registered.content).packed_version == 2
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # So that nothing is given to it that then counts as lost.
+        self.send(Envelope.TP_UNREGISTER_REQUEST, "leave", b"")
+        self.receive(Envelope.TP_UNREGISTER_RESPONSE)
+        self._socket.close()
+        self._context.term()
+
+    def send(self, message_type: int, correlation_id: str, content: bytes) -> None:
+        """One message, of any kind."""
+        envelope = Envelope(message_type=message_type, correlation_id=correlation_id, content=content)  # type: ignore[arg-type]
+        self.send_raw(envelope.SerializeToString())
+
+    def send_raw(self, *frames: bytes) -> None:
+        """Bytes that need not be a message."""
+        self._socket.send_multipart(frames)
+
+    def receive(self, message_type: int) -> Envelope:
+        """The next message of that type; pings are answered, all else is passed over."""
+        while self._socket.poll(int(DEADLINE_S * 1000)):
+            message = Envelope.FromString(self._socket.recv())
+            if message.message_type == Envelope.PING_REQUEST:
+                self.send(Envelope.PING_RESPONSE, message.correlation_id, b"")
+            if message.message_type == message_type:
+                return message
+        raise TimeoutError(f"no message of type {message_type} in {DEADLINE_S:g} s")
+
+    def task(self) -> packed_pb2.PackedProcessRequest:
+        """The next work that it is given."""
+        return packed_pb2.PackedProcessRequest.FromString(self.receive(Envelope.PACKED_PROCESS_REQUEST).content)
+
+    def say(self, task: packed_pb2.PackedProcessRequest, content: bytes) -> None:
+        """Answer a task, once more or not, with these bytes."""
+        self.send(Envelope.PACKED_PROCESS_RESPONSE, task.context_id, content)
+
+    def ping(self) -> None:
+        """Until all that was sent before has been looked at."""
+        self.send(Envelope.PING_REQUEST, "ping", b"")
+        self.receive(Envelope.PING_RESPONSE)

@@ -1,0 +1,152 @@
+"""``kill -9`` of the validator under load, at every crash point and at random moments: nothing lost, nothing twice."""
+
+import os
+import threading
+from random import Random
+
+import pytest
+
+from dovetail.validator.crash_points import CrashPoint
+from tests.system.e2e.conftest import Networks
+from tests.system.e2e.process import DEADLINE_S
+from tests.system.faults.judged import agrees_with_clients, noted, run_again, sound_from
+from tests.system.faults.load import BAD, Load
+from tests.system.faults.node import Node
+
+KILLS = int(os.environ.get("DOVETAIL_TEST_VALIDATOR_KILLS", "2"))
+"""How often the validator is killed at a random moment; more of them by the environment."""
+
+SECONDS_A_KILL = 10.0
+"""Far more than it takes to start again."""
+
+GENESIS = {
+    CrashPoint.GENESIS_BEFORE_WRITE: -1,
+    CrashPoint.GENESIS_BEFORE_SYNC: -1,
+    CrashPoint.GENESIS_AFTER_SYNC: 0,
+}
+"""And the number of the head that each leaves; -1: no block."""
+
+UNDER_LOAD = {
+    CrashPoint.MAP_BEFORE_GROWTH: 1,
+    CrashPoint.MAP_AFTER_GROWTH: 1,
+    CrashPoint.PENDING_BEFORE_WRITE: 5,
+    CrashPoint.PENDING_BEFORE_SYNC: 3,
+    CrashPoint.PENDING_AFTER_SYNC: 4,
+    CrashPoint.ACCEPTED_AFTER_REPLY: 3,
+    CrashPoint.TASKS_GIVEN: 6,
+    CrashPoint.EXECUTED: 4,
+    CrashPoint.SEALED: 3,
+    CrashPoint.COMMIT_BEFORE_WRITE: 2,
+    CrashPoint.COMMIT_BEFORE_SYNC: 5,
+    CrashPoint.COMMIT_AFTER_SYNC: 4,
+    CrashPoint.SETTLED_BEFORE_REPLY: 3,
+    CrashPoint.SETTLED_AFTER_REPLY: 6,
+}
+"""And the time at which each ends the process: late enough that work of all kinds is on its way."""
+
+VERDICTS = {
+    CrashPoint.VERDICTS_BEFORE_WRITE: 2,
+    CrashPoint.VERDICTS_BEFORE_SYNC: 3,
+    CrashPoint.VERDICTS_AFTER_SYNC: 2,
+}
+"""Likewise; with batches that are INVALID all of them, so that verdicts are written without a block."""
+
+PRUNING = {CrashPoint.PRUNE_BEFORE_SYNC: 3}
+"""Likewise; on a node that keeps the states of a few blocks only."""
+
+_SMALL_MAP = {"DOVETAIL_LIMITS_STORE_MAP_BYTES_INITIAL": str(1024 * 1024)}
+"""So that each start comes to where the map grows."""
+
+
+def _hold(networks: Networks, node: Node) -> int:
+    """All that must hold in the end; how many batches there were."""
+    node.finish()
+    batches = agrees_with_clients(node.network, networks.api(node.network), node.clients)
+    run_again(node.network)
+    node.end()
+    return batches
+
+
+def test_every_point_is_reached_by_a_test() -> None:
+    assert set(CrashPoint) == GENESIS.keys() | UNDER_LOAD.keys() | VERDICTS.keys() | PRUNING.keys()
+
+
+@pytest.mark.timeout(120 + len(CrashPoint) * SECONDS_A_KILL)
+def test_killed_at_each_point(networks: Networks) -> None:
+    """From the first start on: at genesis, then under load, then where nothing but verdicts is written."""
+    heads: dict[CrashPoint, int] = {}
+
+    def crash_at_genesis(node: Node) -> None:
+        for point in GENESIS:
+            with noted(point.label):
+                if heads:
+                    node.start_armed(point.label)
+                node.wait_for_crash(point.label)
+                heads[point] = sound_from(node.network.data, 0)
+        node.start_armed(armed)
+
+    first = next(iter(UNDER_LOAD))
+    armed = f"{first.label}:{UNDER_LOAD[first]}"
+    node = Node(networks, _SMALL_MAP, next(iter(GENESIS)).label, crash_at_genesis)
+    assert heads == GENESIS
+
+    clients = [node.client(Load(7, f"client{number}")) for number in range(2)]
+    head = 0
+    for point, time in UNDER_LOAD.items():
+        with noted(point.label):
+            if point is not first:
+                node.start_armed(f"{point.label}:{time}")
+            node.wait_for_crash(point.label)
+            head = sound_from(node.network.data, max(head - 1, 0))
+    node.restart_validator()
+    for client in clients:
+        assert client.wait_for_answers(10, DEADLINE_S)
+    node.finish()
+
+    bad = node.client(Load(8, "bad"), BAD)
+    assert bad.wait_for_answers(10, DEADLINE_S)
+    node.kill_validator()
+    head = sound_from(node.network.data, head)
+    for point, time in VERDICTS.items():
+        with noted(point.label):
+            node.start_armed(f"{point.label}:{time}")
+            node.wait_for_crash(point.label)
+            assert sound_from(node.network.data, head) == head
+    node.restart_validator()
+    _hold(networks, node)
+
+
+def test_killed_while_old_states_are_pruned(networks: Networks) -> None:
+    node = Node(networks, {"DOVETAIL_VALIDATOR_STATE_DEPTH_BLOCKS": "3"})
+    client = node.client(Load(14, "pruned"))
+    assert client.wait_for_answers(10, DEADLINE_S)
+    node.kill_validator()
+    for point, time in PRUNING.items():
+        with noted(point.label):
+            node.start_armed(f"{point.label}:{time}")
+            node.wait_for_crash(point.label)
+            sound_from(node.network.data, 0)
+    node.restart_validator()
+    assert client.wait_for_answers(20, DEADLINE_S)
+    node.finish()
+    agrees_with_clients(node.network, networks.api(node.network), [client])
+    sound_from(node.network.data, 0)
+    node.end()
+
+
+@pytest.mark.timeout(120 + KILLS * SECONDS_A_KILL)
+def test_killed_at_random_moments_under_load(networks: Networks) -> None:
+    random = Random(9)
+    node = Node(networks, _SMALL_MAP)
+    clients = [node.client(Load(9, f"client{number}")) for number in range(3)]
+    head = 0
+    for number in range(KILLS):
+        with noted(f"kill {number}"):
+            assert random.choice(clients).wait_for_answers(random.randint(1, 40), DEADLINE_S)
+            # Any moment between two answers, too: a pause of chance, which nothing depends on.
+            threading.Event().wait(random.uniform(0, 0.02))
+            node.kill_validator()
+            head = sound_from(node.network.data, max(head - 1, 0))
+            node.restart_validator()
+    batches = _hold(networks, node)
+    print(f"{KILLS} kills, {batches} batches, {head} blocks")

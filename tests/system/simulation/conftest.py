@@ -1,0 +1,16 @@
+"""No log lines of simulated nodes, and those of other tests as they were."""
+
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from tests.system.simulation.turns import quiet
+
+
+@pytest.fixture(autouse=True)
+def no_log() -> Iterator[None]:
+    before = structlog.get_config()
+    quiet()
+    yield
+    structlog.configure(**before)

@@ -1,0 +1,112 @@
+"""What must hold inside a node between two events, whatever happens outside: counts, waits, and what stands where."""
+
+from dovetail.ledger.ids import BatchId, TransactionId
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.validator.core.journal.builder import Candidate
+from dovetail.validator.core.mempool.queue import INJECTED, Pending, Reason
+from dovetail.validator.node import Node
+from tests.system.simulation.disk import Disk
+from tests.system.simulation.model import Model, Violated
+from tests.system.simulation.promises import pending_ids
+
+
+def check_node(node: Node, disk: Disk) -> None:
+    """Between two events, when what was pending is restored. Raises Violated."""
+    queue = node._queue
+    entries = list(queue)
+    _same("transactions of the queue", queue.room.transactions, sum(len(entry.batch.transactions) for entry in entries))
+    each = [item for entry in entries for item in entry.batch.transactions]
+    declared = sum(len(item.inputs) + len(item.outputs) + len(item.dependencies) for item in each)
+    data_bytes = sum(len(entry.batch.raw) for entry in entries) + 200 * declared
+    _same("bytes of the queue", queue.room.data_bytes, data_bytes)
+    unwritten = [entry for entry in entries if entry.unwritten]
+    if unwritten and (len(entries) > 1 or node._write_due is None):
+        raise Violated(f"{len(unwritten)} of {len(entries)} pending batches are not written, and no write is due")
+    held = {entry.batch.id: entry.arrival for entry in entries if entry.arrival != INJECTED and not entry.unwritten}
+    if node._store.head is not None:
+        # The genesis batches are in no table.
+        _same("pending batches on the disk", pending_ids(disk), held)
+    parked = {batch_id for waiting in queue._parked.values() for batch_id in waiting}
+    waiting = {entry.batch.id for entry in entries if entry.reason not in (Reason.QUEUED, Reason.EXECUTING)}
+    _same("parked batches", parked, waiting)
+    executing = node._production._executing
+    in_block = _batches_of(executing)
+    if built := node._production._built:
+        # What got no result has left it again.
+        results = zip(built.entries, built.execution.results(), strict=True)
+        in_block |= _batches_of(built) - {entry.batch.id for entry, result in results if result is None}
+    if executing is not None and not _tasks_held(node) and node._goes_on is None:
+        raise Violated("a block is in the making, and no processor has work of it")
+    _same("batches in the making", {entry.batch.id for entry in entries if entry.reason is Reason.EXECUTING}, in_block)
+    ready = {item[1] for item in queue._ready if queue._is_ready(item)}
+    backing_off = set(queue._backing_off)
+    queued = {entry.batch.id for entry in entries if entry.reason is Reason.QUEUED}
+    _same("batches that may be tried or back off", queued, ready | backing_off)
+    _check_waits(node)
+
+
+def _batches_of(candidate: Candidate | None) -> set[BatchId]:
+    if candidate is None:
+        return set()
+    return {entry.batch.id for entry in [*candidate.entries, *(entry for entry, _ in candidate.refused)]}
+
+
+def check_quiet(node: Node) -> None:
+    """Nobody waits and nothing runs. Raises Violated."""
+    statuses = node._clients.statuses
+    _same("waits of clients", (statuses.waiters, len(statuses._of_batch)), (0, 0))
+    _same("tasks that run", len(node._production._running), 0)
+    _same("tasks at processors", _tasks_held(node), 0)
+    _same("tasks that are timed", len(node._metrics._given_s), 0)
+    _same("lists that are verified", node._clients.submissions._checking_bytes, 0)
+    _same("a block in the making", node._production._executing or node._production._built, None)
+
+
+def may_wait(node: Node, model: Model, entry: Pending) -> bool:
+    """Whether a batch may wait though everybody is there and honest.
+
+    It waits for a later block, by the setting as the model reads it; or for a transaction of a batch that does.
+    """
+    seen: set[str] = set()
+    while entry.reason is Reason.WAITING_FOR_DEPENDENCY and entry.batch.id not in seen:
+        seen.add(entry.batch.id)
+        holder = _other_holder(node, entry, entry.dependency)
+        if holder is None:
+            return False
+        entry = holder
+    family: FamilyVersion | None = entry.family
+    return entry.reason is Reason.WAITING_FOR_ACTIVATION and family is not None and model.may_enter_later(family)
+
+
+def _tasks_held(node: Node) -> int:
+    return sum(len(processor.held) for processor in node._processors._connected.values())
+
+
+def _other_holder(node: Node, entry: Pending, dependency: TransactionId | None) -> Pending | None:
+    holder = None if dependency is None else node._queue.holder(dependency)
+    return None if holder is entry else holder
+
+
+def _check_waits(node: Node) -> None:
+    statuses = node._clients.statuses
+    waits = [wait for of_peer in statuses._of_peer.values() for wait in of_peer.values()]
+    _same("ids that are waited for", statuses._ids_held, sum(wait.ids for wait in waits))
+    _same("unknown ids that are waited for", statuses._unknown_held, sum(wait.unknown for wait in waits))
+    registered = {id(wait) for of_batch in statuses._of_batch.values() for wait in of_batch}
+    if not registered <= {id(wait) for wait in waits}:
+        raise Violated("a wait that was freed is still registered under a batch")
+    for wait in waits:
+        if wait.timer is None or wait.timer.cancelled():
+            raise Violated("a wait has no end")
+
+
+def _same(what: str, found: object, expected: object) -> None:
+    if found == expected:
+        return
+    if isinstance(found, dict) and isinstance(expected, dict):
+        found, expected = set(found), set(expected)
+    if isinstance(found, set) and isinstance(expected, set):
+        more = [str(name)[:8] for name in sorted(found - expected)]
+        less = [str(name)[:8] for name in sorted(expected - found)]
+        raise Violated(f"{what}: too many are {more}, missing are {less}")
+    raise Violated(f"{what}: {found!r}, expected {expected!r}")

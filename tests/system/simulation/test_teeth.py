@@ -1,0 +1,235 @@
+"""The node is broken on purpose, in one place at a time: the simulation finds it within some seeds."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dovetail.ledger.ids import BatchId
+from dovetail.validator.admission.submission import Submissions
+from dovetail.validator.blocks.production import Production
+from dovetail.validator.client_api.statuses import Statuses
+from dovetail.validator.core.consensus.solo import Do, Happened, SoloEngine
+from dovetail.validator.core.execution import run
+from dovetail.validator.core.execution.executor import Execution
+from dovetail.validator.core.execution.schedule import _Places
+from dovetail.validator.core.journal.rules import Body
+from dovetail.validator.core.mempool.queue import Pending, PendingQueue, Reason
+from dovetail.validator.node import Node
+from dovetail.validator.processors.registry import Processors
+from dovetail.validator.store import Store
+from protos.client_batch_submit_pb2 import ClientBatchStatus, ClientBatchSubmitResponse
+from tests.system.simulation.clock import Stuck
+from tests.system.simulation.disk import Disk
+from tests.system.simulation.model import Violated
+from tests.system.simulation.world import run_world
+
+SEEDS = 120
+"""How many are tried at most."""
+
+Patch = pytest.MonkeyPatch
+
+
+def answer_before_the_sync(patch: Patch) -> None:
+    write_taken = Submissions.write_taken
+
+    def early(self: Submissions) -> list[Pending]:
+        taken, self._taken = self._taken, []
+        for request, verified, _ in taken:
+            ids = [batch.id for batch in verified]
+            self._answer(request, ClientBatchSubmitResponse(status="OK", batch_ids=ids))
+        return write_taken(self)
+
+    patch.setattr(Submissions, "write_taken", early)
+
+
+def accept_with_the_verdict_and_not_wait_for_it(patch: Patch) -> None:
+    """Whatever waits for its block counts as settled with the next one."""
+    settled = Submissions.settled
+
+    def all_of_them(self: Submissions, batch_ids: Any) -> None:
+        settled(self, {entry.batch.id for entry in self._unwritten} | set(batch_ids))
+
+    patch.setattr(Submissions, "settled", all_of_them)
+    patch.setattr(Submissions, "may_wait_for_block", property(lambda self: self._taken[0].waits))
+
+
+def commit_without_sync(patch: Patch) -> None:
+    """A crash takes what clients were told."""
+    opened = Disk._open
+    patch.setattr(Disk, "_open", lambda self, path, **options: opened(self, path, **{**options, "sync": False}))
+
+
+def tell_committed_before_it_is(patch: Patch) -> None:
+    """What is in a block that is made is told as if the block were written."""
+    status_of = Statuses._status
+
+    def early(self: Statuses, text: str) -> ClientBatchStatus:
+        entry = self._queue.get(BatchId(text))
+        if entry is not None and entry.reason is Reason.EXECUTING:
+            return ClientBatchStatus(batch_id=text, status=ClientBatchStatus.COMMITTED)
+        return status_of(self, text)
+
+    patch.setattr(Statuses, "_status", early)
+
+
+def forget_to_remove_what_is_settled(patch: Patch) -> None:
+    put_invalid = Store._put_invalid
+    patch.setattr(
+        Store, "_put_invalid", lambda self, transaction, invalid, _: put_invalid(self, transaction, invalid, [])
+    )
+
+
+def restore_nothing(patch: Patch) -> None:
+    patch.setattr(Store, "pending", lambda self: iter(()))
+
+
+def run_in_any_order(patch: Patch) -> None:
+    patch.setattr(_Places, "enter", lambda self, index, batch: set())
+
+
+def keep_what_a_failed_batch_wrote(patch: Patch) -> None:
+    finish = Execution._finish
+
+    def kept(self: Execution, index: int, result: Any) -> None:
+        self.changes.update(self._runs[index].changes)
+        finish(self, index, result)
+
+    patch.setattr(Execution, "_finish", kept)
+
+
+def believe_what_processors_write(patch: Patch) -> None:
+    patch.setattr(run, "_refusal", lambda transaction, outcome, namespaces, limits: None)
+
+
+def take_answers_from_anybody(patch: Patch) -> None:
+    take_answer = Processors._take_answer
+
+    def anybody(self: Processors, processor: Any, correlation_id: str, content: bytes) -> Any:
+        key = correlation_id.partition(":")[0]
+        holders = [entry for entry in self._connected.values() if key in entry.held]
+        return take_answer(self, holders[0] if holders else processor, correlation_id, content)
+
+    patch.setattr(Processors, "_take_answer", anybody)
+
+
+def commit_a_transaction_again(patch: Patch) -> None:
+    check = Body.check
+
+    def blind(self: Body, batch: Any) -> Any:
+        verdict = check(self, batch)
+        return None if verdict is not None and getattr(verdict, "reason", "") == "duplicate_transaction" else verdict
+
+    patch.setattr(Body, "check", blind)
+
+
+def overlook_dependencies(patch: Patch) -> None:
+    check = Body.check
+
+    def blind(self: Body, batch: Any) -> Any:
+        verdict = check(self, batch)
+        return None if verdict is not None and verdict.reason == "waiting_for_dependency" else verdict
+
+    patch.setattr(Body, "check", blind)
+
+
+def overlook_activation(patch: Patch) -> None:
+    patch.setattr(Body, "_bar", lambda self, family: None)
+
+
+def wake_nobody(patch: Patch) -> None:
+    patch.setattr(PendingQueue, "_wake", lambda self, cause: None)
+
+
+def forget_what_a_lost_processor_held(patch: Patch) -> None:
+    abandon = Execution.abandon
+
+    def lost(self: Execution, task: Any, begun: bool) -> list[int]:
+        indexes = abandon(self, task, begun)
+        for index in indexes:
+            self._runs[index].running = True
+        return indexes
+
+    patch.setattr(Execution, "abandon", lost)
+
+
+def believe_what_follows_what_is_not_so(patch: Patch) -> None:
+    """A task that ran over writes which the rules refused counts as any other."""
+    patch.setattr(Execution, "_ended", lambda self, task, *, sound: None)
+
+
+def build_on_what_the_disk_refused(patch: Patch) -> None:
+    step = SoloEngine.step
+
+    def going_on(self: SoloEngine, happened: Happened) -> list[Do]:
+        return [] if happened is Happened.COMMIT_FAILED else step(self, happened)
+
+    patch.setattr(SoloEngine, "step", going_on)
+
+
+def keep_what_the_disk_did_not_take(patch: Patch) -> None:
+    patch.setattr(Production, "take_back", lambda self, unwritten: None)
+
+
+def leave_waits_behind(patch: Patch) -> None:
+    patch.setattr(Node, "_on_disconnect", lambda self: None)
+
+
+def miscount_the_queue(patch: Patch) -> None:
+    remove = PendingQueue.remove
+
+    def short(self: PendingQueue, entry: Pending) -> None:
+        remove(self, entry)
+        self.room._held.transactions += len(entry.batch.transactions) - 1
+
+    patch.setattr(PendingQueue, "remove", short)
+
+
+BREAKS: Sequence[Callable[[Patch], None]] = (
+    answer_before_the_sync,
+    commit_without_sync,
+    tell_committed_before_it_is,
+    forget_to_remove_what_is_settled,
+    restore_nothing,
+    run_in_any_order,
+    keep_what_a_failed_batch_wrote,
+    believe_what_processors_write,
+    take_answers_from_anybody,
+    commit_a_transaction_again,
+    overlook_dependencies,
+    overlook_activation,
+    wake_nobody,
+    forget_what_a_lost_processor_held,
+    believe_what_follows_what_is_not_so,
+    build_on_what_the_disk_refused,
+    keep_what_the_disk_did_not_take,
+    leave_waits_behind,
+    accept_with_the_verdict_and_not_wait_for_it,
+    miscount_the_queue,
+)
+
+
+FIRST: dict[Callable[[Patch], None], int] = {take_answers_from_anybody: 35, build_on_what_the_disk_refused: 20}
+"""Where to begin, for what is found seldom."""
+
+
+@contextmanager
+def broken(break_it: Callable[[Patch], None]) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        break_it(patch)
+        yield
+
+
+@pytest.mark.parametrize("break_it", BREAKS, ids=lambda break_it: break_it.__name__)
+def test_what_is_broken_is_found(break_it: Callable[[Patch], None], tmp_path: Path) -> None:
+    with broken(break_it):
+        first = FIRST.get(break_it, 0)
+        for seed in range(first, first + SEEDS):
+            outcome = run_world(seed, tmp_path)
+            if outcome.failure is not None:
+                break
+    assert outcome.failure is not None, f"{SEEDS} seeds found nothing"
+    assert isinstance(outcome.failure, Violated | Stuck | AssertionError | KeyError), outcome.failure
+    print(f"seed {seed}: {outcome.failure}")

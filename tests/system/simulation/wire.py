@@ -1,0 +1,220 @@
+"""Fake sockets: connections between peers and the node that runs. Each frame is delayed, and a connection keeps order.
+
+The gateway above them is the real one, as far as it is not about opening sockets. What is in the frames is known to
+those who send and take them, and to whoever watches what leaves the node.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import count
+from random import Random
+
+import zmq
+
+from dovetail.validator.transport.gateway import Gateway
+from protos.validator_pb2 import Message as Envelope
+from tests.system.simulation.clock import SimulatedLoop
+
+OnFrame = Callable[[Envelope], None]
+Watch = Callable[[bytes, Envelope], None]
+
+_SWEEP_FRAMES_MAX = 40
+"""Small, so that a sweep leaves something behind now and then."""
+
+
+class Network:
+    """``watch`` is told what leaves the node, and to whom, when it is sent. One node at a time, none at first."""
+
+    def __init__(self, loop: SimulatedLoop, rng: Random, peer_messages_max: int, watch: Watch) -> None:
+        self.loop = loop
+        self.rng = rng
+        self.watch = watch
+        self.peer_messages_max = peer_messages_max
+        self.delay_ms = rng.choice([(0, 1), (0, 5), (0, 40)])
+        self.socket: NodeSocket | None = None
+        self._numbers = count(1)
+
+    def connect(self, name: str, on_frame: OnFrame, on_close: Callable[[], None]) -> "Connection | None":
+        """None while no node listens."""
+        if self.socket is None:
+            return None
+        identity = f"{name}#{next(self._numbers)}".encode()
+        connection = Connection(self, self.socket, identity, on_frame, on_close)
+        self.socket.routes[identity] = connection
+        return connection
+
+    def has(self, identity: bytes) -> bool:
+        """Whether the node has a connection of this identity."""
+        return self.socket is not None and identity in self.socket.routes
+
+    def after(self, earliest_ms: int) -> int:
+        """When something arrives that leaves now, behind what arrives at ``earliest_ms``."""
+        return max(self.loop.now_ms + self.rng.randint(*self.delay_ms), earliest_ms)
+
+    def at(self, when_ms: int, call: Callable[[], None]) -> None:
+        """Call at a time; in the order of the calls to this method, where the times are the same."""
+        if when_ms <= self.loop.now_ms:
+            self.loop.call_soon(call)
+        else:
+            self.loop.call_at(when_ms / 1000, call)
+
+
+class Connection:
+    """One peer's connection to the node."""
+
+    def __init__(
+        self, network: Network, socket: "NodeSocket", identity: bytes, on_frame: OnFrame, on_close: Callable[[], None]
+    ) -> None:
+        self._network = network
+        self._socket = socket
+        self.identity = identity
+        self._on_frame = on_frame
+        self._on_close = on_close
+        self._out: deque[bytes] = deque()
+        self._in: deque[bytes] = deque()
+        self._out_ms = self._in_ms = 0
+        self.is_open = True
+        self.reads = True
+        """A peer that does not read leaves what it is sent where it is."""
+        self.missed = False
+        """Whether something was dropped, because it did not read."""
+
+    def send(self, message_type: int, correlation_id: str, content: bytes) -> None:
+        """Send to the node; nothing where the connection is closed."""
+        if self.is_open:
+            envelope = Envelope(message_type=message_type, correlation_id=correlation_id, content=content)  # type: ignore[arg-type]
+            self.send_raw(envelope.SerializeToString())
+
+    def send_raw(self, frame: bytes) -> None:
+        self._out.append(frame)
+        self._out_ms = self._network.after(self._out_ms)
+        self._network.at(self._out_ms, self._arrive)
+
+    def close(self, *, flushed: bool) -> None:
+        """``flushed``: what was sent before arrives before the end; otherwise what is on its way is lost."""
+        if self.is_open:
+            self.is_open = False
+            if not flushed:
+                self._out.clear()
+            self._out_ms = self._network.after(self._out_ms)
+            self._network.at(self._out_ms, self._end)
+
+    def read_again(self) -> None:
+        self.reads = True
+        for _ in range(len(self._in)):
+            self._network.loop.call_soon(self._take)
+
+    def lose(self) -> None:
+        """The node is gone. Some of what it sent last still arrives."""
+        for _ in range(self._network.rng.randint(0, len(self._in)) if self._in else 0):
+            self._take()
+        self._in.clear()
+        self._out.clear()
+        if self.is_open:
+            self.is_open = False
+            self._network.loop.call_soon(self._on_close)
+
+    # From the node
+
+    def deliver(self, frame: bytes) -> None:
+        """Raises zmq.Again where too much waits for the peer."""
+        if len(self._in) >= self._network.peer_messages_max:
+            self.missed = True
+            raise zmq.Again()
+        self._in.append(frame)
+        self._in_ms = self._network.after(self._in_ms)
+        self._network.at(self._in_ms, self._take)
+
+    def _take(self) -> None:
+        if self.is_open and self.reads and self._in:
+            self._on_frame(Envelope.FromString(self._in.popleft()))
+
+    def _arrive(self) -> None:
+        if self._out:
+            self._socket.arrive(self.identity, self._out.popleft())
+
+    def _end(self) -> None:
+        self._socket.ended(self)
+
+
+class NodeSocket:
+    """What the gateway has for its ROUTER."""
+
+    def __init__(self, network: Network, on_sweep: Callable[[], None], on_disconnect: Callable[[], None]) -> None:
+        self._network = network
+        self._on_sweep = on_sweep
+        self._on_disconnect = on_disconnect
+        self._inbox: deque[list[bytes]] = deque()
+        self._announced = False
+        self._closed = False
+        self.routes: dict[bytes, Connection] = {}
+        self.user = ""
+        network.socket = self
+
+    def received(self) -> Iterator[list[bytes]]:
+        for _ in range(_SWEEP_FRAMES_MAX):
+            if not self._inbox:
+                return
+            yield self._inbox.popleft()
+        self._announce()
+
+    def send(self, frames: list[bytes]) -> None:
+        """Raises zmq.Again when the peer does not read, zmq.ZMQError when it is gone."""
+        identity, frame = frames
+        connection = self.routes.get(identity)
+        if connection is None:
+            raise zmq.ZMQError(zmq.EHOSTUNREACH)
+        self._network.watch(identity, Envelope.FromString(frame))
+        connection.deliver(frame)
+
+    def close(self) -> None:
+        """All connections end with the node."""
+        if not self._closed:
+            self._closed = True
+            self._network.socket = None
+            for connection in self.routes.values():
+                connection.lose()
+            self.routes.clear()
+
+    def arrive(self, identity: bytes, frame: bytes) -> None:
+        if not self._closed:
+            self._inbox.append([identity, frame])
+            self._announce()
+
+    def ended(self, connection: Connection) -> None:
+        """Noticed a moment before the route is gone, or a moment after."""
+        if self._closed:
+            return
+        network = self._network
+
+        def forget() -> None:
+            self.routes.pop(connection.identity, None)
+
+        def notice() -> None:
+            if not self._closed:
+                self._on_disconnect()
+
+        network.at(network.loop.now_ms + network.rng.randint(0, 5), forget)
+        network.at(network.loop.now_ms + network.rng.randint(0, 5), notice)
+
+    def _announce(self) -> None:
+        if not self._announced:
+            self._announced = True
+            self._network.loop.call_soon(self._sweep)
+
+    def _sweep(self) -> None:
+        self._announced = False
+        if not self._closed:
+            self._on_sweep()
+
+
+class SimulatedGateway(Gateway):
+    """The gateway on a fake socket."""
+
+    def __init__(self, network: Network, on_sweep: Callable[[], None], on_disconnect: Callable[[], None]) -> None:
+        self._socket = NodeSocket(network, on_sweep, on_disconnect)  # type: ignore[assignment]
+        self._arrived = self._socket.received
+        self.endpoint = "simulated"
+
+    def close(self) -> None:
+        self._socket.close()
