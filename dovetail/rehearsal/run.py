@@ -49,7 +49,7 @@ class Setup(NamedTuple):
 
 def handler_for(named: str, family: str) -> TransactionHandler[Any]:
     """The handler that MODULE:HANDLER names. Raises Refused where it is none of ``family``."""
-    from dovetail.cli.commands.processor import make_handlers
+    from dovetail.node.handlers import make_handlers
 
     made = make_handlers(named)
     for handler in made:

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from dovetail.cli.commands.processor import make_handlers
 from dovetail.common.errors import Refused
+from dovetail.node.handlers import make_handlers
 
 _PROGRAM: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from dovetail.cli.commands.processor import make_handlers
 from dovetail.common.errors import Refused
 from dovetail.common.output import note, printable, program
 from dovetail.ledger.settings import FamilyVersion
+from dovetail.node.handlers import make_handlers
 from dovetail.node.parts import INTKEY, SETTINGS, part_name
 from dovetail.node.reachability import replay_door
 from dovetail.node.supervisor import Events, Part, supervise

@@ -193,7 +193,7 @@ def _tell_prepared(prepared: "Prepared", user_key: Path) -> None:
 
 def _processors(named: Sequence[str], *, bundled: bool) -> list[tuple[str, str]]:
     """The processors to start: the name of the part, and MODULE:HANDLER. Raises Refused for one that cannot run."""
-    from dovetail.cli.commands.processor import make_handlers
+    from dovetail.node.handlers import make_handlers
     from dovetail.node.parts import INTKEY, SETTINGS, part_name
 
     started = {"intkey": INTKEY, "settings": SETTINGS} if bundled else {}

@@ -98,7 +98,7 @@ def test_every_family_has_a_handler(legacy: bool) -> None:
 
 _OFFERED = """
 import sys
-from dovetail.cli.commands.processor import make_handlers
+from dovetail.node.handlers import make_handlers
 from processor_sdk.worker.registration import Registration
 from protos.processor_pb2 import TpRegisterRequest
 for handler in make_handlers(sys.argv[1]):

@@ -146,7 +146,7 @@ def add_to(app: typer.Typer) -> None:
 
 def _prefixes(named: Iterable[str], new: "FamilyVersion") -> list[str]:
     """What ``--migrate`` names, each once."""
-    from dovetail.cli.commands.processor import make_handlers
+    from dovetail.node.handlers import make_handlers
     from processor_sdk.migration import INHERITED_MIGRATE
 
     prefixes: dict[str, None] = {}

@@ -293,7 +293,7 @@ def test_a_handler_that_migrates_nothing_is_no_migration(run: Run, monkeypatch: 
         def apply(self, transaction: Any, context: Any) -> None:
             raise NotImplementedError
 
-    monkeypatch.setattr("dovetail.cli.commands.processor.make_handlers", lambda named: [Handler()])
+    monkeypatch.setattr("dovetail.node.handlers.make_handlers", lambda named: [Handler()])
     assert planning._prefixes(["1cf126", "1cf126"], V2) == ["1cf126"]
     done = run(*PLAN, "--migrate", "some:Handler")
     assert done.code == 1
