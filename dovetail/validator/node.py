@@ -26,10 +26,10 @@ from dovetail.validator.core.mempool.queue import PendingQueue
 from dovetail.validator.crash_points import CrashPoint, reach
 from dovetail.validator.metrics import Metrics
 from dovetail.validator.processors import registry
-from dovetail.validator.processors.registry import Arrived, Left, ProcessorEvent, Processors
+from dovetail.validator.processors.registry import ProcessorAvailable, ProcessorEvent, Processors, ProcessorUnavailable
 from dovetail.validator.store import StorageFailed, StorageLost, Store
 from dovetail.validator.surroundings import MACHINE, Surroundings
-from dovetail.validator.transport.access import OPEN, CannotOpen, Door, is_local, read_door
+from dovetail.validator.transport.access import OPEN, AccessPolicy, CannotOpen, is_local, read_access_policy
 from dovetail.validator.transport.gateway import CannotBind, Request
 from dovetail.validator.transport.rights import Rights
 from protos import genesis_pb2
@@ -56,7 +56,7 @@ async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_wai
     ``on_ready`` is called once, when it has a chain and its socket is open; ``on_waiting`` says what it waits for until
     then. Raises CannotStart.
     """
-    signer, door = _read_key(config), _read_door(config)
+    signer, access = _read_key(config), _read_access_policy(config)
     if not (config.data_dir / STORE_FOLDER).exists():
         # Before there is a store: it would say that this folder has a ledger.
         _read_genesis(config.data_dir / GENESIS_FILE)
@@ -65,7 +65,7 @@ async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_wai
     except StorageFailed as failure:
         raise CannotStart(str(failure)) from None
     try:
-        node = Node(config, store, signer, door)
+        node = Node(config, store, signer, access)
         try:
             await _unless_failed(_run(node, on_ready, on_waiting))
         finally:
@@ -131,7 +131,7 @@ class Node:
         config: ValidatorConfig,
         store: Store,
         signer: Signer,
-        door: Door = OPEN,
+        access: AccessPolicy = OPEN,
         surroundings: Surroundings = MACHINE,
     ) -> None:
         limits = config.limits
@@ -145,8 +145,8 @@ class Node:
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._queue = PendingQueue(limits)
-        self._gateway = surroundings.open_gateway(config, door, self._on_sweep, self._on_disconnect)
-        self._rights = Rights(door, self._gateway.send)
+        self._gateway = surroundings.open_gateway(config, access, self._on_sweep, self._on_disconnect)
+        self._rights = Rights(access, self._gateway.send)
         self._pool = surroundings.open_verifiers(config, self._advance)
         self._processors = Processors(self._gateway.send, clock_ms, limits)
         self._production = Production(store, self._queue, self._processors, signer, limits, clock_s, self._metrics)
@@ -245,7 +245,7 @@ class Node:
         for request in self._gateway.requests():
             self._metrics.message_arrived(request.message_type)
             if self._rights.permits(request):
-                self._take(self._processors.heard(request.identity))
+                self._take(self._processors.mark_alive(request.identity))
                 self._handle(request)
 
     def _on_disconnect(self) -> None:
@@ -338,11 +338,11 @@ class Node:
 
     def _take(self, events: list[ProcessorEvent]) -> None:
         for event in events:
-            if isinstance(event, Arrived):
+            if isinstance(event, ProcessorAvailable):
                 log.info("processor registered", family=str(event.family), build=event.build_id, packed=event.packed)
                 self._metrics.family_registered(event.family)
                 self._genesis_moved.set()
-            elif isinstance(event, Left):
+            elif isinstance(event, ProcessorUnavailable):
                 log.info("processor left", families=[*map(str, event.families)], reason=event.why)
                 for family in event.families:
                     if not self._processors.has(family):
@@ -373,16 +373,16 @@ def _read_key(config: ValidatorConfig) -> Signer:
         raise CannotStart(f"{config.key_file}: {error}") from None
 
 
-def _read_door(config: ValidatorConfig) -> Door:
+def _read_access_policy(config: ValidatorConfig) -> AccessPolicy:
     try:
-        door = read_door(config)
+        access = read_access_policy(config)
     except CannotOpen as error:
         raise CannotStart(str(error)) from None
-    if door.key is not None:
-        log.info("the port is kept", public_key=door.key.public, allowed_keys=len(door.callers))
+    if access.key is not None:
+        log.info("the port is restricted", public_key=access.key.public, allowed_keys=len(access.callers))
     elif not is_local(config.bind):
         log.warning("the port is open to the network: whoever reaches it can judge transactions", bind=config.bind)
-    return door
+    return access
 
 
 def _read_genesis(path: Path) -> list[bytes]:

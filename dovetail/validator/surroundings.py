@@ -1,4 +1,4 @@
-"""What a node has of the world outside: its door, its verifiers and its clock. A simulation brings others.
+"""What a node has of the world outside: its gateway, its verifiers and its clock. A simulation brings others.
 
 Nothing of what they are for is known here; ``dovetail.validator.node`` opens them when it has somebody who listens.
 """
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from dovetail.validator.admission.verifier import VerifierPool
 from dovetail.validator.config import ValidatorConfig
-from dovetail.validator.transport.access import Door
+from dovetail.validator.transport.access import AccessPolicy
 from dovetail.validator.transport.gateway import Gateway
 
 Told = Callable[[], None]
@@ -18,7 +18,7 @@ Told = Callable[[], None]
 class Surroundings(NamedTuple):
     """``clock_s``: seconds of a steady clock. The loop that runs, its timers and its clock are asyncio's own."""
 
-    open_gateway: Callable[[ValidatorConfig, Door, Told, Told], Gateway]
+    open_gateway: Callable[[ValidatorConfig, AccessPolicy, Told, Told], Gateway]
     """With what is called when requests wait, and when a connection closed. Raises CannotBind."""
 
     open_verifiers: Callable[[ValidatorConfig, Told], VerifierPool]
@@ -27,8 +27,8 @@ class Surroundings(NamedTuple):
     clock_s: Callable[[], float]
 
 
-def _open_gateway(config: ValidatorConfig, door: Door, on_sweep: Told, on_disconnect: Told) -> Gateway:
-    return Gateway(config.bind, config.limits, on_sweep, on_disconnect, door)
+def _open_gateway(config: ValidatorConfig, access: AccessPolicy, on_sweep: Told, on_disconnect: Told) -> Gateway:
+    return Gateway(config.bind, config.limits, on_sweep, on_disconnect, access)
 
 
 def _open_verifiers(config: ValidatorConfig, on_results: Told) -> VerifierPool:

@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.ledger.limits import Limits
 from dovetail.validator.core.execution.model import TransactionOutcome, Verdict
-from dovetail.validator.processors.registry import Answered
+from dovetail.validator.processors.registry import TaskAnswered
 from protos import packed_pb2, processor_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope
 from tests.dovetail.validator.processors_support import Bench, Sent, make_task, touching
@@ -34,7 +34,7 @@ def context_of(sent: Sent) -> str:
     return f"{sent.message.context_id}:0" if packed else str(sent.message.context_id)
 
 
-def answer(bench: Bench, sent: Sent, response: Response) -> list[Answered]:
+def answer(bench: Bench, sent: Sent, response: Response) -> list[TaskAnswered]:
     """The same answer for one transaction in the task's protocol."""
     if sent.message_type == Envelope.TP_PROCESS_REQUEST:
         events = bench.answer(sent, response)
@@ -43,7 +43,7 @@ def answer(bench: Bench, sent: Sent, response: Response) -> list[Answered]:
             status=response.status, message=response.message, extended_data=response.extended_data
         )
         events = bench.answer(sent, Results(units=[Results.UnitResult(results=[result])]))
-    return [event for event in events if isinstance(event, Answered)]
+    return [event for event in events if isinstance(event, TaskAnswered)]
 
 
 def test_ids_belong_to_one_task(bench: Bench) -> None:
@@ -180,7 +180,7 @@ def test_only_contexts_of_the_task_are_served(bench: Bench) -> None:
 )
 def test_verdicts(bench: Bench, response: Response, outcome: TransactionOutcome) -> None:
     task = make_task(1)
-    assert answer(bench, bench.start(task), response) == [Answered(task, [[outcome]], ("1cf126",), (task.route,))]
+    assert answer(bench, bench.start(task), response) == [TaskAnswered(task, [[outcome]], ("1cf126",), (task.route,))]
 
 
 def test_words_of_a_processor_are_bounded(bench: Bench) -> None:
@@ -193,7 +193,7 @@ def test_words_of_a_processor_are_bounded(bench: Bench) -> None:
 @pytest.mark.parametrize("content", [b"\x0a\xff", b"\xff", b"\x08"])
 def test_an_answer_that_cannot_be_decoded_is_no_verdict(bench: Bench, content: bytes) -> None:
     (answered,) = bench.answer(bench.start(make_task(1)), content)
-    assert isinstance(answered, Answered)
+    assert isinstance(answered, TaskAnswered)
     (outcomes,) = answered.outcomes
     assert all(outcome.verdict is Verdict.ERROR for outcome in outcomes)
     assert bench.processors.with_room(make_task(1).route)

@@ -18,7 +18,7 @@ from dovetail.ledger.settings import FamilyVersion
 from dovetail.validator.core.execution.executor import Execution
 from dovetail.validator.core.execution.model import Applied, Rejected, Result, Withdrawn
 from dovetail.validator.processors.dispatch import dispatch
-from dovetail.validator.processors.registry import Answered, Lost, Processors
+from dovetail.validator.processors.registry import Processors, TaskAnswered, TaskLost
 from dovetail.validator.transport.gateway import Delivery
 from processor_sdk import Context, InvalidTransaction, Transaction, TransactionHandler
 from processor_sdk.apply.dispatch import Dispatcher
@@ -342,9 +342,9 @@ def run_on(
             execution = Execution(view_of(dict(current)), left, LIMITS, resumed=execution)
             continue
         for event in [*network.step(), *after_step()]:
-            if isinstance(event, Answered):
+            if isinstance(event, TaskAnswered):
                 execution.complete(event.task, event.outcomes, event.namespaces)
-            elif isinstance(event, Lost):
+            elif isinstance(event, TaskLost):
                 execution.abandon(event.task, event.begun)
     kept = {name: data for name, data in current.items() if data is not None}
     return Outcome(kept, [fates[place] for place in range(len(batches))])

@@ -14,7 +14,7 @@ from dovetail.ledger.receipt import encode_receipt
 from dovetail.validator.core.execution.executor import Execution
 from dovetail.validator.core.execution.model import Applied, Rejected, Result
 from dovetail.validator.processors.dispatch import dispatch
-from dovetail.validator.processors.registry import Answered
+from dovetail.validator.processors.registry import TaskAnswered
 from families.intkey.client import intkey_address
 from families.intkey.handler import IntkeyHandler
 from families.intkey.payload import ENCODINGS, VALUE_MAX, IntkeyPayload
@@ -38,7 +38,7 @@ def by_the_executor(
     while not execution.finished:
         dispatch(execution, network.processors, LIMITS.packed_transactions_max)
         for event in network.step() if not execution.finished else ():
-            assert isinstance(event, Answered)
+            assert isinstance(event, TaskAnswered)
             execution.complete(event.task, event.outcomes, event.namespaces)
     after = {**state, **execution.changes}
     return [_fate(result) for result in execution.results()], {

@@ -23,7 +23,7 @@ from dovetail.validator.core.execution.model import Applied, Rejected, Result, W
 from dovetail.validator.core.journal import migrations
 from dovetail.validator.core.journal.rules import Body
 from dovetail.validator.processors.dispatch import dispatch
-from dovetail.validator.processors.registry import Answered
+from dovetail.validator.processors.registry import TaskAnswered
 from processor_sdk import Context, InvalidTransaction, MigrationContext, Transaction, TransactionHandler
 from processor_sdk.testing import ApplyFailed, Ledger, UnsignedTransaction
 from processor_sdk.testing.migrating import migration_of
@@ -147,7 +147,7 @@ class Chain:
         while not execution.finished:
             dispatch(execution, self._network.processors, LIMITS.packed_transactions_max)
             for answered in self._network.step() if not execution.finished else ():
-                assert isinstance(answered, Answered)
+                assert isinstance(answered, TaskAnswered)
                 execution.complete(answered.task, answered.outcomes, answered.namespaces)
         after = {**self.state, **execution.changes}
         self.state = {name: data for name, data in after.items() if data is not None}

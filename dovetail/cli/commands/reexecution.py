@@ -18,13 +18,13 @@ from dovetail.common.output import note, printable, program
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.node.handlers import make_handlers
 from dovetail.node.parts import INTKEY, SETTINGS, part_name
-from dovetail.node.reachability import replay_door
+from dovetail.node.reachability import replay_access_policy
 from dovetail.node.supervisor import Events, Part, supervise
 from dovetail.validator.history.replay import ProcessorsMissing, Replay, families_needed
 from dovetail.validator.history.verification.chain import CheckedBlock, Verification
 from dovetail.validator.history.verification.findings import Findings
 from dovetail.validator.store import StoreReader
-from dovetail.validator.transport.access import Door
+from dovetail.validator.transport.access import AccessPolicy
 from dovetail.validator.transport.gateway import CannotBind
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def reexecute(
     served = {family for families in handlers.values() for family in families if family in needed}
     elsewhere = {name: num for name, num in needed.items() if name not in served}
 
-    door = replay_door(settings, bind)
+    access = replay_access_policy(settings, bind)
 
     async def run() -> None:
         def on_done(block: CheckedBlock) -> None:
@@ -62,7 +62,7 @@ def reexecute(
             tally.step(tally.reexecuted_transactions)
 
         limits = settings.validator.limits
-        replay = Replay(bind, limits, max(wait_s, _START_S), reader, verification.node, findings.add, on_done, door)
+        replay = Replay(bind, limits, max(wait_s, _START_S), reader, verification.node, findings.add, on_done, access)
         try:
             note(f"processors may connect at {replay.endpoint}")
             if elsewhere:
@@ -72,7 +72,7 @@ def reexecute(
                 )
             with tempfile.TemporaryDirectory(prefix="dovetail-") as logs:
                 work = _drive(replay, verification, tally, elsewhere, wait_s, served)
-                await _beside(_parts(handlers, replay.endpoint, door, settings.processor), Path(logs), work, replay)
+                await _beside(_parts(handlers, replay.endpoint, access, settings.processor), Path(logs), work, replay)
         finally:
             replay.close()
 
@@ -159,13 +159,13 @@ def _handlers(named: Sequence[str], needed: dict[FamilyVersion, int]) -> dict[st
 
 
 def _parts(
-    handlers: dict[str, list[FamilyVersion]], endpoint: str, door: Door, processor: "ProcessorConfig"
+    handlers: dict[str, list[FamilyVersion]], endpoint: str, access: AccessPolicy, processor: "ProcessorConfig"
 ) -> list[Part]:
     keys: list[str] = []
-    # An open door would not understand keys that this environment has for another.
+    # An open port would not understand keys that this environment has for another.
     for key in ("connection_key", "validator_key"):
         os.environ.pop(f"DOVETAIL_PROCESSOR_{key}".upper(), None)
-        if door.key is not None:
+        if access.key is not None:
             keys += [f"--{key.replace('_', '-')}", getattr(processor, key)]
     parts: dict[str, Part] = {}
     for handler, families in handlers.items():

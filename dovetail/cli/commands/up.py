@@ -64,7 +64,7 @@ def up(
     from dovetail.node.config import Flag, load
     from dovetail.node.notify import watch_lifeline
     from dovetail.node.parts import SETTINGS, reachable
-    from dovetail.node.reachability import check_doors
+    from dovetail.node.reachability import check_access_policies
     from dovetail.node.taken import refuse_if_taken
 
     flags = {
@@ -76,7 +76,7 @@ def up(
     watch_lifeline(os.environ)
     settings = load(config_file=config, environ=os.environ, flags=flags)
     processors = _processors(family or [], bundled=not no_families)
-    check_doors(settings)
+    check_access_policies(settings)
     refuse_if_taken(settings.validator.data_dir, settings.validator.bind, settings.rest_api.bind)
     _warn_if_open(settings)
     _prepare(settings, key)

@@ -28,7 +28,14 @@ from dovetail.validator.core.state.view import Changed, Stored, View
 from dovetail.validator.crash_points import CrashPoint, reach
 from dovetail.validator.metrics import Metrics
 from dovetail.validator.processors.dispatch import dispatch
-from dovetail.validator.processors.registry import Answered, Arrived, Left, Lost, ProcessorEvent, Processors
+from dovetail.validator.processors.registry import (
+    ProcessorAvailable,
+    ProcessorEvent,
+    Processors,
+    ProcessorUnavailable,
+    TaskAnswered,
+    TaskLost,
+)
 from dovetail.validator.store import BlockInfo, StorageFailed, Store
 
 _WORTH: Final = 4
@@ -109,21 +116,21 @@ class Production:
 
     def take(self, event: ProcessorEvent) -> None:
         """What a processor did. Answers for a block that was dropped change nothing."""
-        if isinstance(event, Arrived):
+        if isinstance(event, ProcessorAvailable):
             self._queue.wake(event.family)
             if event.migrates:
                 self.migrating.try_again(event.family)
-        elif isinstance(event, Left):
+        elif isinstance(event, ProcessorUnavailable):
             for family in event.migrated:
                 self.migrating.try_again(family)
-        elif isinstance(event, Answered):
+        elif isinstance(event, TaskAnswered):
             self._metrics.task_ended(event.task, answered=True)
             for family in event.families:
                 self._queue.wake(family)
             candidate = self._running.pop(event.task.number, None)
             if candidate is not None:
                 candidate.execution.complete(event.task, event.outcomes, event.namespaces)
-        elif isinstance(event, Lost):
+        elif isinstance(event, TaskLost):
             self._metrics.task_ended(event.task, answered=False)
             candidate = self._running.pop(event.task.number, None)
             if candidate is not None:

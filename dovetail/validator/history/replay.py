@@ -23,9 +23,9 @@ from dovetail.validator.history.verification.outcomes import compare
 from dovetail.validator.history.verification.state import GARBLED
 from dovetail.validator.processors import registry
 from dovetail.validator.processors.dispatch import dispatch
-from dovetail.validator.processors.registry import Answered, Lost, ProcessorEvent, Processors
+from dovetail.validator.processors.registry import ProcessorEvent, Processors, TaskAnswered, TaskLost
 from dovetail.validator.store import StoreReader
-from dovetail.validator.transport.access import OPEN, Door
+from dovetail.validator.transport.access import OPEN, AccessPolicy
 from dovetail.validator.transport.gateway import Gateway
 from dovetail.validator.transport.rights import Rights
 
@@ -103,7 +103,7 @@ class Replay:
         read_node: ReadNode,
         add: Callable[[Finding], None],
         on_done: Callable[[CheckedBlock], None],
-        door: Door = OPEN,
+        access: AccessPolicy = OPEN,
     ) -> None:
         self._limits = limits
         self._wait_s = wait_s
@@ -114,8 +114,8 @@ class Replay:
         self._loop = asyncio.get_running_loop()
         # All is done in the coroutine that waits for this, so that what goes wrong is raised there.
         self._woken = asyncio.Event()
-        self._gateway = Gateway(bind, limits, self._woken.set, self._on_disconnect, door)
-        self._rights = Rights(door, self._gateway.send)
+        self._gateway = Gateway(bind, limits, self._woken.set, self._on_disconnect, access)
+        self._rights = Rights(access, self._gateway.send)
         self._processors = Processors(self._gateway.send, lambda: time.monotonic_ns() / 1_000_000, limits)
         self._closed_connections = False
         self._ticked = False
@@ -195,7 +195,7 @@ class Replay:
         for request in self._gateway.requests():
             if not self._rights.permits(request):
                 continue
-            self._take(self._processors.heard(request.identity))
+            self._take(self._processors.mark_alive(request.identity))
             if request.message_type in registry.MESSAGE_TYPES:
                 self._take(
                     self._processors.handle(
@@ -217,10 +217,10 @@ class Replay:
 
     def _take(self, events: list[ProcessorEvent]) -> None:
         for event in events:
-            if isinstance(event, Answered):
+            if isinstance(event, TaskAnswered):
                 _, execution = self._tasks.pop(event.task.number)
                 execution.complete(event.task, event.outcomes, event.namespaces)
-            elif isinstance(event, Lost):
+            elif isinstance(event, TaskLost):
                 run, execution = self._tasks.pop(event.task.number)
                 indexes = execution.abandon(event.task, event.begun)
                 run.alone.update(indexes if event.begun else ())

@@ -63,7 +63,7 @@ MESSAGE_TYPES: Final = frozenset(
 """What only processors send."""
 
 
-class Arrived(NamedTuple):
+class ProcessorAvailable(NamedTuple):
     """A processor registered for a family."""
 
     family: FamilyVersion
@@ -72,7 +72,7 @@ class Arrived(NamedTuple):
     migrates: bool = False
 
 
-class Left(NamedTuple):
+class ProcessorUnavailable(NamedTuple):
     """A processor takes no more work: it unregistered, closed or went silent."""
 
     families: tuple[FamilyVersion, ...]
@@ -81,7 +81,7 @@ class Left(NamedTuple):
     """Those among them whose state it would have migrated."""
 
 
-class Answered(NamedTuple):
+class TaskAnswered(NamedTuple):
     """A task is done.
 
     ``namespaces``: what its processor had registered for the task's family; ``families``: what it has room for again.
@@ -93,14 +93,14 @@ class Answered(NamedTuple):
     families: tuple[FamilyVersion, ...]
 
 
-class Lost(NamedTuple):
+class TaskLost(NamedTuple):
     """A task went down with its processor. ``begun``: it may have been at it, and not at one before."""
 
     task: Task
     begun: bool
 
 
-ProcessorEvent = Arrived | Left | Answered | Lost
+ProcessorEvent = ProcessorAvailable | ProcessorUnavailable | TaskAnswered | TaskLost
 
 
 class Processors:
@@ -166,7 +166,7 @@ class Processors:
         return [family for entry in takers for family in entry.serves]
 
     def start(self, processor: Processor, task: Task, view_for: ViewFor) -> bool:
-        """Hand a task to a processor with room: it comes back as Answered or Lost.
+        """Hand a task to a processor with room: it comes back as TaskAnswered or TaskLost.
 
         False, and nothing has happened, where it is too large for one message and could be split.
         """
@@ -190,7 +190,7 @@ class Processors:
         processor.release(context_id)
         return False
 
-    def heard(self, identity: bytes) -> list[ProcessorEvent]:
+    def mark_alive(self, identity: bytes) -> list[ProcessorEvent]:
         """Any frame of a peer shows that it lives; one that was silent takes work again."""
         processor = self._connected.get(identity)
         if processor is None:
@@ -200,7 +200,7 @@ class Processors:
         if not processor.silent:
             return []
         processor.silent = False
-        return [_arrived(processor, family) for family in processor.serves]
+        return [_available(processor, family) for family in processor.serves]
 
     def handle(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> list[ProcessorEvent]:
         """Take one frame of ``MESSAGE_TYPES``; what cannot be understood or belongs to nobody changes nothing."""
@@ -253,8 +253,8 @@ class Processors:
         tasks = [processor.release(context_id) for context_id in list(processor.held)]
         self._forget_drained(processor)
         self._migrations_lost.update(task.route for task in tasks if task.migration)
-        lost = [Lost(task, not processor.packed_version or place == 0) for place, task in enumerate(tasks)]
-        return [_left(processor, why), *lost]
+        lost = [TaskLost(task, not processor.packed_version or place == 0) for place, task in enumerate(tasks)]
+        return [_unavailable(processor, why), *lost]
 
     def _forget_drained(self, processor: Processor) -> None:
         if processor.draining and not processor.held:
@@ -291,7 +291,7 @@ class Processors:
             processor.raw_header = request.request_header_style == processor_pb2.TpRegisterRequest.RAW
             processor.occupancy = min(request.max_occupancy or OCCUPANCY_DEFAULT, _OCCUPANCY_MAX)
             response.packed_version = processor.packed_version
-            events.append(_arrived(processor, family))
+            events.append(_available(processor, family))
         self._send(identity, Envelope.TP_REGISTER_RESPONSE, correlation_id, response.SerializeToString())
         return events
 
@@ -302,10 +302,10 @@ class Processors:
         self._send(identity, Envelope.TP_UNREGISTER_RESPONSE, correlation_id, response.SerializeToString())
         if processor is None:
             return []
-        left = _left(processor, "it unregistered")
+        unavailable = _unavailable(processor, "it unregistered")
         processor.draining = True
         self._forget_drained(processor)
-        return [left]
+        return [unavailable]
 
     def _serve_state(self, processor: Processor, message_type: int, correlation_id: str, content: bytes) -> None:
         request_type, response_type = _STATE_REQUESTS[message_type]
@@ -332,17 +332,17 @@ class Processors:
             del self._migrations_lost[assignment.task.route]
         processor.release(key)
         self._forget_drained(processor)
-        return [Answered(assignment.task, outcomes, assignment.namespaces, processor.serves)]
+        return [TaskAnswered(assignment.task, outcomes, assignment.namespaces, processor.serves)]
 
 
-def _arrived(processor: Processor, family: FamilyVersion) -> Arrived:
+def _available(processor: Processor, family: FamilyVersion) -> ProcessorAvailable:
     registered = processor.families[family]
-    return Arrived(family, bool(processor.packed_version), registered.build_id, registered.migrates)
+    return ProcessorAvailable(family, bool(processor.packed_version), registered.build_id, registered.migrates)
 
 
-def _left(processor: Processor, why: str) -> Left:
+def _unavailable(processor: Processor, why: str) -> ProcessorUnavailable:
     migrated = tuple(family for family in processor.serves if processor.families[family].migrates)
-    return Left(processor.serves, why, migrated)
+    return ProcessorUnavailable(processor.serves, why, migrated)
 
 
 def _registration_refusal(request: processor_pb2.TpRegisterRequest, processor: Processor) -> str | None:

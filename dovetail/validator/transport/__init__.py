@@ -1,1 +1,1 @@
-"""The validator's port: sockets, the envelope of messages, who may connect, and what each key may say."""
+"""The validator's port: sockets, message envelopes, the access policy, and the rights of each key."""

@@ -1,7 +1,7 @@
-"""The validator's door: whether its port is open or kept, and who may come in by which key.
+"""The access policy of the validator's port: open, or restricted to the connection keys of a list.
 
-An open door lets everybody in who reaches it, so it is for loopback. A kept door has a key of its own, and a list of
-the keys that may connect. Reads key files; sockets are the gateway's, what each key may say is ``rights``'.
+An open port accepts every connection, so it belongs on loopback. A restricted port has a key of its own and a list of
+allowed keys. This module reads the key files; ``gateway`` has the sockets, ``rights`` checks single messages.
 """
 
 import ipaddress
@@ -30,24 +30,24 @@ ALLOWED_KEYS_MAX: Final = 10_000
 
 
 class CannotOpen(Exception):
-    """The door cannot be as it is configured; the message says what to do."""
+    """The configured access policy is unusable; the message says what to do."""
 
 
 class Right(Enum):
-    """What a key is allowed for, by the folder of the list that it stands in."""
+    """What a listed key may do. Each value is the name of a folder below ``allowed_keys``."""
 
     PROCESSOR = "processors"
     CLIENT = "clients"
 
 
 class Caller(NamedTuple):
-    """Whose key it is: the name of its file in the list, and what it is allowed for."""
+    """The holder of an allowed key. ``name``: the stem of the key's file."""
 
     name: str
     rights: frozenset[Right]
 
 
-class DoorKey(NamedTuple):
+class ServerKey(NamedTuple):
     """The validator's own connection key."""
 
     secret: ConnectionSecret
@@ -55,37 +55,37 @@ class DoorKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Door:
-    """``key``: None for an open door. ``insecure``: it may be open to the network, since somebody said so."""
+class AccessPolicy:
+    """``key``: None for an open port. ``insecure``: an open port may listen on any address."""
 
-    key: DoorKey | None = None
+    key: ServerKey | None = None
     callers: dict[ConnectionPublicKey, Caller] = field(default_factory=dict)
     insecure: bool = False
 
     def check_address(self, bind: str) -> None:
-        """Raises CannotOpen where an open door would listen on another address than loopback."""
+        """Raises CannotOpen when an open port would listen on an address other than loopback."""
         if self.key is None and not self.insecure and not is_local(bind):
             raise CannotOpen(
                 f"cannot listen on {bind} without keys: it is no loopback address, and whoever reaches it could"
-                " register as a processor and judge; make keys with `dovetail keygen --connection` and set"
-                " connection_key and allowed_keys (docs/keys.md), or say --insecure (insecure = true) on a network"
+                " register as a processor and decide transactions; make keys with `dovetail keygen --connection` and"
+                " set connection_key and allowed_keys (docs/keys.md), or use --insecure (insecure = true) on a network"
                 " where you trust everybody"
             )
 
 
-OPEN: Final = Door()
+OPEN: Final = AccessPolicy()
 """For loopback."""
 
 
-def read_door(config: ValidatorConfig) -> Door:
-    """The door that a configuration describes, its key files read. Raises CannotOpen."""
+def read_access_policy(config: ValidatorConfig) -> AccessPolicy:
+    """The access policy that a configuration describes, with its key files read. Raises CannotOpen."""
     if not config.connection_key:
         if config.allowed_keys:
             raise CannotOpen(
                 f"allowed_keys is {config.allowed_keys} and connection_key is empty: without a key of its own the"
                 " validator cannot ask others for theirs; make one with `dovetail keygen --connection`"
             )
-        door = Door(insecure=config.insecure)
+        access = AccessPolicy(insecure=config.insecure)
     else:
         if config.insecure:
             raise CannotOpen(f"insecure is true and connection_key is {config.connection_key}: choose one of them")
@@ -94,13 +94,13 @@ def read_door(config: ValidatorConfig) -> Door:
                 f"connection_key is {config.connection_key} and allowed_keys is empty, so nobody could connect: name"
                 " the folder with the public keys of processors and clients (docs/keys.md)"
             )
-        door = Door(_read_key(Path(config.connection_key)), _read_list(Path(config.allowed_keys)))
-    door.check_address(config.bind)
-    return door
+        access = AccessPolicy(_read_key(Path(config.connection_key)), _read_list(Path(config.allowed_keys)))
+    access.check_address(config.bind)
+    return access
 
 
 def is_local(bind: str) -> bool:
-    """Whether only this machine reaches an endpoint: a path, a loopback address, or ``localhost``."""
+    """Whether only this machine can reach an endpoint: a path, a loopback address, or ``localhost``."""
     transport, is_endpoint, address = bind.partition("://")
     if transport != "tcp":
         return transport in ("ipc", "inproc") or not is_endpoint
@@ -111,24 +111,24 @@ def is_local(bind: str) -> bool:
         return host == "localhost"
 
 
-def _read_key(path: Path) -> DoorKey:
+def _read_key(path: Path) -> ServerKey:
     try:
         secret = read_secret("connection_key", path)
     except InvalidKey as error:
         raise CannotOpen(str(error)) from None
-    return DoorKey(secret, ConnectionPublicKey(zmq.curve_public(secret.reveal()).decode("ascii")))
+    return ServerKey(secret, ConnectionPublicKey(zmq.curve_public(secret.reveal()).decode("ascii")))
 
 
 def _read_list(folder: Path) -> dict[ConnectionPublicKey, Caller]:
     callers: dict[ConnectionPublicKey, Caller] = {}
-    # Whoever may change this folder could put others in the place of those in it.
+    # Whoever can write to this folder could replace the folders in it.
     _entries(folder)
     for right in Right:
         for path in _entries(folder / right.value):
             if path.suffix != PUBLIC_SUFFIX:
                 continue
             if not path.stem.isprintable():
-                # Bytes that are no UTF-8 among them: such a name could be neither logged nor told.
+                # The name appears in the log and in answers. A name with bytes that are not UTF-8 fails here too.
                 raise CannotOpen(
                     f"allowed key {path.name!a} in {folder / right.value}: the name of the file is the key's name"
                     " in the log, and this one cannot be printed; rename it"
@@ -147,7 +147,7 @@ def _read_list(folder: Path) -> dict[ConnectionPublicKey, Caller]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What lies in a folder of the list; nothing where it is not there."""
+    """The sorted entries of a folder of the list; empty if the folder does not exist."""
     try:
         _refuse_changeable(f"allowed_keys folder {folder}", folder)
         return sorted(folder.iterdir())
@@ -159,7 +159,7 @@ def _entries(folder: Path) -> list[Path]:
 
 def _read_public(path: Path) -> ConnectionPublicKey:
     try:
-        # A pipe would be waited for where it is opened. Links are followed, since who deploys files may make them.
+        # Opening a pipe would block. Links are followed: deployment tools create them.
         if not stat.S_ISREG(path.stat().st_mode):
             raise InvalidKey("it is no regular file: put the public key itself there, or remove it")
         with path.open("rb") as file:
@@ -172,10 +172,10 @@ def _read_public(path: Path) -> ConnectionPublicKey:
 
 
 def _refuse_changeable(named: str, at: Path | int) -> None:
-    """Who can write the list decides who judges transactions: raises CannotOpen where others can."""
+    """Raises CannotOpen if other accounts can change the list: its writers decide who validates transactions."""
     if os.statvfs(at).f_flag & os.ST_RDONLY:
-        # As Kubernetes mounts its secrets, with modes that let everybody write.
+        # Kubernetes mounts secrets read-only, with modes that let everybody write.
         return
-    found = os.stat(at)
-    if fault := changeable_by_others(found.st_mode, found.st_uid, os.geteuid()):
+    status = os.stat(at)
+    if fault := changeable_by_others(status.st_mode, status.st_uid, os.geteuid()):
         raise CannotOpen(f"{named}: {fault}")

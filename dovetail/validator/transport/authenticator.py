@@ -1,7 +1,7 @@
-"""Answers the socket library's question whether a key may come in, once for each connection of a kept door.
+"""Tells libzmq whether a key may connect to a restricted port, once for each connection.
 
-The question and its answer are ZAP (ZeroMQ RFC 27); the key has been proven by then. Nothing is known here of what a
-key may say once it is in.
+Request and reply follow ZAP (ZeroMQ RFC 27); the peer has proven its key by then. The rights of a key are checked
+elsewhere, message by message (``rights``).
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from zmq.utils import z85
 
 from dovetail.ledger.connection_keys import ConnectionPublicKey
 from dovetail.validator.transport.access import Caller
-from dovetail.validator.transport.connections import Seldom
+from dovetail.validator.transport.connections import ThrottledWarning
 from dovetail.validator.transport.sockets import DrainedSocket
 
 DOMAIN: Final = b"validator"
@@ -20,11 +20,11 @@ _VERSION: Final = b"1.0"
 
 
 class Authenticator:
-    """Answers in the event loop for every kept socket of ``context``, from before it listens."""
+    """Answers for every restricted socket of ``context``, in the event loop. Create it before the socket listens."""
 
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", callers: dict[ConnectionPublicKey, Caller]) -> None:
         self._callers = callers
-        self._refused = Seldom("connection refused")
+        self._refused = ThrottledWarning("connection refused")
         replier = context.socket(zmq.REP)
         replier.bind(_ENDPOINT)
         self._socket = DrainedSocket(replier, self._answer)
@@ -36,7 +36,7 @@ class Authenticator:
         for _, request_id, _, address, _, mechanism, *credentials in self._socket.received():
             key = z85.encode(credentials[0]).decode("ascii") if mechanism == b"CURVE" else ""
             if ConnectionPublicKey(key) in self._callers:
-                # The user id of all that comes over this connection.
+                # The key becomes the user id of every message of this connection.
                 verdict = [b"200", b"OK", key.encode("ascii"), b""]
             else:
                 reason = f"the key {key} is not in allowed_keys"

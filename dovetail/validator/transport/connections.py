@@ -1,7 +1,7 @@
-"""The connections at the validator's port: how many there are, from where, and which are too many.
+"""Counts the connections of the validator's port by address, and closes those beyond the limits.
 
-Fed with what the socket's monitor tells. No messages, no keys: a connection counts from when it is accepted, long
-before anybody knows who is there.
+Works on events of the socket monitor, without messages or keys: a connection counts from its acceptance, before the
+peer is known.
 """
 
 import os
@@ -21,18 +21,18 @@ from dovetail.ledger.limits import Limits
 EVENTS: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 
 _LOG_PAUSE_S: Final = 1.0
-"""Whoever knocks without end must not fill the log."""
+"""A peer that connects again and again must not fill the log."""
 
 _KEYS_AT_AN_OPEN_PORT: Final = "it has keys, of which this validator has none"
 
 log = structlog.get_logger("validator.connections")
 
 
-class Seldom:
-    """A warning at most once a second.
+class ThrottledWarning:
+    """Logs a warning at most once a second.
 
-    The next one says how many were left out before it (``unsaid``), and how many seconds ago the last of them was: that
-    may be long, since nothing is logged before it comes.
+    The next warning reports how many were suppressed before it (``unsaid``), and how many seconds ago the last of them
+    was suppressed (``unsaid_s_ago``).
     """
 
     def __init__(self, event: str, clock_s: Callable[[], float] = time.monotonic) -> None:
@@ -41,7 +41,6 @@ class Seldom:
         self._next_s = float("-inf")
         self._unsaid = 0
         self._unsaid_s = 0.0
-        """When the last one was left out."""
 
     def warn(self, **values: object) -> None:
         now_s = self._clock_s()
@@ -49,44 +48,44 @@ class Seldom:
             self._unsaid += 1
             self._unsaid_s = now_s
             return
-        left_out = {"unsaid": self._unsaid, "unsaid_s_ago": round(now_s - self._unsaid_s, 1)} if self._unsaid else {}
-        log.warning(self._event, **values, **left_out)
+        suppressed = {"unsaid": self._unsaid, "unsaid_s_ago": round(now_s - self._unsaid_s, 1)} if self._unsaid else {}
+        log.warning(self._event, **values, **suppressed)
         self._next_s, self._unsaid = now_s + _LOG_PAUSE_S, 0
 
 
 class Connections:
-    """Counts connections by their descriptors, and cuts those beyond the limits. ``kept``: the port asks for keys."""
+    """Counts connections by descriptor, and closes those beyond the limits. ``restricted``: the port asks for keys."""
 
-    def __init__(self, limits: Limits, *, kept: bool = False) -> None:
+    def __init__(self, limits: Limits, *, restricted: bool = False) -> None:
         self._limits = limits
-        self._cause = "it has no keys, not this validator's" if kept else _KEYS_AT_AN_OPEN_PORT
+        self._cause = "it has no keys, not this validator's" if restricted else _KEYS_AT_AN_OPEN_PORT
         self._port = 0
         self._open: dict[int, str] = {}
-        """The address that each descriptor's peer has; empty for a path."""
+        """The address of each descriptor's peer; empty for a path."""
         self._from: Counter[str] = Counter()
-        self._unfit = False
-        self._refused = Seldom("connection refused")
+        self._handshake_failed = False
+        self._refused = ThrottledWarning("connection refused")
 
-    def listens(self, endpoint: str) -> None:
-        """Where the gateway listens."""
+    def set_endpoint(self, endpoint: str) -> None:
+        """Count connections of this endpoint."""
         port = endpoint.rpartition(":")[2]
         self._port = int(port) if port.isdigit() else 0
 
     @property
     def count(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._open)
 
-    def take(self, frames: list[bytes]) -> bool:
-        """Take one event of the monitor; whether it tells of a connection that closed."""
-        told = parse_monitor_message(frames)
-        if told["event"] == zmq.EVENT_ACCEPTED:
-            self._accepted(told["value"])
-        elif told["event"] == zmq.EVENT_DISCONNECTED:
-            self._closed(told["value"])
+    def handle_event(self, frames: list[bytes]) -> bool:
+        """Process one event of the monitor. True if a connection closed."""
+        event = parse_monitor_message(frames)
+        if event["event"] == zmq.EVENT_ACCEPTED:
+            self._accepted(event["value"])
+        elif event["event"] == zmq.EVENT_DISCONNECTED:
+            self._closed(event["value"])
             return True
         else:
-            self._unfit = True  # The same connection's end is the next event of this kind.
+            self._handshake_failed = True  # The next EVENT_DISCONNECTED is of the same connection.
         return False
 
     def _accepted(self, descriptor: int) -> None:
@@ -107,23 +106,23 @@ class Connections:
                 )
             else:
                 return
-            # The library notices, closes it, and tells that it is closed.
+            # libzmq notices, closes the connection, and the monitor reports EVENT_DISCONNECTED.
             peer.shutdown(socket.SHUT_RDWR)
             self._refused.warn(address=address, reason=why)
 
     def _closed(self, descriptor: int) -> None:
         address = self._open.pop(descriptor, None)
-        unfit, self._unfit = self._unfit, False
+        handshake_failed, self._handshake_failed = self._handshake_failed, False
         if address is None:
             return
         self._from[address] -= 1
         if not self._from[address]:
             del self._from[address]
-        if unfit:
+        if handshake_failed:
             self._refused.warn(address=address, reason=f"its handshake failed: {self._cause}, or speaks no ZMTP")
 
     def _address(self, peer: socket.socket) -> str | None:
-        """Of a connection to this port; None of another socket: by now the descriptor may be another's."""
+        """The peer's address; None if the descriptor meanwhile belongs to a socket of another port."""
         if peer.family == socket.AF_UNIX:
             return "" if self._port == 0 else None
         if peer.family not in (socket.AF_INET, socket.AF_INET6) or peer.getsockname()[1] != self._port:

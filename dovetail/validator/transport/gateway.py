@@ -1,7 +1,7 @@
-"""The validator's door: one ROUTER on which processors and clients meet, and the envelope of every message.
+"""The ROUTER socket to which processors and clients connect, and the envelope of every message.
 
-It decodes envelopes, answers pings, notices closed connections, and hands everything else on. What the messages mean,
-and who may send which, is not known here.
+The gateway decodes envelopes, answers pings, notices closed connections and passes everything else on. Who may send
+which message is checked in ``rights``; contents are decoded by the recipients.
 """
 
 import os
@@ -14,7 +14,7 @@ import zmq
 from google.protobuf.message import DecodeError
 
 from dovetail.ledger.limits import Limits
-from dovetail.validator.transport.access import OPEN, CannotOpen, Door
+from dovetail.validator.transport.access import OPEN, AccessPolicy, CannotOpen
 from dovetail.validator.transport.authenticator import DOMAIN, Authenticator
 from dovetail.validator.transport.connections import EVENTS, Connections
 from dovetail.validator.transport.sockets import DrainedSocket
@@ -27,9 +27,9 @@ log = structlog.get_logger("validator.gateway")
 
 
 class Request(NamedTuple):
-    """One message from a peer; whoever answers repeats identity and correlation id.
+    """One message of a peer. Its answer repeats identity and correlation id.
 
-    ``key``: the public connection key that the peer has proven; empty at an open door.
+    ``key``: the public connection key that the peer has proven; empty at an open port.
     """
 
     identity: bytes
@@ -40,7 +40,7 @@ class Request(NamedTuple):
 
 
 class Delivery(Enum):
-    """What became of a message that was to be sent."""
+    """The outcome of sending a message."""
 
     SENT = "handed to the peer's connection"
     FULL = "the peer does not read; the message is dropped"
@@ -48,11 +48,11 @@ class Delivery(Enum):
 
 
 class CannotBind(Exception):
-    """The address cannot be listened on; the message says why."""
+    """The gateway cannot listen on the address; the message says why."""
 
 
 class Gateway:
-    """Listens on ``bind``. ``on_sweep`` is called when requests wait; it takes them with ``requests``."""
+    """Listens on ``bind``. Calls ``on_sweep`` when requests wait, which reads them with ``requests``."""
 
     def __init__(
         self,
@@ -60,22 +60,22 @@ class Gateway:
         limits: Limits,
         on_sweep: Callable[[], None],
         on_disconnect: Callable[[], None],
-        door: Door = OPEN,
+        access: AccessPolicy = OPEN,
     ) -> None:
         try:
-            door.check_address(bind)
+            access.check_address(bind)
         except CannotOpen as error:
             raise CannotBind(str(error)) from None
         port = bind.rpartition(":")[2]
         if port.isascii() and port.isdigit() and int(port[:9]) > _PORT_MAX:
-            # libzmq would take it, and listen on another.
+            # libzmq would accept the number and listen on another port.
             raise CannotBind(f"cannot listen on {bind}: the highest port is {_PORT_MAX}")
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         router = self._context.socket(zmq.ROUTER)
         router.set(zmq.LINGER, 0)
         router.set(zmq.ROUTER_MANDATORY, 1)
         router.set(zmq.SNDHWM, limits.peer_messages_max)
-        # Of each connection. What is beyond stays with its sender: no more is taken off that connection.
+        # For each connection. Messages beyond this number stay with their sender.
         router.set(zmq.RCVHWM, limits.connection_unread_messages_max)
         router.set(zmq.MAXMSGSIZE, limits.message_bytes_max)
         router.set(zmq.HEARTBEAT_IVL, limits.processor_ping_ms)
@@ -83,14 +83,14 @@ class Gateway:
         router.set(zmq.IPV6, int("[" in bind))
         router.set(zmq.HANDSHAKE_IVL, limits.handshake_ms_max)
         self._authenticator: Authenticator | None = None
-        if door.key is not None:
+        if access.key is not None:
             router.set(zmq.CURVE_SERVER, 1)
-            router.set(zmq.CURVE_SECRETKEY, door.key.secret.reveal())
+            router.set(zmq.CURVE_SECRETKEY, access.key.secret.reveal())
             router.set(zmq.ZAP_DOMAIN, DOMAIN)
-            self._authenticator = Authenticator(self._context, door.callers)
+            self._authenticator = Authenticator(self._context, access.callers)
         router.monitor(_MONITOR, EVENTS)
         monitor = self._context.socket(zmq.PAIR)
-        # With a bound the library's own thread would wait for this one, and this one for it where the door closes.
+        # With a bound, libzmq's thread would wait for this one, and this one for libzmq's thread in ``close``.
         monitor.set(zmq.RCVHWM, 0)
         monitor.connect(_MONITOR)
         try:
@@ -102,19 +102,19 @@ class Gateway:
             self._context.destroy(linger=0)
             raise CannotBind(f"cannot listen on {bind}: {error.strerror}") from None
         self.endpoint = str(router.get_string(zmq.LAST_ENDPOINT)).rstrip("\0")
-        """Where it listens, with the port that a wildcard became."""
-        self.connections = Connections(limits, kept=door.key is not None)
-        self.connections.listens(self.endpoint)
+        """The endpoint, with the real port in place of a wildcard."""
+        self.connections = Connections(limits, restricted=access.key is not None)
+        self.connections.set_endpoint(self.endpoint)
         self._router = router
         self._on_disconnect = on_disconnect
         self._socket = DrainedSocket(router, on_sweep)
-        # Who sent it costs a look at each message, which an open door can do without.
-        self._arrived = self._socket.received if door.key is None else self._socket.received_with_user
+        # Reading the user id costs time for each message; an open port has no user ids.
+        self._received = self._socket.received if access.key is None else self._socket.received_with_user
         self._monitor = DrainedSocket(monitor, self._connections_changed)
 
     def requests(self) -> Iterator[Request]:
-        """The waiting requests. Pings are answered here; what is no message is dropped and logged."""
-        for frames in self._arrived():
+        """The waiting requests. Answers pings; drops and logs frames that are no message."""
+        for frames in self._received():
             try:
                 identity, content = frames
                 envelope = Envelope.FromString(content)
@@ -143,10 +143,10 @@ class Gateway:
         return Delivery.SENT
 
     def give_way(self) -> None:
-        """Let what was sent go out before anything else is done here: for a message that somebody waits for alone.
+        """Let libzmq's thread send the queued messages before this thread goes on.
 
-        ZeroMQ's thread sends it, and the system likes to wake that on this core. Where another process of the same
-        scheduling group is busy this costs its slice, a millisecond or more.
+        The system tends to wake that thread on this core. If another process of the same scheduling group is busy, the
+        call costs that process's time slice, a millisecond or more.
         """
         os.sched_yield()
 
@@ -159,6 +159,6 @@ class Gateway:
         self._context.term()
 
     def _connections_changed(self) -> None:
-        # All of them: what is left unread raises no further edge.
-        if sum(map(self.connections.take, self._monitor.received())):
+        # Read all events: unread ones do not signal the descriptor again. So ``sum``, not ``any``.
+        if sum(map(self.connections.handle_event, self._monitor.received())):
             self._on_disconnect()

@@ -1,6 +1,6 @@
-"""What each key may say: a processor's messages, a client's, or both. Whoever says more is refused, with the reason.
+"""Checks whether the sender's key allows a message: the messages of a processor, of a client, or both.
 
-At an open door there are no keys and everybody may say everything. Which keys there are is ``doors``' business.
+Other messages are refused with a reason. An open port has no keys and allows everything. ``access`` reads the keys.
 """
 
 from collections import defaultdict
@@ -12,15 +12,15 @@ from google.protobuf.message import Message
 from dovetail.ledger.connection_keys import ConnectionPublicKey
 from dovetail.validator.metrics import type_name
 from dovetail.validator.processors import registry
-from dovetail.validator.transport.access import Caller, Door, Right
-from dovetail.validator.transport.connections import Seldom
+from dovetail.validator.transport.access import AccessPolicy, Caller, Right
+from dovetail.validator.transport.connections import ThrottledWarning
 from dovetail.validator.transport.gateway import Delivery, Request
 from protos.node_pb2 import NotAllowed
 from protos.processor_pb2 import TpRegisterResponse, TpUnregisterResponse
 from protos.validator_pb2 import Message as Envelope
 
 _EVERYBODYS: Final = frozenset({Envelope.PING_REQUEST, Envelope.PING_RESPONSE})
-"""Whoever is let in may ask whether the other lives."""
+"""Every connected peer may ping."""
 
 _NOBODY: Final = Caller("", frozenset())
 
@@ -28,7 +28,7 @@ Send = Callable[[bytes, int, str, bytes], Delivery]
 
 
 def right_for(message_type: int) -> Right | None:
-    """What a message of this type asks for; None for what everybody may send."""
+    """The right that a message of this type needs; None if every peer may send it."""
     if message_type in _EVERYBODYS:
         return None
     return Right.PROCESSOR if message_type in registry.MESSAGE_TYPES else Right.CLIENT
@@ -37,20 +37,20 @@ def right_for(message_type: int) -> Right | None:
 class Rights:
     """``send`` is the gateway's."""
 
-    def __init__(self, door: Door, send: Send) -> None:
-        self._callers = None if door.key is None else door.callers
+    def __init__(self, access: AccessPolicy, send: Send) -> None:
+        self._callers = None if access.key is None else access.callers
         self._send = send
-        self._seldom: defaultdict[tuple[str, str], Seldom] = defaultdict(
-            lambda: Seldom("message refused: the list that its sender's key is in does not allow it")
+        self._warnings: defaultdict[tuple[str, str], ThrottledWarning] = defaultdict(
+            lambda: ThrottledWarning("message refused: the list that its sender's key is in does not allow it")
         )
-        """By key and type of message, of which there are so many: one that asks without end must not fill the log."""
+        """By key and name of the message type: the number of both is bounded."""
 
     def permits(self, request: Request) -> bool:
-        """Whether whoever sent this may. If not, it was told so, and the log names its key."""
+        """Whether the sender may send this request. If not, sends a refusal and logs the sender's key."""
         if self._callers is None:
             return True
         right = right_for(request.message_type)
-        # A connection without a key cannot be here; should it be, nothing is allowed to it.
+        # The authenticator refuses unknown keys. Without it, an unknown key would still have no rights.
         caller = self._callers.get(ConnectionPublicKey(request.key), _NOBODY)
         if caller is not _NOBODY and (right is None or right in caller.rights):
             return True
@@ -61,12 +61,12 @@ class Rights:
         name = type_name(request.message_type)
         wanted = right.value if right else "any"
         listed = ", ".join(sorted(held.value for held in caller.rights)) or "nothing"
-        seldom = self._seldom[request.key, name]
         advice = (
             f"give its process a key that is listed under {wanted}, or put its .pub file into the folder {wanted} of"
             " allowed_keys too and restart the validator"
         )
-        seldom.warn(type=name, name=caller.name, key=request.key, list=listed, needs=wanted, advice=advice)
+        warning = self._warnings[request.key, name]
+        warning.warn(type=name, name=caller.name, key=request.key, list=listed, needs=wanted, advice=advice)
         answer = _answer(
             request.message_type,
             right,
@@ -79,10 +79,10 @@ class Rights:
 
 
 def _answer(message_type: int, right: Right | None, message: str) -> tuple[int, Message] | None:
-    """Response type and response of a refusal; None where the protocol has no answer that could say it."""
+    """Response type and response of a refusal; None if the protocol has no such response."""
     if message_type == Envelope.TP_REGISTER_REQUEST:
         return Envelope.TP_REGISTER_RESPONSE, TpRegisterResponse(status=TpRegisterResponse.ERROR, message=message)
     if message_type == Envelope.TP_UNREGISTER_REQUEST:
         return Envelope.TP_UNREGISTER_RESPONSE, TpUnregisterResponse(status=TpUnregisterResponse.ERROR)
-    # A client waits for what it asked, and takes silence for a validator that hangs.
+    # Without an answer, a client would time out and report a hanging validator.
     return (Envelope.NOT_ALLOWED, NotAllowed(message=message)) if right is Right.CLIENT else None

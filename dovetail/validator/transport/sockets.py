@@ -1,7 +1,7 @@
-"""A ZeroMQ socket in the event loop: its file descriptor is watched, and every waiting frame is taken in one sweep.
+"""A ZeroMQ socket in the event loop: watches its file descriptor and reads all waiting messages in one sweep.
 
-The descriptor tells of changes only: a send can swallow the news of a frame that came meanwhile. So every send makes
-sure that another look is taken. No protocol here.
+libzmq's descriptor is edge-triggered: a send can consume the signal of a message that arrives meanwhile. So every send
+schedules another check. No protocol here.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Final
 import zmq
 
 _SWEEP_FRAMES_MAX: Final = 1_000
-"""How many messages one sweep takes before the loop may look at other things."""
+"""The most messages that one sweep reads before the loop handles other events."""
 
 _NOW: Final = int(zmq.NOBLOCK)
 _MORE: Final = int(zmq.NOBLOCK | zmq.SNDMORE)
@@ -19,32 +19,32 @@ _READABLE: Final = int(zmq.POLLIN)
 
 
 class DrainedSocket:
-    """``on_readable`` is called in the loop when messages may wait; it takes them with ``received``."""
+    """Calls ``on_readable`` in the loop when messages may wait, which reads them with ``received``."""
 
     def __init__(self, socket: zmq.Socket[bytes], on_readable: Callable[[], None]) -> None:
         self._socket = socket
         self._on_readable = on_readable
         self._loop = asyncio.get_running_loop()
         self._descriptor = int(socket.get(zmq.FD))
-        self._look: asyncio.Handle | None = None
-        self._looking = self._again = False
+        self._scheduled: asyncio.Handle | None = None
+        self._checking = self._again = False
         self._closed = False
         self.user = ""
-        """The user id that a connection was let in with: that of the last message; empty where it has none."""
-        self._loop.add_reader(self._descriptor, self._take_look)
-        self._look_again()
+        """The ZAP user id of the last message's connection; empty if it has none."""
+        self._loop.add_reader(self._descriptor, self._check)
+        self.check_soon()
 
     def received(self) -> Iterator[list[bytes]]:
-        """The waiting messages, at most a sweep's worth; the rest is announced again."""
+        """The waiting messages, at most ``_SWEEP_FRAMES_MAX``; the rest causes another ``on_readable``."""
         for _ in range(_SWEEP_FRAMES_MAX):
             try:
                 yield self._socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-        self._look_again()
+        self.check_soon()
 
     def received_with_user(self) -> Iterator[list[bytes]]:
-        """``received``; meanwhile ``user`` tells of each message who sent it."""
+        """Like ``received``; ``user`` is set to the sender of each message before it is yielded."""
         for _ in range(_SWEEP_FRAMES_MAX):
             try:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
@@ -52,11 +52,11 @@ class DrainedSocket:
                 return
             self.user = _user_of(frames[-1])
             yield [frame.bytes for frame in frames]
-        self._look_again()
+        self.check_soon()
 
     def send(self, frames: list[bytes]) -> None:
-        """Send without waiting. Raises zmq.Again when the peer does not read, zmq.ZMQError when it is gone."""
-        self._look_again()
+        """Send without waiting. Raises zmq.Again if the peer does not read, zmq.ZMQError if it is gone."""
+        self.check_soon()
         *first, last = frames
         for frame in first:
             self._socket.send(frame, _MORE)
@@ -65,32 +65,33 @@ class DrainedSocket:
     def close(self) -> None:
         self._closed = True
         self._loop.remove_reader(self._descriptor)
-        if self._look is not None:
-            self._look.cancel()
+        if self._scheduled is not None:
+            self._scheduled.cancel()
         self._socket.close(linger=0)
 
-    def _look_again(self) -> None:
-        if self._looking:
+    def check_soon(self) -> None:
+        """Call ``on_readable`` in the loop's next round if messages wait then."""
+        if self._checking:
             self._again = True
-        elif self._look is None:
-            self._look = self._loop.call_soon(self._take_look)
+        elif self._scheduled is None:
+            self._scheduled = self._loop.call_soon(self._check)
 
-    def _take_look(self) -> None:
-        if self._look is not None:
-            self._look.cancel()
-            self._look = None
-        if self._closed or not self._waits():
+    def _check(self) -> None:
+        if self._scheduled is not None:
+            self._scheduled.cancel()
+            self._scheduled = None
+        if self._closed or not self._is_readable():
             return
-        self._looking, self._again = True, False
+        self._checking, self._again = True, False
         try:
             self._on_readable()
         finally:
-            self._looking = False
-            # Behind all that was sent meanwhile, and only a look that finds something costs the loop another round.
-            if self._again and not self._closed and self._waits():
-                self._look_again()
+            self._checking = False
+            # One check covers every send of the sweep. Another round of the loop is scheduled only if messages wait.
+            if self._again and not self._closed and self._is_readable():
+                self.check_soon()
 
-    def _waits(self) -> bool:
+    def _is_readable(self) -> bool:
         return bool(int(self._socket.get(zmq.EVENTS)) & _READABLE)
 
 

@@ -20,7 +20,7 @@ from tests.keys import put_on
 
 TEST_SECONDS_MAX = 20
 UNANSWERED = 1_999
-"""A message type that the door takes and does not answer."""
+"""A message type that the gateway accepts and does not answer."""
 
 LIMITS = replace(Limits(), message_bytes_max=1_000_000, peer_messages_max=1_000)
 
@@ -35,7 +35,7 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(bounded())
 
 
-class Door:
+class OpenPort:
     """A gateway that answers every request with its own type and content, and remembers what it saw."""
 
     def __init__(self, limits: Limits = LIMITS) -> None:
@@ -108,13 +108,13 @@ class Peer:
 
 
 @asynccontextmanager
-async def open_door(*identities: bytes, limits: Limits = LIMITS) -> AsyncIterator[tuple[Door, list[Peer]]]:
-    """A door, and one peer for each identity."""
-    door = Door(limits)
-    peers = [Peer(door.gateway.endpoint, identity) for identity in identities]
+async def open_port(*identities: bytes, limits: Limits = LIMITS) -> AsyncIterator[tuple[OpenPort, list[Peer]]]:
+    """An open port, and one peer for each identity."""
+    port = OpenPort(limits)
+    peers = [Peer(port.gateway.endpoint, identity) for identity in identities]
     try:
-        yield door, peers
+        yield port, peers
     finally:
         for peer in peers:
             peer.close()
-        door.gateway.close()
+        port.gateway.close()

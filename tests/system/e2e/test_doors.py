@@ -81,7 +81,7 @@ def test_a_node_as_the_page_makes_it_commits(networks: Networks, tmp_path: Path,
     for process in started:
         process.wait_logged("ready")
     keys = {path.stem: path.read_text().strip() for path in (tmp_path / "keys").glob("*.pub")}
-    started[0].wait_logged("the port is kept", public_key=keys["validator"], allowed_keys=3)
+    started[0].wait_logged("the port is restricted", public_key=keys["validator"], allowed_keys=3)
     api = networks.api(network)
     api.commit(author.batch(author.intkey("set", "kept", 1)))
     # What may be known by everybody is in the logs, and no secret: neither there, nor in what a node shows of itself,

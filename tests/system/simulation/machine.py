@@ -53,7 +53,7 @@ class Machine:
             stage.loop.call_later(0.1, self.start)
             return
         surroundings = Surroundings(
-            lambda config, door, on_sweep, on_disconnect: SimulatedGateway(stage.network, on_sweep, on_disconnect),
+            lambda config, access, on_sweep, on_disconnect: SimulatedGateway(stage.network, on_sweep, on_disconnect),
             lambda config, on_results: SimulatedVerifiers(stage.loop, stage.rng, on_results),
             stage.loop.time,
         )

@@ -32,7 +32,7 @@ def _watch_writes(node: Node, processor: Peer, *, refused: int = 0) -> list[bool
     def add_pending(raw_batches: list[bytes]) -> int:
         # The node stands still meanwhile: what comes was sent before.
         writes.append(bool(processor.socket._socket.poll(_TRAVELS_MS_MAX)))
-        processor.socket._look_again()
+        processor.socket.check_soon()
         if len(writes) <= refused:
             raise StorageFailed("the disk is full")
         return write(raw_batches)
@@ -146,7 +146,7 @@ def test_a_processor_gets_its_next_task_before_the_sealed_block_is_written(
             def commit_block(commit: BlockCommit) -> BlockInfo:
                 if not given:
                     given.append(bool(dealer.poll(_TRAVELS_MS_MAX)))
-                    processor.socket._look_again()
+                    processor.socket.check_soon()
                     writing.set()
                 return write(commit)
 

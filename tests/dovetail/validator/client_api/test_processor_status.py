@@ -7,7 +7,7 @@ import pytest
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.validator.core.execution.model import TransactionOutcome, Verdict
 from dovetail.validator.processors.processor import STATES, Held, Record
-from dovetail.validator.processors.registry import Answered, Arrived, Left, Lost
+from dovetail.validator.processors.registry import ProcessorAvailable, ProcessorUnavailable, TaskAnswered, TaskLost
 from protos import packed_pb2, processor_pb2
 from protos.node_pb2 import ProcessorStatus
 from protos.validator_pb2 import Message as Envelope
@@ -58,7 +58,7 @@ def test_what_was_registered_is_told_by_family() -> None:
 
 
 def test_the_event_of_a_registration_names_the_build() -> None:
-    assert Bench().register(build_id="7f3a") == [Arrived(FAMILY, False, "7f3a")]
+    assert Bench().register(build_id="7f3a") == [ProcessorAvailable(FAMILY, False, "7f3a")]
 
 
 @pytest.mark.parametrize(("characters", "stands"), [(256, True), (257, False)])
@@ -107,7 +107,7 @@ def test_who_unregisters_with_nothing_to_do_frees_its_place() -> None:
     bench.register(b"a")
     assert bench.register(b"b") == []
     bench.unregister(b"a")
-    assert bench.register(b"b") == [Arrived(FAMILY, False)]
+    assert bench.register(b"b") == [ProcessorAvailable(FAMILY, False)]
 
 
 def test_who_registers_again_while_it_drains_serves_only_that() -> None:
@@ -131,7 +131,7 @@ def test_one_that_closes_while_it_drains_loses_what_it_holds() -> None:
     bench.start(task)
     bench.unregister()
     bench.gone.add(b"p")
-    assert bench.processors.probe() == [Left((), "its connection closed"), Lost(task, True)]
+    assert bench.processors.probe() == [ProcessorUnavailable((), "its connection closed"), TaskLost(task, True)]
     assert list(bench.processors.statuses()) == []
 
 
@@ -145,8 +145,8 @@ def test_one_that_goes_silent_while_it_drains_is_forgotten() -> None:
     assert bench.processors.tick() == []
     bench.now_ms += bench.limits.processor_silence_ms
     left, lost = bench.processors.tick()
-    assert (left[0], lost) == ((), Lost(task, True))
-    assert bench.processors.heard(b"p") == []
+    assert (left[0], lost) == ((), TaskLost(task, True))
+    assert bench.processors.mark_alive(b"p") == []
     assert list(bench.processors.statuses()) == []
 
 
@@ -160,7 +160,7 @@ def test_one_that_is_silent_is_told_of_as_such() -> None:
     status = status_of(bench)
     assert (status.state, len(status.families)) == (ProcessorStatus.SILENT, 1)
     assert status.last_heard_s == status.connected_s == pytest.approx(40.001)
-    bench.processors.heard(b"p")
+    bench.processors.mark_alive(b"p")
     assert (status_of(bench).state, status_of(bench).last_heard_s) == (ProcessorStatus.TAKES_WORK, 0)
 
 
@@ -185,7 +185,7 @@ def test_transactions_of_a_message_count_by_their_outcome(answered: Any, expecte
     units = ([touching(number) for number in range(3)], [touching(3)], [touching(4)])
     sent = bench.start(make_task(1, *units))
     assert (status_of(bench).in_flight_tasks, status_of(bench).in_flight_transactions) == (1, 5)
-    assert isinstance(bench.answer(sent, answered)[0], Answered)
+    assert isinstance(bench.answer(sent, answered)[0], TaskAnswered)
     assert counts(status_of(bench)) == expected
     assert status_of(bench).in_flight_transactions == 0
 

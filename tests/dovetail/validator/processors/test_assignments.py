@@ -6,7 +6,7 @@ from dovetail.ledger.limits import Limits
 from dovetail.ledger.receipt import Event
 from dovetail.validator.core.execution.model import Task, TransactionOutcome, Verdict
 from dovetail.validator.processors.assignment import Outcomes
-from dovetail.validator.processors.registry import Answered
+from dovetail.validator.processors.registry import TaskAnswered
 from protos import events_pb2, packed_pb2, processor_pb2, state_context_pb2, transaction_pb2
 from protos.state_context_pb2 import TpStateGetRequest
 from protos.transaction_receipt_pb2 import StateChange
@@ -36,7 +36,7 @@ def outcomes_of(bench: Bench, task: Task, *units: list[Results.TransactionResult
     """What becomes of an answer with these units' results."""
     response = Results(units=[Results.UnitResult(results=unit) for unit in units])
     (answered,) = bench.answer(bench.start(task), response)
-    assert isinstance(answered, Answered)
+    assert isinstance(answered, TaskAnswered)
     return answered.outcomes
 
 
@@ -122,7 +122,7 @@ def test_a_task_that_must_be_alone_is_a_conversation() -> None:
     sent = bench.start(task)
     assert sent.message_type == Envelope.TP_PROCESS_REQUEST
     (answered,) = bench.answer(sent, Response(status="OK"))
-    assert isinstance(answered, Answered)
+    assert isinstance(answered, TaskAnswered)
     assert answered.outcomes == [[TransactionOutcome(Verdict.OK)]]
 
 
@@ -169,7 +169,7 @@ def test_a_refused_list_outweighs_the_processors_ok() -> None:
     response = bench.ask(b"p", Envelope.STATE_LIST_REQUEST, list_request(sent, "1cf126"))
     assert response.status == packed_pb2.StateListResponse.AUTHORIZATION_ERROR
     (answered,) = bench.answer(sent, Response(status="OK"))
-    assert isinstance(answered, Answered)
+    assert isinstance(answered, TaskAnswered)
     ((outcome,),) = answered.outcomes
     assert outcome.verdict is Verdict.INVALID
     assert "it listed '1cf126', which no one of its inputs covers" in outcome.message
@@ -227,7 +227,7 @@ def test_a_conversation_builds_on_its_earlier_transactions() -> None:
     assert late.status == state_context_pb2.TpStateSetResponse.AUTHORIZATION_ERROR
     assert bench.answer(first, Response(status="INVALID_TRANSACTION")) == []
     (answered,) = bench.answer(second, Response(status="OK"))
-    assert isinstance(answered, Answered)
+    assert isinstance(answered, TaskAnswered)
     assert [[outcome.changes for outcome in unit] for unit in answered.outcomes] == [
         [{address(3): b"by a"}, {address(3): None, address(2): None}]
     ]
@@ -237,7 +237,7 @@ def test_a_conversation_ends_with_its_first_failure() -> None:
     bench = single_bench()
     sent = bench.start(make_task(1, [touching("a"), touching("b")]))
     (answered,) = bench.answer(sent, Response(status="INVALID_TRANSACTION", message="no"))
-    assert isinstance(answered, Answered)
+    assert isinstance(answered, TaskAnswered)
     assert answered.outcomes == [[TransactionOutcome(Verdict.INVALID, "no")]]
     assert bench.sent == []
 
@@ -248,7 +248,7 @@ def test_a_refused_access_outweighs_the_processors_ok() -> None:
     bench.ask(b"p", Envelope.TP_STATE_SET_REQUEST, set_request(sent, 3, b"x"))
     bench.ask(b"p", Envelope.TP_STATE_SET_REQUEST, set_request(sent, 1, b"x"))
     (answered,) = bench.answer(sent, Response(status="OK"))
-    assert isinstance(answered, Answered)
+    assert isinstance(answered, TaskAnswered)
     ((outcome,),) = answered.outcomes
     assert (outcome.verdict, outcome.changes) == (Verdict.INVALID, {})
     assert f"wrote at {address(1)}, outside its outputs" in outcome.message
@@ -265,7 +265,7 @@ def test_receipts_grow_to_a_limit() -> None:
     event = state_context_pb2.TpEventAddRequest(context_id=context_id, event=events_pb2.Event(data=bytes(60)))
     assert bench.ask(b"p", Envelope.TP_EVENT_ADD_REQUEST, event).status == state_context_pb2.TpEventAddResponse.ERROR
     (answered,) = bench.answer(sent, Response(status="OK"))
-    assert isinstance(answered, Answered)
+    assert isinstance(answered, TaskAnswered)
     assert answered.outcomes[0][0].data == (bytes(60),)
 
 
@@ -278,7 +278,7 @@ def test_events_are_kept_in_order() -> None:
         request = state_context_pb2.TpEventAddRequest(context_id=sent.message.context_id, event=event)
         assert bench.ask(b"p", Envelope.TP_EVENT_ADD_REQUEST, request).status == 1
     (answered,) = bench.answer(sent, Response(status="OK"))
-    assert isinstance(answered, Answered)
+    assert isinstance(answered, TaskAnswered)
     assert answered.outcomes[0][0].events == (
         Event("one", (("k", "v"),), b"d"),
         Event("two", (("k", "v"),), b"d"),

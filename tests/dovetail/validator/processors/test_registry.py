@@ -9,7 +9,13 @@ from dovetail.validator.core.execution.executor import Execution
 from dovetail.validator.core.execution.model import Task, TransactionOutcome, Verdict
 from dovetail.validator.processors.dispatch import dispatch
 from dovetail.validator.processors.processor import Registered
-from dovetail.validator.processors.registry import MESSAGE_TYPES, Answered, Arrived, Left, Lost
+from dovetail.validator.processors.registry import (
+    MESSAGE_TYPES,
+    ProcessorAvailable,
+    ProcessorUnavailable,
+    TaskAnswered,
+    TaskLost,
+)
 from protos import packed_pb2, processor_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope
 from tests.dovetail.validator.processors_support import FAMILY, OTHER, Bench, make_task, touching
@@ -20,7 +26,7 @@ OK = processor_pb2.TpProcessResponse(status="OK")
 
 def test_a_registration_is_answered_and_told() -> None:
     bench = Bench()
-    assert bench.register(protocol_version=7) == [Arrived(FAMILY, False)]
+    assert bench.register(protocol_version=7) == [ProcessorAvailable(FAMILY, False)]
     (sent,) = bench.take_sent()
     assert (sent.identity, sent.message_type, sent.correlation_id) == (b"p", Envelope.TP_REGISTER_RESPONSE, "c")
     assert (sent.message.status, sent.message.protocol_version) == (processor_pb2.TpRegisterResponse.OK, 7)
@@ -35,7 +41,7 @@ def test_a_registration_is_answered_and_told() -> None:
 @pytest.mark.parametrize(("asked", "given"), [(0, 0), (1, 1), (2, 2), (2**32 - 1, 2)])
 def test_packed_execution_is_agreed_on(asked: int, given: int) -> None:
     bench = Bench()
-    assert bench.register(packed_version=asked) == [Arrived(FAMILY, bool(given))]
+    assert bench.register(packed_version=asked) == [ProcessorAvailable(FAMILY, bool(given))]
     assert bench.take_sent()[0].message.packed_version == given
 
 
@@ -112,7 +118,7 @@ def test_who_unregisters_finishes_and_takes_no_more() -> None:
     bench.register(family=OTHER)
     task = make_task(1)
     sent = bench.start(task)
-    assert bench.unregister() == [Left((FAMILY, OTHER), "it unregistered")]
+    assert bench.unregister() == [ProcessorUnavailable((FAMILY, OTHER), "it unregistered")]
     assert bench.take_sent()[0].message.status == processor_pb2.TpUnregisterResponse.OK
     assert not bench.processors.has(FAMILY)
     assert bench.processors.count(FAMILY) == 0
@@ -120,14 +126,14 @@ def test_who_unregisters_finishes_and_takes_no_more() -> None:
     get = state_context_pb2.TpStateGetRequest(context_id=sent.message.context_id)
     assert bench.ask(b"p", Envelope.TP_STATE_GET_REQUEST, get).status == state_context_pb2.TpStateGetResponse.OK
     (answered,) = bench.answer(sent, OK)
-    assert answered == Answered(task, [[TransactionOutcome(Verdict.OK)]], ("1cf126",), ())
+    assert answered == TaskAnswered(task, [[TransactionOutcome(Verdict.OK)]], ("1cf126",), ())
 
 
 def test_who_registers_again_takes_work_again() -> None:
     bench = Bench()
     bench.register()
     bench.unregister()
-    assert bench.register(namespaces=["00"]) == [Arrived(FAMILY, False)]
+    assert bench.register(namespaces=["00"]) == [ProcessorAvailable(FAMILY, False)]
     assert bench.free().families == {FAMILY: Registered(("00",))}
 
 
@@ -143,7 +149,10 @@ def test_a_closed_connection_loses_its_tasks_and_no_others() -> None:
     bench.register(b"b")
     tasks = {bench.start(make_task(number)).identity: make_task(number) for number in range(2)}
     bench.gone.add(b"a")
-    assert bench.processors.probe() == [Left((FAMILY,), "its connection closed"), Lost(tasks[b"a"], True)]
+    assert bench.processors.probe() == [
+        ProcessorUnavailable((FAMILY,), "its connection closed"),
+        TaskLost(tasks[b"a"], True),
+    ]
     assert bench.processors.probe() == []
     assert bench.processors.count(FAMILY) == 1
     assert bench.free().identity == b"b"
@@ -209,7 +218,7 @@ def test_an_answer_tells_what_its_processor_has_room_for() -> None:
     sent = bench.start(make_task(1))
     assert not bench.processors.with_room(OTHER)
     (answered,) = bench.answer(sent, OK)
-    assert isinstance(answered, Answered)
+    assert isinstance(answered, TaskAnswered)
     assert answered.families == (FAMILY, OTHER)
 
 
@@ -325,7 +334,7 @@ def test_what_a_processor_had_not_begun_is_not_what_it_died_of(packed_version: i
     assert held([task]) == [(True, [0])]
     bench.gone.add(b"0")
     events = bench.processors.probe()
-    assert events[1:3] == [Lost(busy, True), Lost(task, not packed_version)]
+    assert events[1:3] == [TaskLost(busy, True), TaskLost(task, not packed_version)]
     assert execution.abandon(task, not packed_version) == [0]
     assert (execution.results()[0] is None) == bool(packed_version)
 

@@ -21,9 +21,9 @@ from dovetail.ledger.limits import Limits
 from dovetail.ledger.secret_files import changeable_by_others
 from dovetail.validator.config import ValidatorConfig
 from dovetail.validator.node import Node
-from dovetail.validator.transport import access as doors
+from dovetail.validator.transport import access as access_module
 from dovetail.validator.transport import connections
-from dovetail.validator.transport.access import OPEN, CannotOpen, Right, is_local, read_door
+from dovetail.validator.transport.access import OPEN, CannotOpen, Right, is_local, read_access_policy
 from dovetail.validator.transport.gateway import CannotBind, Gateway
 from dovetail.validator.transport.rights import right_for
 from protos.client_batch_submit_pb2 import ClientBatchSubmitResponse
@@ -31,7 +31,7 @@ from protos.node_pb2 import NodeStatusResponse, NotAllowed
 from protos.processor_pb2 import TpProcessResponse, TpRegisterRequest, TpRegisterResponse, TpUnregisterResponse
 from protos.validator_pb2 import Message as Envelope
 from tests.dovetail.validator.nodes import process, register, signed_batch
-from tests.dovetail.validator.peers import LIMITS, Door, Peer, run
+from tests.dovetail.validator.peers import LIMITS, OpenPort, Peer, run
 from tests.dovetail.validator.support import LIMITS as NODE_LIMITS
 from tests.dovetail.validator.support import SIGNER, commit, make_batch, open_store
 from tests.keys import Ring, make_ring
@@ -52,12 +52,12 @@ def kept(ring: Ring, path: Path, bind: str = "tcp://127.0.0.1:*", limits: Limits
 
 @asynccontextmanager
 async def open_kept(ring: Ring, path: Path, limits: Limits = NODE_LIMITS) -> AsyncIterator[Node]:
-    """A node behind a kept door, with a genesis block."""
+    """A node behind a restricted port, with a genesis block."""
     store = open_store(path, limits)
     try:
         commit(store, [make_batch("genesis")])
         config = kept(ring, path, limits=limits)
-        node = Node(config, store, SIGNER, read_door(config))
+        node = Node(config, store, SIGNER, read_access_policy(config))
         try:
             await node.restore()
             yield node
@@ -217,8 +217,8 @@ def test_a_handshake_that_fails_is_said_from_the_validators_side(
 
     async def test() -> None:
         ended = asyncio.Event()
-        door = read_door(kept(ring, tmp_path)) if asks else OPEN
-        gateway = Gateway("tcp://127.0.0.1:*", LIMITS, lambda: None, ended.set, door)
+        access = read_access_policy(kept(ring, tmp_path)) if asks else OPEN
+        gateway = Gateway("tcp://127.0.0.1:*", LIMITS, lambda: None, ended.set, access)
         with structlog.testing.capture_logs() as logs:
             try:
                 port = urlsplit(gateway.endpoint).port
@@ -247,7 +247,7 @@ def test_no_secret_is_logged_or_shown(ring: Ring, tmp_path: Path) -> None:
                 assert "limits.connections_max" in shown
                 for private in (secret, str(ring.validator.private), str(ring.allowed)):
                     assert private not in shown
-                assert secret not in repr(read_door(kept(ring, tmp_path)))
+                assert secret not in repr(read_access_policy(kept(ring, tmp_path)))
         assert secret not in str(logs)
 
     run(test)
@@ -274,13 +274,13 @@ def test_an_open_door_is_for_loopback(ring: Ring, tmp_path: Path, bind: str, loc
     assert is_local(bind) == local
     config = ValidatorConfig(tmp_path, tmp_path / "key", bind)
     if local:
-        assert read_door(config) == OPEN
+        assert read_access_policy(config) == OPEN
     else:
         with pytest.raises(CannotOpen, match=r"cannot listen on .* without keys: .*keygen --connection.*--insecure"):
-            read_door(config)
+            read_access_policy(config)
     # Said aloud it may be anywhere; with keys as well.
-    assert read_door(replace(config, insecure=True)).key is None
-    assert read_door(kept(ring, tmp_path, bind)).key is not None
+    assert read_access_policy(replace(config, insecure=True)).key is None
+    assert read_access_policy(kept(ring, tmp_path, bind)).key is not None
 
 
 def test_the_gateway_itself_opens_no_other() -> None:
@@ -293,7 +293,7 @@ def test_the_gateway_itself_opens_no_other() -> None:
 
 def _refusal(config: ValidatorConfig) -> str:
     with pytest.raises(CannotOpen) as caught:
-        read_door(config)
+        read_access_policy(config)
     return str(caught.value)
 
 
@@ -326,7 +326,7 @@ def test_a_list_that_others_could_change_is_refused(ring: Ring, tmp_path: Path, 
     assert f"{changed}: others than its owner may change it" in refusal
     assert f"(mode {before | mode:04o}): chmod go-w it" in refusal
     changed.chmod(before)
-    assert len(read_door(config).callers) == 3
+    assert len(read_access_policy(config).callers) == 3
 
 
 @pytest.mark.parametrize("place", ["", "processors", "processors/both.pub"])
@@ -339,15 +339,15 @@ def test_a_list_that_belongs_to_another_user_is_refused(
     def check_as_if(mode: int, owner: int, reader: int) -> str | None:
         return check(mode, 4_321 if looked_at == inode else owner, reader)
 
-    look, looked_at = doors._refuse_changeable, 0
+    look, looked_at = access_module._refuse_changeable, 0
 
     def refuse_changeable(named: str, at: Path | int) -> None:
         nonlocal looked_at
         looked_at = os.stat(at).st_ino
         look(named, at)
 
-    monkeypatch.setattr(doors, "changeable_by_others", check_as_if)
-    monkeypatch.setattr(doors, "_refuse_changeable", refuse_changeable)
+    monkeypatch.setattr(access_module, "changeable_by_others", check_as_if)
+    monkeypatch.setattr(access_module, "_refuse_changeable", refuse_changeable)
     assert f"{theirs}: it belongs to user 4321, who may change it: chown it to user {mine}" in _refusal(
         kept(ring, tmp_path)
     )
@@ -360,7 +360,7 @@ def test_a_list_on_a_read_only_file_system_cannot_be_changed_whatever_its_modes_
     found = os.statvfs(ring.allowed)
     read_only = os.statvfs_result((*found[:8], found.f_flag | os.ST_RDONLY, found.f_namemax))
     monkeypatch.setattr(os, "statvfs", lambda _: read_only)
-    assert len(read_door(kept(ring, tmp_path)).callers) == 3
+    assert len(read_access_policy(kept(ring, tmp_path)).callers) == 3
 
 
 def test_what_is_no_regular_file_is_refused_by_name_and_not_waited_for(ring: Ring, tmp_path: Path) -> None:
@@ -379,7 +379,7 @@ def test_what_is_no_regular_file_is_refused_by_name_and_not_waited_for(ring: Rin
     assert f"cannot read the allowed key {odd}: No such file or directory" in _refusal(config)
     odd.unlink()
     odd.symlink_to(ring.stranger.public)
-    assert read_door(config).callers[ConnectionPublicKey(ring.stranger.public_key)].name == "odd"
+    assert read_access_policy(config).callers[ConnectionPublicKey(ring.stranger.public_key)].name == "odd"
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9.pub", b"two\nlines.pub"])
@@ -394,7 +394,7 @@ def test_a_name_that_no_log_line_can_hold_is_refused(ring: Ring, tmp_path: Path,
 
 def test_the_list_is_read_with_names_and_rights(ring: Ring, tmp_path: Path) -> None:
     (ring.allowed / "clients" / "README").write_text("no key, and not asked for one")
-    callers = read_door(kept(ring, tmp_path)).callers
+    callers = read_access_policy(kept(ring, tmp_path)).callers
     assert {caller.name: caller.rights for caller in callers.values()} == {
         "processor": {Right.PROCESSOR},
         "client": {Right.CLIENT},
@@ -422,19 +422,19 @@ def test_each_message_asks_for_one_right() -> None:
 
 
 @asynccontextmanager
-async def bounded_door(limits: Limits) -> AsyncIterator[tuple[Door, ExitStack]]:
-    door = Door(limits)
+async def bounded_port(limits: Limits) -> AsyncIterator[tuple[OpenPort, ExitStack]]:
+    port = OpenPort(limits)
     with ExitStack() as stack:
         try:
-            yield door, stack
+            yield port, stack
         finally:
             stack.close()
-            door.gateway.close()
+            port.gateway.close()
 
 
-def silent(door: Door, stack: ExitStack, sent: bytes = b"") -> socket.socket:
+def silent(port: OpenPort, stack: ExitStack, sent: bytes = b"") -> socket.socket:
     """A connection that goes no further than this."""
-    address = urlsplit(door.gateway.endpoint)
+    address = urlsplit(port.gateway.endpoint)
     assert address.hostname
     assert address.port
     opened = stack.enter_context(socket.create_connection((address.hostname, address.port)))
@@ -442,8 +442,8 @@ def silent(door: Door, stack: ExitStack, sent: bytes = b"") -> socket.socket:
     return opened
 
 
-async def until_count(door: Door, count: int) -> None:
-    while door.gateway.connections.count != count:  # noqa: ASYNC110 (no event tells of it)
+async def until_count(port: OpenPort, count: int) -> None:
+    while port.gateway.connections.count != count:  # noqa: ASYNC110 (no event tells of it)
         await asyncio.sleep(0)
 
 
@@ -470,25 +470,25 @@ async def ended(opened: socket.socket) -> None:
 )
 def test_connections_beyond_the_limit_are_cut_and_the_others_stay(limits: Limits, reason: str) -> None:
     async def test() -> None:
-        async with bounded_door(limits) as (door, stack):
-            peer = Peer(door.gateway.endpoint)
+        async with bounded_port(limits) as (port, stack):
+            peer = Peer(port.gateway.endpoint)
             stack.callback(peer.close)
             await peer.ping()
-            held = [silent(door, stack) for _ in range(4)]
-            await until_count(door, 5)
+            held = [silent(port, stack) for _ in range(4)]
+            await until_count(port, 5)
             with structlog.testing.capture_logs() as logs:
-                await ended(silent(door, stack))
-                await until_count(door, 5)
+                await ended(silent(port, stack))
+                await until_count(port, 5)
             (refused,) = [entry for entry in logs if entry["event"] == "connection refused"]
             assert (refused["address"], refused["reason"]) == ("127.0.0.1", reason)
             await peer.ping("meanwhile")
             # A place that is left is another's.
             held.pop().close()
-            await until_count(door, 4)
-            other = Peer(door.gateway.endpoint)
+            await until_count(port, 4)
+            other = Peer(port.gateway.endpoint)
             stack.callback(other.close)
             await other.ping()
-            await until_count(door, 5)
+            await until_count(port, 5)
 
     run(test)
 
@@ -496,15 +496,15 @@ def test_connections_beyond_the_limit_are_cut_and_the_others_stay(limits: Limits
 def test_hundreds_of_half_open_connections_cost_nobody_their_own() -> None:
     async def test() -> None:
         limits = replace(LIMITS, connections_max=100, address_connections_max=100)
-        async with bounded_door(limits) as (door, stack):
-            peer = Peer(door.gateway.endpoint)
+        async with bounded_port(limits) as (port, stack):
+            peer = Peer(port.gateway.endpoint)
             stack.callback(peer.close)
             await peer.ping()
             for number in range(400):
-                silent(door, stack, b"\xff" + bytes(8) if number % 2 else b"")
+                silent(port, stack, b"\xff" + bytes(8) if number % 2 else b"")
                 if number % 50 == 0:
                     await peer.ping(str(number))
-            await until_count(door, 100)
+            await until_count(port, 100)
             await peer.ping("afterwards")
 
     run(test)
@@ -512,15 +512,15 @@ def test_hundreds_of_half_open_connections_cost_nobody_their_own() -> None:
 
 def test_who_is_not_let_in_in_time_is_cut() -> None:
     async def test() -> None:
-        async with bounded_door(replace(LIMITS, handshake_ms_max=50)) as (door, stack):
-            peer = Peer(door.gateway.endpoint)
+        async with bounded_port(replace(LIMITS, handshake_ms_max=50)) as (port, stack):
+            peer = Peer(port.gateway.endpoint)
             stack.callback(peer.close)
             await peer.ping()
             # Nothing; half a greeting; a whole one and no more.
             greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
             for sent in (b"", greeting[:11], greeting):
-                await ended(silent(door, stack, sent))
-            await until_count(door, 1)
+                await ended(silent(port, stack, sent))
+            await until_count(port, 1)
             await peer.ping("afterwards")
 
     run(test)
@@ -529,7 +529,7 @@ def test_who_is_not_let_in_in_time_is_cut() -> None:
 def test_a_descriptor_that_is_anothers_by_now_is_left_alone() -> None:
     counted = connections.Connections(replace(LIMITS, connections_max=0))
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as listening:
-        counted.listens(f"tcp://127.0.0.1:{listening.getsockname()[1]}")
+        counted.set_endpoint(f"tcp://127.0.0.1:{listening.getsockname()[1]}")
         with socket.create_connection(server.getsockname()) as stranger, server.accept()[0] as accepted:
             counted._accepted(accepted.fileno())
             assert counted.count == 0
@@ -543,9 +543,9 @@ def test_a_descriptor_that_is_anothers_by_now_is_left_alone() -> None:
 
 def test_a_log_line_a_second_tells_of_those_left_out() -> None:
     clock_s = 100.0
-    seldom = connections.Seldom("refused", lambda: clock_s)
+    warning = connections.ThrottledWarning("refused", lambda: clock_s)
     with structlog.testing.capture_logs() as logs:
         for clock_s, number in ((100.0, 1), (100.5, 2), (100.9, 3), (101.0, 4), (101.5, 5), (132.0, 6)):  # noqa: B007
-            seldom.warn(number=number)
+            warning.warn(number=number)
     told = [(entry["number"], entry.get("unsaid"), entry.get("unsaid_s_ago")) for entry in logs]
     assert told == [(1, None, None), (4, 2, 0.1), (6, 1, 30.5)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dovetail.validator.transport.gateway import CannotBind, Delivery, Gateway, Request
 from protos.validator_pb2 import Message as Envelope
-from tests.dovetail.validator.peers import LIMITS, UNANSWERED, Peer, open_door, run
+from tests.dovetail.validator.peers import LIMITS, UNANSWERED, Peer, open_port, run
 
 _bodies = st.one_of(
     st.binary(max_size=40),
@@ -32,13 +32,13 @@ _bodies = st.one_of(
 @settings(max_examples=40)
 def test_pings_are_answered_whatever_was_sent_before(messages: list[list[bytes]]) -> None:
     async def test() -> None:
-        async with open_door(b"fuzz", b"") as (door, (fuzzer, other)):
+        async with open_port(b"fuzz", b"") as (port, (fuzzer, other)):
             for frames in messages:
                 fuzzer.socket.send(frames)
             assert (await fuzzer.ping()).content == b""
             assert (await other.ping()).message_type == Envelope.PING_RESPONSE
             decodable = [frames[0] for frames in messages if len(frames) == 1 and _decodes(frames[0])]
-            fuzzed = [request for request in door.seen if request.identity == b"fuzz"]
+            fuzzed = [request for request in port.seen if request.identity == b"fuzz"]
             assert len(fuzzed) == len(decodable) + 1
 
     run(test)
@@ -54,13 +54,13 @@ def _decodes(content: bytes) -> bool:
 
 def test_requests_carry_who_and_what() -> None:
     async def test() -> None:
-        async with open_door(b"someone") as (door, (peer,)):
+        async with open_port(b"someone") as (port, (peer,)):
             peer.send(77_777, "number one", b"content")
             peer.send(Envelope.PING_REQUEST, "number two", b"ignored")
             echoed, pong = await peer.receive(), await peer.receive()
             assert (echoed.message_type, echoed.correlation_id, echoed.content) == (77_777, "number one", b"content")
             assert (pong.message_type, pong.correlation_id) == (Envelope.PING_RESPONSE, "number two")
-            assert door.seen == [
+            assert port.seen == [
                 Request(b"someone", 77_777, "number one", b"content"),
                 Request(b"someone", Envelope.PING_REQUEST, "number two", b"ignored"),
             ]
@@ -77,7 +77,7 @@ def test_floods_arrive_whole_and_in_order(identities: tuple[bytes, ...]) -> None
     """
 
     async def test() -> None:
-        async with open_door(*identities) as (_, peers):
+        async with open_port(*identities) as (_, peers):
 
             async def talk(peer: Peer) -> None:
                 sent = received = 0
@@ -95,11 +95,11 @@ def test_floods_arrive_whole_and_in_order(identities: tuple[bytes, ...]) -> None
 
 def test_more_than_one_sweep_waits_at_once() -> None:
     async def test() -> None:
-        async with open_door(b"", limits=replace(LIMITS, connection_unread_messages_max=4_000)) as (door, (peer,)):
+        async with open_port(b"", limits=replace(LIMITS, connection_unread_messages_max=4_000)) as (port, (peer,)):
             for number in range(3_500):
                 peer.send(UNANSWERED, str(number))
             await peer.ping()
-            taken = [request.correlation_id for request in door.seen]
+            taken = [request.correlation_id for request in port.seen]
             assert taken == [*map(str, range(3_500)), "ping"]
 
     run(test)
@@ -107,16 +107,16 @@ def test_more_than_one_sweep_waits_at_once() -> None:
 
 def test_who_is_not_there_is_not_sent_to() -> None:
     async def test() -> None:
-        async with open_door(b"stays", b"leaves") as (door, (stays, leaves)):
-            assert door.gateway.send(b"nobody", 1_000, "c", b"") is Delivery.GONE
-            assert door.gateway.send(b"", 1_000, "c", b"") is Delivery.GONE
+        async with open_port(b"stays", b"leaves") as (port, (stays, leaves)):
+            assert port.gateway.send(b"nobody", 1_000, "c", b"") is Delivery.GONE
+            assert port.gateway.send(b"", 1_000, "c", b"") is Delivery.GONE
             await leaves.ping()
-            assert door.gateway.send(b"leaves", 1_000, "c", b"") is Delivery.SENT
-            assert not door.disconnected.is_set()
+            assert port.gateway.send(b"leaves", 1_000, "c", b"") is Delivery.SENT
+            assert not port.disconnected.is_set()
             leaves.socket.close()
-            await door.disconnected.wait()
+            await port.disconnected.wait()
             # The route goes a moment after the news of the closed connection.
-            while door.gateway.send(b"leaves", 1_000, "c", b"") is not Delivery.GONE:  # noqa: ASYNC110 (no event tells of it)
+            while port.gateway.send(b"leaves", 1_000, "c", b"") is not Delivery.GONE:  # noqa: ASYNC110 (no event tells of it)
                 await asyncio.sleep(0)
             await stays.ping()
 
@@ -125,12 +125,12 @@ def test_who_is_not_there_is_not_sent_to() -> None:
 
 def test_who_does_not_read_is_told_apart_from_who_is_gone() -> None:
     async def test() -> None:
-        async with open_door(b"deaf", b"other") as (door, (deaf, other)):
+        async with open_port(b"deaf", b"other") as (port, (deaf, other)):
             await deaf.ping()
             content = bytes(100_000)
             # Not letting the loop run, nobody takes anything: some buffers fill, then the peer's own places.
             # A refused message shows it at once: a moment later a buffer may have taken one more.
-            told = (door.gateway.send(b"deaf", 1_000, "c", content) for _ in range(100 * LIMITS.peer_messages_max))
+            told = (port.gateway.send(b"deaf", 1_000, "c", content) for _ in range(100 * LIMITS.peer_messages_max))
             assert next(delivery for delivery in told if delivery is not Delivery.SENT) is Delivery.FULL
             await other.ping()
 
@@ -139,12 +139,12 @@ def test_who_does_not_read_is_told_apart_from_who_is_gone() -> None:
 
 def test_what_one_connection_has_unread_is_bounded_and_nothing_of_it_is_lost() -> None:
     async def test() -> None:
-        async with open_door(b"other", limits=replace(LIMITS, connection_unread_messages_max=2)) as (door, (other,)):
+        async with open_port(b"other", limits=replace(LIMITS, connection_unread_messages_max=2)) as (port, (other,)):
             with zmq.Context() as context, context.socket(zmq.DEALER) as eager:
                 # A place for one of its messages, so that the others are where the validator holds them.
                 eager.set(zmq.LINGER, 0)
                 eager.set(zmq.SNDHWM, 1)
-                eager.connect(door.gateway.endpoint)
+                eager.connect(port.gateway.endpoint)
                 envelope = Envelope(content=bytes(LIMITS.message_bytes_max - 1_000))
                 envelope.message_type = UNANSWERED  # type: ignore[assignment]
                 message = envelope.SerializeToString()
@@ -155,9 +155,9 @@ def test_what_one_connection_has_unread_is_bounded_and_nothing_of_it_is_lost() -
                     eager.send(message)
                     sent += 1
                 assert 2 <= sent < 40
-                while len(door.seen) < sent:
+                while len(port.seen) < sent:
                     await other.ping()
-                    door.seen = [request for request in door.seen if request.message_type == UNANSWERED]
+                    port.seen = [request for request in port.seen if request.message_type == UNANSWERED]
 
     run(test)
 
@@ -165,41 +165,41 @@ def test_what_one_connection_has_unread_is_bounded_and_nothing_of_it_is_lost() -
 @pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", bytes(200), b"\xff" * 200, bytes(range(256)) * 40])
 def test_what_speaks_another_protocol_disturbs_nobody(garbage: bytes) -> None:
     async def test() -> None:
-        async with open_door(b"") as (door, (peer,)):
+        async with open_port(b"") as (port, (peer,)):
             await peer.ping()
-            address = urlsplit(door.gateway.endpoint)
+            address = urlsplit(port.gateway.endpoint)
             _, writer = await asyncio.open_connection(address.hostname, address.port)
             writer.write(garbage)
             await writer.drain()
             await peer.ping("meanwhile")
             writer.close()
-            # The door may have closed it first.
+            # The gateway may have closed it first.
             with suppress(ConnectionError):
                 await writer.wait_closed()
             await peer.ping("afterwards")
-            assert {request.message_type for request in door.seen} == {Envelope.PING_REQUEST}
+            assert {request.message_type for request in port.seen} == {Envelope.PING_REQUEST}
 
     run(test)
 
 
 def test_a_message_over_the_limit_ends_its_connection_alone() -> None:
     async def test() -> None:
-        async with open_door(b"too large", b"other") as (door, (large, other)):
+        async with open_port(b"too large", b"other") as (port, (large, other)):
             await large.ping()
             large.send(1_000, "fits", bytes(LIMITS.message_bytes_max - 1_000))
             assert (await large.receive()).correlation_id == "fits"
             large.send(1_000, "does not", bytes(LIMITS.message_bytes_max))
-            await door.disconnected.wait()
+            await port.disconnected.wait()
             await other.ping()
-            assert "does not" not in {request.correlation_id for request in door.seen}
+            assert "does not" not in {request.correlation_id for request in port.seen}
 
     run(test)
 
 
 def test_an_address_that_cannot_be_bound_is_said() -> None:
     async def test() -> None:
-        async with open_door() as (door, _):
-            for bind in (door.gateway.endpoint, "nothing", "tcp://256.0.0.1:1", "tcp://127.0.0.1:port"):
+        async with open_port() as (port, _):
+            for bind in (port.gateway.endpoint, "nothing", "tcp://256.0.0.1:1", "tcp://127.0.0.1:port"):
                 with pytest.raises(CannotBind, match="cannot listen on"):
                     Gateway(bind, LIMITS, lambda: None, lambda: None)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dovetail.ledger.limits import Limits
-from dovetail.validator.processors.registry import Arrived, Left, Lost
+from dovetail.validator.processors.registry import ProcessorAvailable, ProcessorUnavailable, TaskLost
 from protos import processor_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope
 from tests.dovetail.validator.processors_support import FAMILY, Bench, make_task
@@ -33,15 +33,15 @@ def test_the_quiet_are_pinged_once_and_the_silent_lose_their_tasks() -> None:
     bench.now_ms += 1
     assert bench.processors.tick() == []
     assert pinged(bench) == [b"silent", b"alive"]
-    assert bench.processors.heard(b"alive") == []
-    assert bench.processors.heard(b"nobody") == []
+    assert bench.processors.mark_alive(b"alive") == []
+    assert bench.processors.mark_alive(b"nobody") == []
     bench.now_ms += 100
     assert bench.processors.tick() == []
     assert pinged(bench) == []
     bench.now_ms += 101
     (left, lost) = bench.processors.tick()
-    assert left == Left((FAMILY,), "it is silent: no answer to a ping for 201 ms")
-    assert lost == Lost(task, True)
+    assert left == ProcessorUnavailable((FAMILY,), "it is silent: no answer to a ping for 201 ms")
+    assert lost == TaskLost(task, True)
     assert pinged(bench) == [b"alive"]
     assert bench.processors.count(FAMILY) == 1
     assert bench.free().identity == b"alive"
@@ -58,8 +58,8 @@ def test_the_silent_take_work_again_when_they_are_heard() -> None:
     bench.now_ms += 1_000
     assert bench.processors.tick() == []
     assert not bench.processors.has(FAMILY)
-    assert bench.processors.heard(b"p") == [Arrived(FAMILY, False)]
-    assert bench.processors.heard(b"p") == []
+    assert bench.processors.mark_alive(b"p") == [ProcessorAvailable(FAMILY, False)]
+    assert bench.processors.mark_alive(b"p") == []
     # What it held is somebody else's by now.
     assert bench.answer(sent, OK) == []
     assert bench.free().room == 10
@@ -73,7 +73,7 @@ def test_a_probe_drops_who_is_gone_and_nobody_else() -> None:
     bench.take_sent()
     bench.gone.add(b"gone")
     bench.full.add(b"full")
-    assert bench.processors.probe() == [Left((FAMILY,), "its connection closed")]
+    assert bench.processors.probe() == [ProcessorUnavailable((FAMILY,), "its connection closed")]
     assert pinged(bench) == [b"fine"]
     assert bench.processors.count(FAMILY) == 2
 
@@ -83,7 +83,7 @@ def test_a_ping_that_cannot_be_sent_shows_a_closed_connection() -> None:
     bench.register()
     bench.gone.add(b"p")
     bench.now_ms += 101
-    assert bench.processors.tick() == [Left((FAMILY,), "its connection closed")]
+    assert bench.processors.tick() == [ProcessorUnavailable((FAMILY,), "its connection closed")]
     assert bench.processors.tick() == []
 
 
@@ -97,9 +97,9 @@ def test_a_task_that_could_not_be_sent_is_lost(gone: bool) -> None:
     refusing.add(b"p")
     assert bench.processors.start(bench.free(), task, lambda batch: view_of({}))
     refusing.clear()
-    bench.processors.heard(b"p")
+    bench.processors.mark_alive(b"p")
     assert not bench.processors.with_room(FAMILY)
-    assert bench.processors.tick() == [Left((FAMILY,), "it takes no messages"), Lost(task, True)]
+    assert bench.processors.tick() == [ProcessorUnavailable((FAMILY,), "it takes no messages"), TaskLost(task, True)]
     assert bench.processors.tick() == []
     bench.register()
     assert bench.free().room == 10
@@ -114,4 +114,4 @@ def test_a_state_response_that_could_not_be_sent_loses_the_task() -> None:
     get = state_context_pb2.TpStateGetRequest(context_id=sent.message.context_id)
     assert bench.handle(b"p", Envelope.TP_STATE_GET_REQUEST, get) == []
     bench.full.clear()
-    assert Lost(task, True) in bench.processors.tick()
+    assert TaskLost(task, True) in bench.processors.tick()
