@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dovetail.bench.figures import Machine
-from dovetail.bench.load import Load, sign
-from dovetail.bench.run import asked_for, machine_for
-from dovetail.bench.steps import Steps
+from dovetail.bench.load.figures import Machine
+from dovetail.bench.load.run import asked_for, machine_for
+from dovetail.bench.progress import Steps
+from dovetail.bench.signed_load import Load, sign
 from dovetail.common.workers import Workers
 from dovetail.ledger.batch import VerifiedBatch, decode_batch_list, verify_batch
 from dovetail.ledger.ids import NULL_BLOCK_ID

@@ -1,6 +1,6 @@
 """A node of the benchmark's own: fresh data, free ports, the same processes that ``dovetail up`` starts.
 
-Starting, watching and ending them is the supervisor's business; what they cost is ``dovetail.bench.processes``'.
+Starting, watching and ending them is the supervisor's business; what they cost is ``dovetail.bench.process_costs``'.
 """
 
 import asyncio

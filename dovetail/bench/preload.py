@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
-from dovetail.bench.load import name_of
+from dovetail.bench.signed_load import name_of
 from dovetail.common.keys import load_signer
 from dovetail.common.workers import Workers
 from dovetail.ledger.batch import verify_batch

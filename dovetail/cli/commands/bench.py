@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from dovetail.bench.budget import Budget
-    from dovetail.bench.figures import Report
-    from dovetail.bench.http_figures import HttpReport
+    from dovetail.bench.http.figures import HttpReport
+    from dovetail.bench.load.figures import Report
 
     ReportT = TypeVar("ReportT", Report, HttpReport, Budget)
 
@@ -189,15 +189,15 @@ def bench(
         if path is not None and not path.is_dir():
             raise Refused(f"{path} is no folder")
     if http:
-        from dovetail.bench.http import HttpOptions, bench_http
-        from dovetail.bench.http_figures import show as show_http
+        from dovetail.bench.http.figures import show as show_http
+        from dovetail.bench.http.run import HttpOptions, bench_http
 
         asked = HttpOptions(requests, connections, pending, processors or 1, repeat, seed, url, folder, profiles)
         _tell(lambda progress: bench_http(asked, progress), show_http, as_json)
         return
-    from dovetail.bench.figures import show
-    from dovetail.bench.run import Options
-    from dovetail.bench.run import bench as run_bench
+    from dovetail.bench.load.figures import show
+    from dovetail.bench.load.run import Options
+    from dovetail.bench.load.run import bench as run_bench
 
     names = _names(keys, families)
     if budget:
@@ -310,7 +310,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _names(keys: str, families: int) -> int:
-    from dovetail.bench.load import NAMES_MAX
+    from dovetail.bench.signed_load import NAMES_MAX
 
     if keys in ("hot", "uniform"):
         return families if keys == "hot" else _UNIFORM_NAMES
@@ -322,7 +322,7 @@ def _names(keys: str, families: int) -> int:
 
 def _check_plot(file: Path, pending: int, a_post: int) -> None:
     """Before anything runs: whether there will be a curve, and what can draw it."""
-    from dovetail.bench.plot import ENDINGS, load_matplotlib
+    from dovetail.bench.load.plot import ENDINGS, load_matplotlib
 
     if file.suffix not in ENDINGS:
         raise typer.BadParameter(f"--plot is {str(file)!r}; it must end in {', '.join(ENDINGS)}")

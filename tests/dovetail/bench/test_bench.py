@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.bench import figures
-from dovetail.bench.baseline import Baseline
-from dovetail.bench.load import Ceiling, Load, Post, sign_post
-from dovetail.bench.sender import Sent, send
+from dovetail.bench.load import figures
+from dovetail.bench.load.idle_baseline import Baseline
+from dovetail.bench.load.post_loop import Sent, send
+from dovetail.bench.signed_load import Ceiling, Load, Post, sign_post
 from dovetail.common.errors import Refused
 from dovetail.ledger.batch import decode_batch_list, verify_batch
 from dovetail.ledger.transaction import decode_transaction

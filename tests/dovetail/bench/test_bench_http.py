@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dovetail.bench import figures, http_figures
-from dovetail.bench.asker import Asked, Following, ask
-from dovetail.bench.http_figures import RequestFigures
-from dovetail.bench.processes import ProcessFigures
+from dovetail.bench.http import figures as http_figures
+from dovetail.bench.http.figures import RequestFigures
+from dovetail.bench.load import figures
+from dovetail.bench.process_costs import ProcessFigures
+from dovetail.bench.request_loop import Asked, Following, ask
 from dovetail.common.errors import Refused
 from tests.dovetail.conftest import Run
 

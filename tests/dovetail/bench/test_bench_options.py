@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from dovetail.bench import families, figures, plot, preload
-from dovetail.bench import run as bench_run
-from dovetail.bench.baseline import Baseline
+from dovetail.bench import families, preload
 from dovetail.bench.connection import Target
 from dovetail.bench.families import FAMILIES_MAX, family_name, family_of, intkey_processors, names_of
-from dovetail.bench.load import Ceiling, Load, sign_post
+from dovetail.bench.load import figures, plot
+from dovetail.bench.load import run as bench_run
+from dovetail.bench.load.idle_baseline import Baseline
+from dovetail.bench.load.queue_watch import QueueWatch
 from dovetail.bench.preload import PreloadHandler
-from dovetail.bench.queue_watch import QueueWatch
+from dovetail.bench.signed_load import Ceiling, Load, sign_post
 from dovetail.common.errors import Refused
 from dovetail.common.keys import create_key
 from dovetail.common.workers import Workers

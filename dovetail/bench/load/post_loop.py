@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from dovetail.bench.closed_loop import WAIT_S, ClosedLoop
 from dovetail.bench.connection import Connection, status_of
-from dovetail.bench.load import Post
-from dovetail.bench.loop import WAIT_S, ClosedLoop
+from dovetail.bench.signed_load import Post
 
 _FOLLOWED_AT_ONCE: Final = 32
 """POSTs that wait for their commit at one time, each on a connection of its own: the sample for latencies."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from dovetail.bench.figures import (
+from dovetail.bench.load.figures import (
     PERCENTILES,
     Latency,
     Machine,
@@ -15,7 +15,7 @@ from dovetail.bench.figures import (
     table,
     taken_by_others,
 )
-from dovetail.bench.processes import ProcessFigures
+from dovetail.bench.process_costs import ProcessFigures
 
 if TYPE_CHECKING:
     from rich.console import Console

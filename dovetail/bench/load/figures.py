@@ -6,9 +6,9 @@ from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from dovetail.bench.baseline import Baseline
-from dovetail.bench.load import Ceiling
-from dovetail.bench.processes import ProcessFigures
+from dovetail.bench.load.idle_baseline import Baseline
+from dovetail.bench.process_costs import ProcessFigures
+from dovetail.bench.signed_load import Ceiling
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from dovetail.bench.closed_loop import WAIT_S, ClosedLoop
 from dovetail.bench.connection import Connection, status_of
-from dovetail.bench.loop import WAIT_S, ClosedLoop
 
 _SHOWN_BYTES: Final = 300
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from dovetail.bench.asker import ask
 from dovetail.bench.connection import Target
-from dovetail.bench.load import Load, Post, sign
+from dovetail.bench.request_loop import ask
+from dovetail.bench.signed_load import Load, Post, sign
 from dovetail.common.errors import Refused
 from dovetail.common.workers import Workers
 from dovetail.node.config import load as load_config

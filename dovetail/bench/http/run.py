@@ -11,18 +11,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from dovetail.bench import figures, http_figures
-from dovetail.bench.asker import Following, ask
 from dovetail.bench.chain import verify_committed
 from dovetail.bench.connection import Target
 from dovetail.bench.families import intkey_processors
-from dovetail.bench.http_figures import HttpReport, RequestFigures
-from dovetail.bench.load import Load, Post, sign
+from dovetail.bench.http import figures as http_figures
+from dovetail.bench.http.figures import HttpReport, RequestFigures
+from dovetail.bench.load import figures
+from dovetail.bench.load.post_loop import Sent, send
+from dovetail.bench.load.run import asked_for, machine_for
 from dovetail.bench.node import Node, with_node
-from dovetail.bench.processes import ProcessWatch
-from dovetail.bench.run import asked_for, machine_for
-from dovetail.bench.sender import Sent, send
-from dovetail.bench.steps import Steps
+from dovetail.bench.process_costs import ProcessWatch
+from dovetail.bench.progress import Steps
+from dovetail.bench.request_loop import Following, ask
+from dovetail.bench.signed_load import Load, Post, sign
 from dovetail.common.workers import Workers
 from families.intkey.client import intkey_address
 

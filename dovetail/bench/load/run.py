@@ -14,20 +14,20 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from dovetail.bench import figures
-from dovetail.bench.baseline import Baseline, measure_baseline
 from dovetail.bench.chain import block_sizes, head_number, verify_committed
 from dovetail.bench.families import intkey_processors
-from dovetail.bench.figures import Machine, Report, Run
-from dovetail.bench.load import Ceiling, Load, Post, measure_ceiling, sign
+from dovetail.bench.load import figures
+from dovetail.bench.load.figures import Machine, Report, Run
+from dovetail.bench.load.idle_baseline import Baseline, measure_baseline
+from dovetail.bench.load.parked import park, sign_parked
+from dovetail.bench.load.plot import draw
+from dovetail.bench.load.post_loop import Sent, send
+from dovetail.bench.load.queue_watch import QueueWatch
 from dovetail.bench.node import Node, with_node
-from dovetail.bench.parked import park, sign_parked
-from dovetail.bench.plot import draw
 from dovetail.bench.preload import preload
-from dovetail.bench.processes import ProcessFigures, ProcessWatch, bytes_on_disk, filesystem_of
-from dovetail.bench.queue_watch import QueueWatch
-from dovetail.bench.sender import Sent, send
-from dovetail.bench.steps import Steps
+from dovetail.bench.process_costs import ProcessFigures, ProcessWatch, bytes_on_disk, filesystem_of
+from dovetail.bench.progress import Steps
+from dovetail.bench.signed_load import Ceiling, Load, Post, measure_ceiling, sign
 from dovetail.common.errors import Refused
 from dovetail.common.workers import Workers
 from dovetail.ledger.limits import Limits

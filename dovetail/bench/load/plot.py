@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dovetail.common.errors import Refused
 
 if TYPE_CHECKING:
-    from dovetail.bench.figures import Report
+    from dovetail.bench.load.figures import Report
 
 ENDINGS: Final = (".png", ".svg", ".pdf")
 

@@ -1,0 +1,1 @@
+"""Requests a second by kind of request, and what each costs."""

@@ -1,0 +1,1 @@
+"""Committed transactions a second under a load, and what each process costs meanwhile."""
