@@ -7,7 +7,7 @@ from typing import Final
 from dovetail.bench.closed_loop import WAIT_S
 from dovetail.bench.load.post_loop import Sent
 from dovetail.bench.signed_load import Post
-from dovetail.client.client import DovetailClient
+from dovetail.client import DovetailClient
 from dovetail.common.errors import Refused
 from dovetail.ledger.limits import Limits
 

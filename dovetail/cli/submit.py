@@ -16,7 +16,7 @@ from dovetail.common.output import note, print_json, printable, program
 from dovetail.common.urls import DEFAULT_URL, shown_url
 
 if TYPE_CHECKING:
-    from dovetail.client.client import BatchStatus, DovetailClient
+    from dovetail.client import BatchStatus, DovetailClient
     from dovetail.ledger.building import SignedBatch, SignedTransaction
     from dovetail.ledger.signing import Signer
 
@@ -49,7 +49,7 @@ def submit(
     ``output``: write the batch there instead, and print nothing but its id. ``extra`` joins the JSON document and, as
     ``name: value`` lines, what people read; so does what ``outcome`` makes of the status, before anything is printed.
     """
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
     from dovetail.ledger.building import build_batch
 
     if output is not None and wait_s:

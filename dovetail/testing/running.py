@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from dovetail.client.client import DovetailClient
+from dovetail.client import DovetailClient
 from dovetail.common.files import make_private_dir
 from dovetail.common.keys import create_key, load_signer
 from dovetail.node.notify import LIFELINE_FD, NOTIFY_SOCKET, NotifyListener

@@ -13,7 +13,7 @@ from dovetail.common.output import note, print_json, print_json_array, print_tab
 from dovetail.common.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
-    from dovetail.client.client import Page
+    from dovetail.client import Page
 
 _COUNT_DEFAULT: Final = 100
 _PAGE_ITEMS_MAX: Final = 1000
@@ -118,7 +118,7 @@ def batch_status(
 
     Without --wait the exit code is 0 whatever the answer; with it, 1 unless every batch is committed.
     """
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
 
     with DovetailClient(url) as client, followed(ids, url) if wait else nullcontext():
         outcome = list(client.batch_status(ids, wait_s=wait).values())
@@ -182,7 +182,7 @@ def state_show(
 
 
 def _show(kind: _Kind, name: str, url: str, as_json: bool, head: str | None = None) -> None:
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
 
     with DovetailClient(url) as client:
         data = client.resource(kind.resource, name, head=head)
@@ -192,7 +192,7 @@ def _show(kind: _Kind, name: str, url: str, as_json: bool, head: str | None = No
 
 
 def _list(kind: _Kind, url: str, count: int, as_json: bool, **params: str | None) -> None:
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
 
     with DovetailClient(url) as client:
         page_items = min(count or _PAGE_ITEMS_MAX, _PAGE_ITEMS_MAX)

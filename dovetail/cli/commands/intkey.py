@@ -115,7 +115,7 @@ def dec(
 @app.command(epilog=examples("dovetail intkey show apples", "dovetail intkey show apples --json"))
 def show(name: _Name, url: Url = DEFAULT_URL, head: Head = None, as_json: Json = False) -> None:
     """Show the value of a name, whichever version set it."""
-    from dovetail.client.client import DovetailClient, is_not_found
+    from dovetail.client import DovetailClient, is_not_found
     from families.intkey.client import intkey_address
 
     with DovetailClient(url) as client:
@@ -133,7 +133,7 @@ def show(name: _Name, url: Url = DEFAULT_URL, head: Head = None, as_json: Json =
 @app.command("list", epilog=examples("dovetail intkey list", "dovetail intkey list --json"))
 def list_(url: Url = DEFAULT_URL, head: Head = None, as_json: Json = False) -> None:
     """List all names and values, in the order of their addresses."""
-    from dovetail.client.client import DovetailClient, decode_base64
+    from dovetail.client import DovetailClient, decode_base64
     from families.intkey.client import NAMESPACE
 
     with DovetailClient(url) as client:

@@ -13,7 +13,7 @@ from dovetail.common.output import watch as show_again
 from dovetail.common.urls import DEFAULT_URL, misread
 
 if TYPE_CHECKING:
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
 
 _HEADINGS: Final = (
     "FAMILY", "VERSION", "BUILD", "STATE", "IN FLIGHT", "DONE", "INVALID", "ERRORS", "MS P50 P95 P99", "PROTOCOL",
@@ -42,7 +42,7 @@ def processors(
 
     Exit code 1 when nobody is connected; of --watch 0, when Ctrl-C ends it.
     """
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
 
     if watch and (as_json or not sys.stdout.isatty()):
         raise typer.BadParameter("--watch is for a terminal; a script asks again, and looks at the exit code")

@@ -14,7 +14,7 @@ from dovetail.common.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
     from dovetail.cli.commands.upgrade.proposals import Effects
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
     from families.settings.candidates import Candidate
 
 app = typer.Typer(help="The ledger's settings: propose, vote, list.", no_args_is_help=True)
@@ -84,7 +84,7 @@ def vote(
 
     What a proposal for the permitted families would change now is said on stderr before it is accepted.
     """
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
     from families.settings.client import vote as build_vote
 
     signer = signer_of(key)
@@ -116,7 +116,7 @@ def vote(
 @app.command("list", epilog=examples("dovetail settings list", "dovetail settings list --json"))
 def list_(url: Url = DEFAULT_URL, head: Head = None, as_json: Json = False) -> None:
     """List the settings in force and the proposals still voted on."""
-    from dovetail.client.client import DovetailClient, decode_base64
+    from dovetail.client import DovetailClient, decode_base64
     from dovetail.ledger.errors import NotDecodable
     from dovetail.ledger.settings import NAMESPACE, PROPOSALS, decode_setting
 
@@ -204,7 +204,7 @@ def _word(accept: bool) -> str:
 
 def open_proposals(client: "DovetailClient", head: str | None = None) -> tuple["Candidate", ...]:
     """The proposals that are still voted on, oldest first. Raises Refused."""
-    from dovetail.client.client import is_not_found
+    from dovetail.client import is_not_found
     from dovetail.ledger.errors import NotDecodable
     from dovetail.ledger.settings import PROPOSALS, setting_address
     from families.settings.client import candidates_in

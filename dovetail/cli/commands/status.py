@@ -29,7 +29,7 @@ def status(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
 
     Exit code 1, with the reason, when it is not ready.
     """
-    from dovetail.client.client import ApiError, DovetailClient
+    from dovetail.client import ApiError, DovetailClient
 
     ready: dict[str, Any] = {}
     samples: list[Sample] = []

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dovetail import client
 from dovetail.__main__ import main
-from dovetail.client import client
 from dovetail.common.logs import RotatingFile
 from tests.dovetail.conftest import FakeApi, Run
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 import httpx
 import pytest
 
-from dovetail.client.client import ApiError, DovetailClient
+from dovetail.client import ApiError, DovetailClient
 from dovetail.common.errors import Refused
 from dovetail.common.urls import shown_url
 from dovetail.ledger.building import SignedBatch

@@ -6,7 +6,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from dovetail.client.client import DovetailClient, decode_base64
+from dovetail.client import DovetailClient, decode_base64
 from dovetail.ledger.permitted import Permission
 from dovetail.ledger.settings import FamilyVersion
 from tests.system.e2e import moved_family

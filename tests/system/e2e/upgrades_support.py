@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from dovetail.client.client import DovetailClient
+from dovetail.client import DovetailClient
 from dovetail.ledger import migration
 from dovetail.ledger.permitted import Permission, encode_permitted_families
 from dovetail.ledger.settings import TRANSACTION_FAMILIES, FamilyVersion

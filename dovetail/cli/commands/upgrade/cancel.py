@@ -23,7 +23,7 @@ from dovetail.common.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
     from dovetail.cli.commands.upgrade.told import Told
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
     from dovetail.ledger.permitted import Permission
     from dovetail.ledger.settings import FamilyVersion
     from dovetail.ledger.signing import Signer
@@ -50,7 +50,7 @@ def cancel(
     from dovetail.cli.commands.upgrade.changes import called_off, coming
     from dovetail.cli.commands.upgrade.proposals import plans
     from dovetail.cli.commands.upgrade.told import ask
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
     from dovetail.ledger.settings import FamilyVersion
 
     version, how = FamilyVersion(family, new), How(yes, key, url, wait, as_json)
@@ -106,7 +106,7 @@ def _has_voted(candidate: "Candidate", signer: "Signer") -> bool:
 
 def _vote_against(candidates: "list[Candidate]", setting: Setting, how: How) -> None:
     from dovetail.cli.commands.upgrade.proposals import effects
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
     from families.settings.client import vote
 
     by_hand = f"{program()} settings vote PROPOSAL reject --wait 30{url_argument(how.url)}"

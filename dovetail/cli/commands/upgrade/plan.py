@@ -23,7 +23,7 @@ from dovetail.common.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
     from dovetail.cli.commands.upgrade.told import Told
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
     from dovetail.ledger.permitted import Permission
     from dovetail.ledger.settings import FamilyVersion
 
@@ -86,7 +86,7 @@ def plan(
     """
     from dovetail.cli.commands.upgrade.changes import block_of, planned
     from dovetail.cli.commands.upgrade.told import ask
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
     from dovetail.ledger.permitted import Permission
     from dovetail.ledger.settings import FamilyVersion
 

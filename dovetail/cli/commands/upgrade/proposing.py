@@ -12,7 +12,7 @@ from dovetail.common.errors import Refused
 from dovetail.common.output import note, print_table, printable, program
 
 if TYPE_CHECKING:
-    from dovetail.client.client import BatchStatus, DovetailClient
+    from dovetail.client import BatchStatus, DovetailClient
     from dovetail.ledger.permitted import Permission
     from dovetail.ledger.settings import FamilyVersion
     from families.settings.candidates import Candidate
@@ -111,7 +111,7 @@ def propose_change(
     Abort for a no.
     """
     from dovetail.cli.commands.upgrade.changes import value_of
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
     from dovetail.ledger.settings import TRANSACTION_FAMILIES
     from families.settings.client import propose
 
@@ -271,7 +271,7 @@ def confirm(what: str, *, must_ask: bool) -> None:
 
 def _check_in_force(entries: "tuple[Permission, ...]", url: str) -> None:
     """Raises Refused where the setting is something else than what was just committed."""
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
 
     with DovetailClient(url) as client:
         if read_setting(client).entries != entries:
@@ -282,7 +282,7 @@ def _check_in_force(entries: "tuple[Permission, ...]", url: str) -> None:
 
 
 def _value(client: "DovetailClient", key: str, head: str) -> str | None:
-    from dovetail.client.client import is_not_found
+    from dovetail.client import is_not_found
     from dovetail.ledger.errors import NotDecodable
     from dovetail.ledger.settings import decode_setting, setting_address
 

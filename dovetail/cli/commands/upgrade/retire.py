@@ -19,7 +19,7 @@ from dovetail.common.errors import Refused
 from dovetail.common.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
     from dovetail.ledger.permitted import Permission
 
 
@@ -46,7 +46,7 @@ def retire(
     Later transactions of it are INVALID. Keep a processor of it for replay: history needs it.
     """
     from dovetail.cli.commands.upgrade.changes import block_of, retired
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
     from dovetail.ledger.settings import FamilyVersion
 
     version = FamilyVersion(family, old)

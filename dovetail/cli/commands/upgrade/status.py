@@ -19,7 +19,7 @@ from dovetail.common.urls import DEFAULT_URL, shown_url
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
 
 _HEADINGS: Final = ("FAMILY", "VERSION", "PERMITTED", "MIGRATION", "PROCESSORS", "PENDING", "IF ITS BLOCK CAME NOW")
 _PROPOSED: Final = ("PROPOSED", "VOTES", "PROPOSAL ID")
@@ -55,7 +55,7 @@ def status(
     something is open: a proposal for the permitted families that is voted on, a migration whose block has come and that
     is in no block. 3 when it cannot be told, because nothing answers or the answer makes no sense.
     """
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
 
     if watch and (as_json or not sys.stdout.isatty()):
         raise typer.BadParameter("--watch is for a terminal; a script asks again, and looks at the exit code")

@@ -8,7 +8,7 @@ from dovetail.common.errors import Refused
 from dovetail.common.urls import misread
 
 if TYPE_CHECKING:
-    from dovetail.client.client import DovetailClient
+    from dovetail.client import DovetailClient
 
 _NOT_FOUND: Final = 404
 _PERMISSIONS: Final = ("permitted", "waiting", "ended", "not_permitted")
@@ -76,7 +76,7 @@ def committed_by_family(client: "DovetailClient") -> dict[str, int]:
 
 
 def _data(client: "DovetailClient", get: Callable[[], Any], path: str) -> Any:
-    from dovetail.client.client import ApiError
+    from dovetail.client import ApiError
 
     try:
         return get()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dovetail.cli.commands.upgrade import plan as planning
-from dovetail.client.client import BatchStatus, DovetailClient
+from dovetail.client import BatchStatus, DovetailClient
 from dovetail.ledger import settings
 from dovetail.ledger.permitted import Permission, encode_permitted_families
 from dovetail.ledger.settings import FamilyVersion
