@@ -48,7 +48,7 @@ def _say(text: str) -> None:
 
 def _where_the_trace_is(error: Exception) -> str:
     from dovetail.common.home import shown
-    from dovetail.common.logs import write_trace
+    from dovetail.node.logs import write_trace
 
     file = write_trace(error)
     return f"the stack trace is in {shown(file)}" if file else "the stack trace could not be written; --debug shows it"

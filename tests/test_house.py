@@ -78,7 +78,7 @@ CATCH_ALLS = {
     "processor_sdk/apply/dispatch.py",
     "dovetail/rest_api/server/app.py",
     "dovetail/__main__.py",
-    "dovetail/common/log_lines.py",
+    "dovetail/node/log_lines.py",
 }
 """SDK dispatch, which always answers; the outermost HTTP middleware; the command line's last word; a log line."""
 

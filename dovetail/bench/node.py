@@ -16,9 +16,9 @@ from dovetail.common.errors import Refused
 from dovetail.common.home import node_key_file
 from dovetail.common.keys import ensure_key
 from dovetail.common.output import note
-from dovetail.common.signals import ending_signals
 from dovetail.node.genesis import STORE_NAME, prepare
 from dovetail.node.parts import SETTINGS, node_parts
+from dovetail.node.signals import ending_signals
 from dovetail.node.supervisor import Events, supervise
 
 _LOOPBACK: Final = "127.0.0.1"

@@ -12,12 +12,12 @@ from dovetail.cli.commands import (
     parts,
     processor,
     processors,
+    resources,
     settings,
     status,
     store,
     up,
     upgrade,
-    verify,
 )
 
 app = typer.Typer(
@@ -61,9 +61,9 @@ bench.add_to(app)
 app.add_typer(intkey.app, name="intkey")
 app.add_typer(settings.app, name="settings")
 app.add_typer(upgrade.app, name="upgrade")
-app.add_typer(verify.app, name="chain")
+app.add_typer(chain.app, name="chain")
 app.add_typer(store.app, name="store")
-app.add_typer(chain.block, name="block")
-app.add_typer(chain.batch, name="batch")
-app.add_typer(chain.transaction, name="transaction")
-app.add_typer(chain.state, name="state")
+app.add_typer(resources.block, name="block")
+app.add_typer(resources.batch, name="batch")
+app.add_typer(resources.transaction, name="transaction")
+app.add_typer(resources.state, name="state")

@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 
 from dovetail.common.errors import Refused
 from dovetail.common.files import make_private_dir
-from dovetail.common.logs import RotatingFile
 from dovetail.common.output import printable
-from dovetail.common.signals import ending_signals
 from dovetail.node.child import Child
+from dovetail.node.logs import RotatingFile
+from dovetail.node.signals import ending_signals
 
 BACK_OFF_FIRST_S: Final = 0.5
 BACK_OFF_MAX_S: Final = 30.0

@@ -269,8 +269,8 @@ def _tell(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from dovetail.bench.node import Interrupted
-    from dovetail.common.signals import ended_as_by_ctrl_c
     from dovetail.node.config import load as load_config
+    from dovetail.node.signals import ended_as_by_ctrl_c
 
     # The node reads the same environment, and would refuse it with its data and logs kept.
     load_config(config_file=None, environ=os.environ, flags={})

@@ -11,13 +11,13 @@ import typer
 
 from dovetail.cli.options import ConfigFile, ConnectionKey, DataDir, Insecure, ValidatorKey, examples, some_path
 from dovetail.common.errors import Refused
-from dovetail.common.logs import LogFormat, LogLevel
-from dovetail.common.signals import ending_signals
+from dovetail.node.logs import LogFormat, LogLevel
 from dovetail.node.notify import Notifier, watch_lifeline
+from dovetail.node.signals import ending_signals
 
 if TYPE_CHECKING:
-    from dovetail.common.log_lines import LogLines
     from dovetail.node.config import Config, Flag
+    from dovetail.node.log_lines import LogLines
 
 LogFormatOption = Annotated[
     LogFormat, typer.Option("--log-format", envvar="DOVETAIL_LOG_FORMAT", help="How log lines on stderr look.")
@@ -175,8 +175,8 @@ def start_part(name: str, log_format: LogFormat, level: LogLevel) -> StartedPart
     """Logging, the ties to whoever started this process, and its share of the system's open files."""
     import structlog
 
-    from dovetail.common.logs import configure
-    from dovetail.common.open_files import ENOUGH, raise_open_files_limit
+    from dovetail.node.logs import configure
+    from dovetail.node.open_files import ENOUGH, raise_open_files_limit
 
     lines = configure(log_format, level)
     log = structlog.get_logger().bind(part=name)

@@ -10,8 +10,8 @@ import typer
 from dovetail.cli.commands.parts import INTERRUPTED, LogFormatOption, LogLevelOption, load_config, start_part
 from dovetail.cli.options import ConfigFile, ConnectionKey, ValidatorKey, examples, not_empty
 from dovetail.common.errors import Refused
-from dovetail.common.logs import LogFormat, LogLevel, configure
 from dovetail.node.handlers import make_handlers
+from dovetail.node.logs import LogFormat, LogLevel, configure
 from dovetail.node.notify import Notifier
 
 if TYPE_CHECKING:

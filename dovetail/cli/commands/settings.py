@@ -13,7 +13,7 @@ from dovetail.common.output import note, print_json, print_table, printable, sho
 from dovetail.common.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
-    from dovetail.cli.commands.upgrade.proposals import Effects
+    from dovetail.cli.upgrades.proposals import Effects
     from dovetail.client import DovetailClient
     from families.settings.candidates import Candidate
 
@@ -170,8 +170,8 @@ def _effects(client: "DovetailClient", candidate: "Candidate") -> "Effects":
 
     Nor where that one cannot be understood: what mends it is voted on all the same.
     """
-    from dovetail.cli.commands.upgrade.proposals import Effects, effects
-    from dovetail.cli.commands.upgrade.proposing import read_setting
+    from dovetail.cli.upgrades.proposals import Effects, effects
+    from dovetail.cli.upgrades.proposing import read_setting
     from dovetail.ledger.settings import TRANSACTION_FAMILIES
 
     if candidate.proposal.setting == TRANSACTION_FAMILIES:
@@ -182,7 +182,7 @@ def _effects(client: "DovetailClient", candidate: "Candidate") -> "Effects":
 
 def _check_lock(setting: str, value: str) -> None:
     """Raises Refused where a proposal would lock the settings."""
-    from dovetail.cli.commands.upgrade.changes import locks
+    from dovetail.cli.upgrades.changes import locks
     from dovetail.ledger.errors import NotDecodable
     from dovetail.ledger.permitted import decode_permitted_families
     from dovetail.ledger.settings import TRANSACTION_FAMILIES

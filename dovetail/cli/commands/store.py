@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from dovetail.cli.commands.store_figures import mib, per_million, show
 from dovetail.cli.options import ConfigFile, DataDir, Json, examples, some_path
+from dovetail.cli.store_report import mib, per_million, show
 from dovetail.common.errors import Refused
 from dovetail.common.home import shown
 from dovetail.common.output import note, print_json, printable, progress_bar

@@ -11,7 +11,7 @@ import pytest
 
 from dovetail import client
 from dovetail.__main__ import main
-from dovetail.common.logs import RotatingFile
+from dovetail.node.logs import RotatingFile
 from tests.dovetail.conftest import FakeApi, Run
 
 pytestmark = pytest.mark.timeout(60)

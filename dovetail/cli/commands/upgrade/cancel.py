@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dovetail.cli.commands.upgrade.proposing import (
+from dovetail.cli.options import Json, Key, Url, examples, not_empty
+from dovetail.cli.submit import nonce, signer_of, submit, url_argument
+from dovetail.cli.upgrades.proposing import (
     WAIT_S_DEFAULT,
     Family,
     How,
@@ -15,14 +17,12 @@ from dovetail.cli.commands.upgrade.proposing import (
     propose_change,
     read_setting,
 )
-from dovetail.cli.options import Json, Key, Url, examples, not_empty
-from dovetail.cli.submit import nonce, signer_of, submit, url_argument
 from dovetail.common.errors import Refused
 from dovetail.common.output import note, printable, program
 from dovetail.common.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
-    from dovetail.cli.commands.upgrade.told import Told
+    from dovetail.cli.upgrades.node_families import Told
     from dovetail.client import DovetailClient
     from dovetail.ledger.permitted import Permission
     from dovetail.ledger.settings import FamilyVersion
@@ -47,9 +47,9 @@ def cancel(
     A plan that is still voted on is voted against instead, all that it proposes with it. A vote cannot be taken back,
     so that is asked.
     """
-    from dovetail.cli.commands.upgrade.changes import called_off, coming
-    from dovetail.cli.commands.upgrade.proposals import plans
-    from dovetail.cli.commands.upgrade.told import ask
+    from dovetail.cli.upgrades.changes import called_off, coming
+    from dovetail.cli.upgrades.node_families import ask
+    from dovetail.cli.upgrades.proposals import plans
     from dovetail.client import DovetailClient
     from dovetail.ledger.settings import FamilyVersion
 
@@ -105,7 +105,7 @@ def _has_voted(candidate: "Candidate", signer: "Signer") -> bool:
 
 
 def _vote_against(candidates: "list[Candidate]", setting: Setting, how: How) -> None:
-    from dovetail.cli.commands.upgrade.proposals import effects
+    from dovetail.cli.upgrades.proposals import effects
     from dovetail.client import DovetailClient
     from families.settings.client import vote
 

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from dovetail.cli.commands.upgrade.proposing import (
+from dovetail.cli.options import Json, Key, Url, examples, not_empty
+from dovetail.cli.submit import url_argument
+from dovetail.cli.upgrades.proposing import (
     WAIT_S_DEFAULT,
     Family,
     How,
@@ -15,14 +17,12 @@ from dovetail.cli.commands.upgrade.proposing import (
     propose_change,
     read_setting,
 )
-from dovetail.cli.options import Json, Key, Url, examples, not_empty
-from dovetail.cli.submit import url_argument
 from dovetail.common.errors import Refused
 from dovetail.common.output import note, printable, program
 from dovetail.common.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
-    from dovetail.cli.commands.upgrade.told import Told
+    from dovetail.cli.upgrades.node_families import Told
     from dovetail.client import DovetailClient
     from dovetail.ledger.permitted import Permission
     from dovetail.ledger.settings import FamilyVersion
@@ -84,8 +84,8 @@ def plan(
     Where the setting is absent everything is permitted: the plan then names all that this node knows to be in use, and
     shuts out the rest; add what it does not know with --also.
     """
-    from dovetail.cli.commands.upgrade.changes import block_of, planned
-    from dovetail.cli.commands.upgrade.told import ask
+    from dovetail.cli.upgrades.changes import block_of, planned
+    from dovetail.cli.upgrades.node_families import ask
     from dovetail.client import DovetailClient
     from dovetail.ledger.permitted import Permission
     from dovetail.ledger.settings import FamilyVersion
@@ -214,7 +214,7 @@ def _in_use(
 
     A version that nobody serves and nothing was committed of is not in use: anybody may hand in a batch of any name.
     """
-    from dovetail.cli.commands.upgrade.told import committed_by_family
+    from dovetail.cli.upgrades.node_families import committed_by_family
     from dovetail.ledger.errors import some_of
     from dovetail.ledger.permitted import Permission
     from dovetail.ledger.settings import FAMILY_NAME, FAMILY_VERSION, FamilyVersion

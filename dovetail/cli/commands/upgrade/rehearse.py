@@ -92,7 +92,7 @@ def rehearse(
     show. The exit code is 0 where nothing differs, 1 where something does (or the migration is refused), and 2 where
     there was no transaction to judge.
     """
-    from dovetail.cli.commands.upgrade.rehearsing import rehearse_history, rehearse_to_migrate
+    from dovetail.cli.upgrades.rehearsal import rehearse_history, rehearse_to_migrate
     from dovetail.ledger.settings import FamilyVersion
     from dovetail.node.config import Flag
     from dovetail.rehearsal.run import Setup, handler_for

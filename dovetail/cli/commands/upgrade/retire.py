@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dovetail.cli.commands.upgrade.proposing import (
+from dovetail.cli.options import Json, Key, Url, examples, not_empty
+from dovetail.cli.upgrades.proposing import (
     WAIT_S_DEFAULT,
     Family,
     How,
@@ -14,7 +15,6 @@ from dovetail.cli.commands.upgrade.proposing import (
     propose_change,
     read_setting,
 )
-from dovetail.cli.options import Json, Key, Url, examples, not_empty
 from dovetail.common.errors import Refused
 from dovetail.common.urls import DEFAULT_URL
 
@@ -45,7 +45,7 @@ def retire(
 
     Later transactions of it are INVALID. Keep a processor of it for replay: history needs it.
     """
-    from dovetail.cli.commands.upgrade.changes import block_of, retired
+    from dovetail.cli.upgrades.changes import block_of, retired
     from dovetail.client import DovetailClient
     from dovetail.ledger.settings import FamilyVersion
 

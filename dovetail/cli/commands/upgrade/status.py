@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from dovetail.cli.commands.upgrade.outlook import going_on, outlook, stalls
-from dovetail.cli.commands.upgrade.proposing import read_setting
-from dovetail.cli.commands.upgrade.told import ask
 from dovetail.cli.options import Json, Url, examples
 from dovetail.cli.submit import url_argument
+from dovetail.cli.upgrades.node_families import ask
+from dovetail.cli.upgrades.proposing import read_setting
+from dovetail.cli.upgrades.readiness import going_on, outlook, stalls
 from dovetail.common.errors import Refused
 from dovetail.common.output import make_table, print_json, print_table, program
 from dovetail.common.output import watch as show_again
@@ -115,8 +115,8 @@ def _summary(seen: _Seen) -> list[str]:
 
 def _look(client: "DovetailClient") -> _Seen:
     """Raises Refused."""
-    from dovetail.cli.commands.upgrade.changes import locks
-    from dovetail.cli.commands.upgrade.proposals import effects
+    from dovetail.cli.upgrades.changes import locks
+    from dovetail.cli.upgrades.proposals import effects
 
     setting, told = read_setting(client), ask(client)
     head_num, restricted, families = told.head_num, told.restricted, told.families

@@ -134,7 +134,7 @@ def test_a_processor_without_stderr_lives_and_ends_in_order(tmp_path: Path) -> N
 
 LOGGING = """
 import logging
-from dovetail.common.logs import LogFormat, LogLevel, configure
+from dovetail.node.logs import LogFormat, LogLevel, configure
 configure(LogFormat({format!r}), LogLevel.INFO)
 logging.getLogger("author").info("said", extra=dict(transaction="ab" * 64, family="f", version="1", level="mine"))
 """

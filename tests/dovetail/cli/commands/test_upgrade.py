@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.cli.commands.upgrade.changes import (
+from dovetail.cli.upgrades.changes import (
     block_of,
     called_off,
     gap_of,
@@ -15,7 +15,7 @@ from dovetail.cli.commands.upgrade.changes import (
     retired,
     value_of,
 )
-from dovetail.cli.commands.upgrade.outlook import going_on, outlook, stalls
+from dovetail.cli.upgrades.readiness import going_on, outlook, stalls
 from dovetail.common.errors import Refused
 from dovetail.ledger.permitted import Permission, decode_permitted_families
 from dovetail.ledger.settings import FamilyVersion

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 from dovetail.bench import budget, node
-from dovetail.common.signals import ended_as_by_ctrl_c, ending_signals
+from dovetail.node.signals import ended_as_by_ctrl_c, ending_signals
 from dovetail.node.supervisor import Events
 from tests.dovetail.conftest import Run
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import typer
 
 from dovetail.cli.commands.parts import INTERRUPTED
-from dovetail.cli.commands.upgrade.findings import document, tell, tell_migration
+from dovetail.cli.upgrades.rehearsal_report import document, tell, tell_migration
 from dovetail.common.errors import Refused
 from dovetail.common.home import shown
 from dovetail.common.output import note, print_json, printable, progress_bar

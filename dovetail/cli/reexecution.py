@@ -28,7 +28,7 @@ from dovetail.validator.transport.access import AccessPolicy
 from dovetail.validator.transport.gateway import CannotBind
 
 if TYPE_CHECKING:
-    from dovetail.cli.commands.verify import Tally
+    from dovetail.cli.commands.chain import Tally
     from dovetail.node.config import Config, ProcessorConfig
 
 _INTERRUPTED: Final = 130

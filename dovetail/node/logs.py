@@ -21,7 +21,7 @@ from dovetail.common.output import printable, printable_lines
 from dovetail.common.urls import shown_url
 
 if TYPE_CHECKING:
-    from dovetail.common.log_lines import LogLines
+    from dovetail.node.log_lines import LogLines
 
 _TRACE_FILE_BYTES_MAX: Final = 1024 * 1024
 _LOG_FILE_BYTES_MAX: Final = 10 * 1024 * 1024
@@ -54,7 +54,7 @@ def configure(log_format: LogFormat, level: LogLevel) -> "LogLines":
     """
     import structlog
 
-    from dovetail.common.log_lines import LogLines
+    from dovetail.node.log_lines import LogLines
 
     number = logging.getLevelNamesMapping()[level.upper()]
     stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 (as long as the process); None where it is closed

@@ -11,8 +11,8 @@ import pytest
 import structlog
 
 from dovetail.common.errors import Refused
-from dovetail.common.logs import LogFormat, LogLevel, configure, write_trace
 from dovetail.node import supervisor
+from dovetail.node.logs import LogFormat, LogLevel, configure, write_trace
 from dovetail.node.supervisor import Events, Part
 from tests.dovetail.conftest import FakeApi, Run
 

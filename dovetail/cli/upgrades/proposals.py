@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.cli.commands.upgrade.proposing import Setting, window_text
+from dovetail.cli.upgrades.proposing import Setting, window_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ def plans(setting: Setting, candidate: "Candidate", family: "FamilyVersion") -> 
 
 def effects(setting: Setting, candidate: "Candidate") -> Effects:
     """Of a proposal for TRANSACTION_FAMILIES, were it accepted in the next block, for those after it."""
-    from dovetail.cli.commands.upgrade.changes import locks, misreadings
+    from dovetail.cli.upgrades.changes import locks, misreadings
     from dovetail.ledger.errors import NotDecodable
     from dovetail.ledger.permitted import decode_permitted_families
 

@@ -19,9 +19,9 @@ import structlog
 import typer
 
 from dovetail.cli.commands.parts import StartedPart, _run
-from dovetail.common import log_lines
-from dovetail.common.log_lines import LogLines
-from dovetail.common.logs import LogFormat, LogLevel, configure
+from dovetail.node import log_lines
+from dovetail.node.log_lines import LogLines
+from dovetail.node.logs import LogFormat, LogLevel, configure
 from dovetail.node.notify import Notifier
 
 ROOT = Path(__file__).parents[3]

@@ -110,7 +110,7 @@ def propose_change(
     Raises Refused: also when the setting changed while somebody thought, or is not what was proposed in the end. Raises
     Abort for a no.
     """
-    from dovetail.cli.commands.upgrade.changes import value_of
+    from dovetail.cli.upgrades.changes import value_of
     from dovetail.client import DovetailClient
     from dovetail.ledger.settings import TRANSACTION_FAMILIES
     from families.settings.client import propose
@@ -195,7 +195,7 @@ def _window(entry: "Permission") -> str:
 
 
 def _show(before: Setting, entries: "tuple[Permission, ...]") -> None:
-    from dovetail.cli.commands.upgrade.changes import lifted
+    from dovetail.cli.upgrades.changes import lifted
 
     def of(family: "FamilyVersion", among: "Sequence[Permission] | None") -> str:
         if among is None:
@@ -214,7 +214,7 @@ def _show(before: Setting, entries: "tuple[Permission, ...]") -> None:
 
 
 def _questions(before: Setting, entries: "tuple[Permission, ...]", family: str) -> list[str]:
-    from dovetail.cli.commands.upgrade.changes import gap_of, lifted
+    from dovetail.cli.upgrades.changes import gap_of, lifted
 
     questions = []
     gap = gap_of(entries, family, before.head_num)

@@ -10,7 +10,7 @@ from pathlib import Path
 _ROOT = Path(__file__).parents[3]
 _RAISED = """
 import json, resource
-from dovetail.common.open_files import raise_open_files_limit
+from dovetail.node.open_files import raise_open_files_limit
 low = []
 resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
 print(json.dumps([raise_open_files_limit(low.append), resource.getrlimit(resource.RLIMIT_NOFILE)[0], low]))
