@@ -196,7 +196,7 @@ def test_an_answer_that_cannot_be_decoded_is_no_verdict(bench: Bench, content: b
     assert isinstance(answered, TaskAnswered)
     (outcomes,) = answered.outcomes
     assert all(outcome.verdict is Verdict.ERROR for outcome in outcomes)
-    assert bench.processors.with_room(make_task(1).route)
+    assert bench.processors.free(make_task(1).route)
 
 
 def test_writes_outside_are_refused_and_leave_nothing(bench: Bench) -> None:

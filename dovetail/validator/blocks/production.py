@@ -281,7 +281,7 @@ class Production:
 
     def _takes_work(self, family: FamilyVersion) -> bool:
         """Whether a processor of ``family`` is there, and not all of them are held up since the block before."""
-        if self._built is not None and not self._built.execution.finished and not self._processors.with_room(family):
+        if self._built is not None and not self._built.execution.finished and not self._processors.free(family):
             return False
         return self._processors.has(family)
 

@@ -1,1 +1,1 @@
-"""Connected transaction processors: who is there, and carrying tasks to them, packed or by the 1.x conversation."""
+"""Connected transaction processors: their registrations, and their tasks over the packed and the 1.x protocol."""

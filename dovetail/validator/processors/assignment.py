@@ -1,7 +1,7 @@
-"""One task at one processor: asking, serving its state requests, and reading its answer, in both protocols.
+"""One task at one processor: its request, the processor's state requests, and its answer, in both protocols.
 
-An assignment knows the protobuf messages and the task; it knows no sockets (it is given a ``send``) and no other
-assignment. What the answers mean for the block is the executor's business.
+An assignment translates between tasks and protobuf messages. It has no sockets (``send`` is given) and decides nothing
+about the block: that is the executor's part.
 """
 
 import secrets
@@ -25,7 +25,7 @@ from protos.validator_pb2 import Message as Envelope
 
 Outcomes = Sequence[Sequence[TransactionOutcome]]
 ViewFor = Callable[[int], View]
-"""The state that the next transaction of a batch (by index in its block) finds; reading it may raise Settled."""
+"""The state before the next transaction of a batch, by the batch's index in its block. Reading may raise Settled."""
 
 Send = Callable[[int, str, bytes], None]
 """Message type, correlation id, content."""
@@ -34,6 +34,14 @@ _MESSAGE_CHARACTERS_MAX: Final = 4_096
 _EXTENDED_BYTES_MAX: Final = 65_536
 _VERDICTS: Final = {verdict.value: verdict for verdict in Verdict}
 _SET: Final = StateChange.SET
+_REFUSALS: Final[dict[type[Message], Message]] = {
+    state_context_pb2.TpStateGetRequest: state_context_pb2.TpStateGetResponse(status="AUTHORIZATION_ERROR"),
+    state_context_pb2.TpStateSetRequest: state_context_pb2.TpStateSetResponse(status="AUTHORIZATION_ERROR"),
+    state_context_pb2.TpStateDeleteRequest: state_context_pb2.TpStateDeleteResponse(status="AUTHORIZATION_ERROR"),
+    state_context_pb2.TpReceiptAddDataRequest: state_context_pb2.TpReceiptAddDataResponse(status="ERROR"),
+    state_context_pb2.TpEventAddRequest: state_context_pb2.TpEventAddResponse(status="ERROR"),
+    packed_pb2.StateListRequest: packed_pb2.StateListResponse(status="AUTHORIZATION_ERROR"),
+}
 
 
 class Assignment(Protocol):
@@ -41,19 +49,19 @@ class Assignment(Protocol):
 
     task: Task
     namespaces: tuple[str, ...]
-    """What the processor had registered for the family when it was given the task."""
+    """The namespaces that the processor had registered for the family when the task started."""
 
     def start(self) -> bool:
-        """Send what the processor needs to begin; False, and nothing is sent, where that is too large."""
+        """Send the task. False, with nothing sent, if the request would be too large."""
 
     def state_request(self, context_id: str, request: Message) -> Message:
-        """Serve one of the processor's state, receipt or event messages under a context id of this assignment.
+        """The response to a state, receipt or event message of the processor.
 
-        Refused without a look at the state where its batch has a result, or its block was dropped.
+        Refuses the request if the batch has a result already or its block was dropped.
         """
 
     def answer(self, correlation_id: str, content: bytes) -> Outcomes | None:
-        """Take a process response; the outcomes when it was the last one that the task needs."""
+        """Process a response. Returns the outcomes with the last response of the task, None before."""
 
 
 class PackedAssignment:
@@ -69,7 +77,7 @@ class PackedAssignment:
         namespaces: tuple[str, ...],
         limits: Limits,
     ) -> None:
-        """``follows``: the context id of the task that this one follows; empty where it follows none."""
+        """``follows``: the context id of the task that this one follows, or empty."""
         self.task = task
         self.namespaces = namespaces
         self._follows = follows
@@ -93,17 +101,17 @@ class PackedAssignment:
                         if value is not None:
                             add_entry(address=address, data=value)
         content = request.SerializeToString()
-        # Half, so that an answer that writes as much again fits as well.
+        # Half the limit, so that an answer that writes as much as the task reads fits too.
         if len(content) > self._limits.message_bytes_max // 2:
             return False
         self._send(Envelope.PACKED_PROCESS_REQUEST, self._context_id, content)
         return True
 
     def state_request(self, context_id: str, request: Message) -> Message:
-        found = self._transaction(context_id)
-        if found is None:
+        addressed = self._transaction(context_id)
+        if addressed is None:
             return refused(request)
-        unit, transaction = found
+        unit, transaction = addressed
         view, inputs = self._view_for(unit.batch), AccessList(transaction.inputs)
         try:
             if isinstance(request, state_context_pb2.TpStateGetRequest):
@@ -151,7 +159,7 @@ class PackedAssignment:
 
 
 class Conversation:
-    """One unit, a transaction at a time, as 1.x processors know it (WIRE.md, The life of a processor)."""
+    """A task of one unit, one transaction at a time, for 1.x processors (WIRE.md, The life of a processor)."""
 
     def __init__(
         self,
@@ -163,7 +171,7 @@ class Conversation:
         raw_header: bool,
         limits: Limits,
     ) -> None:
-        """``raw_header``: the processor asked for the header as it was signed, and no other form of it."""
+        """``raw_header``: send the signed bytes of the header in place of the decoded message."""
         self.task = task
         self._send = send
         self._context_id = context_id
@@ -237,11 +245,11 @@ class Conversation:
         return TransactionContext(transaction, self._view, self.namespaces, self._limits)
 
     def _get(self, request: state_context_pb2.TpStateGetRequest) -> Message:
-        found = self._context.get(request.addresses)
-        if sum(map(len, found.values())) > self._limits.message_bytes_max // 2:
+        values = self._context.get(request.addresses)
+        if sum(map(len, values.values())) > self._limits.message_bytes_max // 2:
             return refused(request)
         response = state_context_pb2.TpStateGetResponse(status="OK")
-        for address, value in found.items():
+        for address, value in values.items():
             response.entries.add(address=address, data=value)
         return response
 
@@ -270,27 +278,17 @@ class Conversation:
 
 
 def new_context_id() -> str:
-    """A context id that no other assignment has or had."""
+    """A context id that no other assignment uses."""
     return secrets.token_hex(16)
 
 
 def refused(request: Message) -> Message:
-    """The refusal of a state, receipt or event message."""
-    if isinstance(request, state_context_pb2.TpStateGetRequest):
-        return state_context_pb2.TpStateGetResponse(status="AUTHORIZATION_ERROR")
-    if isinstance(request, state_context_pb2.TpStateSetRequest):
-        return state_context_pb2.TpStateSetResponse(status="AUTHORIZATION_ERROR")
-    if isinstance(request, state_context_pb2.TpStateDeleteRequest):
-        return state_context_pb2.TpStateDeleteResponse(status="AUTHORIZATION_ERROR")
-    if isinstance(request, state_context_pb2.TpReceiptAddDataRequest):
-        return state_context_pb2.TpReceiptAddDataResponse(status="ERROR")
-    if isinstance(request, packed_pb2.StateListRequest):
-        return packed_pb2.StateListResponse(status="AUTHORIZATION_ERROR")
-    return state_context_pb2.TpEventAddResponse(status="ERROR")
+    """The refusal of a state, receipt or event message. Do not change the returned message."""
+    return _REFUSALS[type(request)]
 
 
 def _page(entries: Iterator[Entry], limits: Limits) -> packed_pb2.StateListResponse:
-    """The first of ``entries``: one at least, more while they fit in a page."""
+    """The first page of ``entries``: at least one entry, and more while they fit."""
     page = packed_pb2.StateListResponse(status="OK")
     data_bytes = 0
     for address, data in entries:
@@ -309,7 +307,7 @@ def _packed_outcome(result: packed_pb2.PackedProcessResponse.TransactionResult) 
         return TransactionOutcome(
             verdict, result.message[:_MESSAGE_CHARACTERS_MAX], result.extended_data[:_EXTENDED_BYTES_MAX]
         )
-    # Most transactions raise and say nothing, and an empty field is cheaper to ask than to go through.
+    # Most transactions have no events and no data; testing for an empty field is faster than iterating over it.
     events, data = result.events, result.data
     return TransactionOutcome(
         verdict,

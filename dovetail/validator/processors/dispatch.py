@@ -1,4 +1,4 @@
-"""Handing the work of an execution to the processors that have room for it."""
+"""Gives the ready tasks of an execution to processors with free capacity."""
 
 from typing import Final
 
@@ -9,17 +9,17 @@ from dovetail.validator.processors.processor import Processor
 from dovetail.validator.processors.registry import Processors
 
 _SHARE_MIN: Final = 32
-"""A task is not made smaller than this many transactions to give every processor one."""
+"""A task gets at least this many transactions before work is split among more processors."""
 
 
 def dispatch(execution: Execution, processors: Processors, packed_transactions_max: int) -> list[Task]:
-    """Start all that may run now; withdraw what no processor is left for. Returns the tasks that were started."""
+    """Start every task that may run now, and withdraw work without a processor. Returns the started tasks."""
     started: list[Task] = []
     withdrawn = True
     while withdrawn:
-        # What is withdrawn may set other families' work free.
+        # A withdrawal may make work of other families ready.
         withdrawn = False
-        for route in dict.fromkeys([*execution.ready_routes(), *processors.routes_behind()]):
+        for route in dict.fromkeys([*execution.ready_routes(), *processors.routes_to_follow()]):
             while (given := _next(execution, processors, route, packed_transactions_max)) is not None:
                 processor, task = given
                 if processors.start(processor, task, execution.view):
@@ -35,18 +35,18 @@ def dispatch(execution: Execution, processors: Processors, packed_transactions_m
 def _next(
     execution: Execution, processors: Processors, route: FamilyVersion, packed_transactions_max: int
 ) -> tuple[Processor, Task] | None:
-    """The next task of a family, and the processor for it: the one with the fewest, or another that may take more."""
-    takers = processors.with_room(route, migration=execution.migrates(route))
+    """The next task of a family and its processor: the one with the fewest tasks that has a task it may run."""
+    takers = processors.free(route, migration=execution.migrates(route))
     if not takers:
         return None
     share = max(_SHARE_MIN, -(-execution.transactions_left // processors.count(route)))
     tried: set[tuple[int | None, bool]] = set()
     for processor in takers:
         behind = processor.followed.number if processor.followed is not None else None
-        may_take = behind, processor.takes_alone
-        if may_take in tried:
+        # What ``next_task`` finds depends on these two only.
+        if (behind, processor.takes_alone) in tried:
             continue
-        tried.add(may_take)
+        tried.add((behind, processor.takes_alone))
         most = min(packed_transactions_max, share, processor.transactions_max(route))
         task = execution.next_task(route, most, alone=processor.takes_alone, behind=behind)
         if task is not None:

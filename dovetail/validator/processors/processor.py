@@ -1,6 +1,6 @@
-"""One connected processor: what it registered for, what it holds, and how it has done so far.
+"""One connected processor: its registrations, its tasks in flight, and its record.
 
-What it is sent and what its frames mean is ``dovetail.validator.processors.registry``'s.
+``registry`` sends its messages and reads its frames.
 """
 
 from collections import deque
@@ -15,22 +15,22 @@ from protos.node_pb2 import ProcessorStatus
 STATES: Final = ("takes_work", "draining", "silent")
 OCCUPANCY_DEFAULT: Final = 10
 _PACKED_IN_FLIGHT: Final = 2
-"""Tasks at a packed processor at once: it works on one while the other travels."""
+"""Tasks in flight at a packed processor: it works on one while the other travels."""
 
 _FOLLOWING_VERSION: Final = 2
-"""Of packed execution, from which a task may follow one that is not answered."""
+"""The first version of packed execution in which a task may follow an unanswered one."""
 
 _TASK_MS: Final = 25
-"""What a packed task should take: long enough that a processor is busy while the validator writes a large block, short
-enough that little is done again where it is lost."""
+"""The aim for a packed task: long enough to keep the processor busy while the validator writes a large block, short
+enough that a lost task costs little work."""
 
 _UNTIMED_TRANSACTIONS_MAX: Final = 256
 _SLOW_TRANSACTIONS_MAX: Final = 16
-"""Most transactions of a task of a family that is not timed yet, and of one that is slow."""
+"""The most transactions of a task whose family has no times yet, and of a task whose family is slow."""
 
 _PACED_TASKS: Final = 8
 _TOGETHER_MS: Final = 0.5
-"""No task takes less from its hand-over, or the answer before, to its own answer: those were read together."""
+"""Answers with less time between them were read in one sweep."""
 
 _TIMED_TASKS_MAX: Final = 1_000
 _PERCENTILES: Final = (50, 95, 99)
@@ -38,7 +38,7 @@ _transactions_of = attrgetter("transactions")
 
 
 class Registered(NamedTuple):
-    """What a processor said of one family."""
+    """A processor's registration for one family."""
 
     namespaces: tuple[str, ...]
     build_id: str = ""
@@ -46,14 +46,14 @@ class Registered(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A task at the processor, and when it was handed over."""
+    """A task in flight. ``given_ms``: when the processor was given it."""
 
     assignment: Assignment
     given_ms: float
 
 
 class Holding(NamedTuple):
-    """Who holds a task, what of, and since how many milliseconds."""
+    """A task in flight: its processor, its family and size, and since how many milliseconds it is held."""
 
     connection_id: str
     family: FamilyVersion
@@ -62,7 +62,7 @@ class Holding(NamedTuple):
 
 
 class Processor:
-    """One connection. Times are milliseconds of the registry's clock."""
+    """The state of one connection. Times are milliseconds of the registry's clock."""
 
     def __init__(self, identity: bytes, now_ms: float) -> None:
         self.identity = identity
@@ -72,26 +72,26 @@ class Processor:
         self.raw_header = False
         self.occupancy = OCCUPANCY_DEFAULT
         self.draining = False
-        """It unregistered, and works off what it has."""
+        """The processor unregistered, and finishes its tasks in flight."""
         self.silent = False
-        """It answered no ping for too long: its tasks are lost, and it gets none until it is heard again."""
+        """Pings went unanswered too long: the tasks are lost, and new ones wait for the next frame."""
         self.unreachable = False
-        """A message to it could not be sent: it is dropped at the next tick."""
+        """A message could not be sent: the processor is dropped at the next tick."""
         self.held: dict[str, Held] = {}
-        """By context id; changed by ``hold`` and ``release`` alone."""
+        """Tasks in flight by context id. Only ``hold`` and ``release`` change it."""
         self._held_alone = 0
         self.newest = ""
-        """The context id of the task that it was given last, which it may have answered."""
+        """The context id of the newest task, which may be answered already."""
         self.record = Record()
         self.connected_ms = now_ms
         self.heard_ms = now_ms
         self.asked_ms = now_ms
         """When the last ping was sent."""
         self.pinged_ms: float | None = None
-        """When the first ping was sent that it has not answered."""
+        """When the oldest unanswered ping was sent; None if there is none."""
 
     def takes(self, family: FamilyVersion, *, migration: bool = False) -> bool:
-        """Whether it is given work of ``family`` at all; with ``migration``: its migration."""
+        """Whether the processor accepts tasks of ``family``; with ``migration``: its migration."""
         if family not in self.families or self.draining or self.silent or self.unreachable:
             return False
         return self.families[family].migrates or not migration
@@ -105,15 +105,14 @@ class Processor:
 
     @property
     def serves(self) -> tuple[FamilyVersion, ...]:
-        """What it is registered for; nothing once it has unregistered."""
+        """The registered families; empty after unregistration."""
         return () if self.draining else tuple(self.families)
 
     @property
-    def room(self) -> int:
-        """How many more tasks it takes now.
+    def capacity(self) -> int:
+        """How many more tasks the processor accepts now.
 
-        One that works them off in their order takes none behind one that is alone: of that it may die, and the next
-        would be lost for nothing.
+        A packed processor gets no task behind one that runs alone: if it dies of that one, both would be lost.
         """
         if not self.packed_version:
             return self.occupancy - len(self.held)
@@ -123,33 +122,33 @@ class Processor:
 
     @property
     def takes_alone(self) -> bool:
-        """Whether it takes what must be alone; in the 1.x conversation beside others, but never two.
+        """Whether the processor accepts a task that must run alone. A 1.x processor runs at most one such task.
 
-        Where it dies of one, the other would be taken for what it died of as well.
+        If a processor died with two of them, both would be held responsible.
         """
         return bool(self.packed_version) or not self._held_alone
 
     @property
     def followed(self) -> Task | None:
-        """The task that the next may follow: what it works off right before that, over its own writes."""
+        """The unanswered task that the next one may follow, reading its writes; None if there is none."""
         newest = self.held.get(self.newest)
         if newest is None or self.packed_version < _FOLLOWING_VERSION:
             return None
         return newest.assignment.task if isinstance(newest.assignment, PackedAssignment) else None
 
     def hold(self, context_id: str, held: Held) -> None:
-        """It is given a task."""
+        """Add a task in flight."""
         self.held[context_id] = held
         self._held_alone += held.assignment.task.alone
 
     def release(self, context_id: str) -> Task:
-        """It holds a task no more."""
+        """Remove and return a task in flight."""
         task = self.held.pop(context_id).assignment.task
         self._held_alone -= task.alone
         return task
 
     def transactions_max(self, family: FamilyVersion) -> int:
-        """How many transactions of ``family`` one task may give it, as fast as it was lately."""
+        """The most transactions of ``family`` that the next task may have, by the processor's recent speed."""
         if not self.packed_version:
             return 1
         pace_ms = self.record.pace_ms(family)
@@ -160,7 +159,7 @@ class Processor:
         return max(1, min(most, self.occupancy // _PACKED_IN_FLIGHT))
 
     def longest_held(self, now_ms: float) -> Holding | None:
-        """The task that it has held longest; None where it holds none."""
+        """The oldest task in flight; None if there is none."""
         first = next(iter(self.held.values()), None)
         if first is None:
             return None
@@ -168,7 +167,7 @@ class Processor:
         return Holding(self.identity.hex(), task.route, _transactions(task), now_ms - first.given_ms)
 
     def status(self, now_ms: float) -> ProcessorStatus:
-        """All of this for those who watch."""
+        """The status for clients."""
         status = ProcessorStatus(
             connection_id=self.identity.hex(),
             state=self.state.upper(),
@@ -197,7 +196,7 @@ class Processor:
 
 
 class Record:
-    """What became of the transactions that a processor was given. Taken down once a task."""
+    """Counts and times of a processor's transactions, updated once a task."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -205,16 +204,16 @@ class Record:
         self.internal_errors = 0
         self._answered_ms = 0.0
         self._times: deque[tuple[float, int]] = deque(maxlen=_TIMED_TASKS_MAX)
-        """Milliseconds a transaction, and how many transactions, of the newest tasks."""
+        """Milliseconds a transaction, and the number of transactions, of the newest tasks."""
         self._paces: dict[FamilyVersion, deque[tuple[float, int]]] = {}
-        """Milliseconds, and transactions answered, of the newest tasks."""
+        """Milliseconds, and the number of answered transactions, of the newest tasks."""
         self._fastest_ms: dict[FamilyVersion, float] = {}
-        """Milliseconds a transaction in the fastest of them."""
+        """Milliseconds a transaction in the fastest task of ``_paces``."""
 
     def answered(self, held: Held, outcomes: Outcomes, now_ms: float) -> None:
-        """The last word on a task has come.
+        """Record the last answer to a task.
 
-        It counts from when its processor could begin: when it was handed over, or the task before was answered.
+        The task's time begins when it was given to the processor, or with the answer before if that came later.
         """
         units = held.assignment.task.units
         transactions = _transactions(held.assignment.task)
@@ -232,7 +231,7 @@ class Record:
     def _pace(self, family: FamilyVersion, begun_ms: float, now_ms: float, answered: int) -> None:
         paces = self._paces.setdefault(family, deque(maxlen=_PACED_TASKS))
         if paces and now_ms - begun_ms < _TOGETHER_MS:
-            # Read in one turn with the one before: when that was done nobody knows, but when both were.
+            # Both answers were read in one sweep: only the end of both together is known.
             before_ms, before = paces.pop()
             paces.append((before_ms + now_ms - begun_ms, before + answered))
         else:
@@ -242,12 +241,12 @@ class Record:
     def pace_ms(self, family: FamilyVersion) -> float | None:
         """Milliseconds a transaction of ``family`` in the fastest of the newest tasks; None before the first.
 
-        The others' answers may have waited while the validator was busy.
+        The fastest, because answers to the others may have waited while the validator was busy.
         """
         return self._fastest_ms.get(family)
 
     def _count(self, transactions: int, verdicts: list[Verdict]) -> None:
-        """One unit: what stands behind a failure was not looked at, and what is missing without one has no verdict."""
+        """Count one unit: transactions after a failure did not run; a missing verdict is an internal error."""
         done = next((place for place, verdict in enumerate(verdicts) if verdict is not Verdict.OK), len(verdicts))
         self.done += done
         if done < len(verdicts) and verdicts[done] is Verdict.INVALID:
@@ -261,13 +260,13 @@ class Record:
         if not times:
             return None
         total = sum(count for _, count in times)
-        found: list[float] = []
+        percentiles: list[float] = []
         passed = 0
         for time_ms, count in times:
             passed += count
-            while len(found) < len(_PERCENTILES) and passed * 100 >= total * _PERCENTILES[len(found)]:
-                found.append(time_ms)
-        median, p95, p99 = found
+            while len(percentiles) < len(_PERCENTILES) and passed * 100 >= total * _PERCENTILES[len(percentiles)]:
+                percentiles.append(time_ms)
+        median, p95, p99 = percentiles
         return median, p95, p99
 
 

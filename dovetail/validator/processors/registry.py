@@ -1,7 +1,7 @@
-"""Who is connected, for which families, and which tasks each holds.
+"""The connected processors: registration, liveness, and the tasks that each holds.
 
-Frames of processors come in, ``ProcessorEvent`` values come out; sending goes through the function that the gateway
-gives. Nothing here knows blocks or batches.
+Processors' frames come in and ``ProcessorEvent`` values come out; messages go out through the gateway's ``send``.
+Nothing here depends on blocks or batches.
 """
 
 from collections import Counter
@@ -60,11 +60,11 @@ MESSAGE_TYPES: Final = frozenset(
         Envelope.PACKED_PROCESS_RESPONSE,
     }
 )
-"""What only processors send."""
+"""The messages that only processors send."""
 
 
 class ProcessorAvailable(NamedTuple):
-    """A processor registered for a family."""
+    """A processor accepts tasks of a family: it registered, or a silent one sent a frame again."""
 
     family: FamilyVersion
     packed: bool
@@ -73,18 +73,19 @@ class ProcessorAvailable(NamedTuple):
 
 
 class ProcessorUnavailable(NamedTuple):
-    """A processor takes no more work: it unregistered, closed or went silent."""
+    """A processor accepts no more tasks: it unregistered, closed its connection or went silent."""
 
     families: tuple[FamilyVersion, ...]
     why: str
     migrated: tuple[FamilyVersion, ...] = ()
-    """Those among them whose state it would have migrated."""
+    """Those of ``families`` for which it had registered as a migrator."""
 
 
 class TaskAnswered(NamedTuple):
-    """A task is done.
+    """A processor finished a task.
 
-    ``namespaces``: what its processor had registered for the task's family; ``families``: what it has room for again.
+    ``namespaces``: its processor's registered namespaces of the task's family. ``families``: the families of which the
+    processor accepts tasks again.
     """
 
     task: Task
@@ -94,7 +95,7 @@ class TaskAnswered(NamedTuple):
 
 
 class TaskLost(NamedTuple):
-    """A task went down with its processor. ``begun``: it may have been at it, and not at one before."""
+    """A task was lost with its processor. ``begun``: the processor may have begun it."""
 
     task: Task
     begun: bool
@@ -104,10 +105,9 @@ ProcessorEvent = ProcessorAvailable | ProcessorUnavailable | TaskAnswered | Task
 
 
 class Processors:
-    """All connected processors. ``clock_ms``: milliseconds of a steady clock, with their fractions.
+    """All connected processors. ``clock_ms``: fractional milliseconds of a monotonic clock.
 
-    A connection that has unregistered and holds no task any more is no processor: it is forgotten, whether it closes or
-    stays, until it registers again.
+    A connection that unregistered and holds no task is forgotten until it registers again.
     """
 
     def __init__(self, send: SendTo, clock_ms: Callable[[], float], limits: Limits) -> None:
@@ -116,64 +116,66 @@ class Processors:
         self._limits = limits
         self._connected: dict[bytes, Processor] = {}
         self._migrations_lost: Counter[FamilyVersion] = Counter()
-        """How many processors were lost with a version's migration since one last answered it."""
+        """By version: how many processors were lost during its migration since the last answer to it."""
 
     def has(self, family: FamilyVersion, *, migration: bool = False) -> bool:
-        """Whether a processor takes work of ``family``; with ``migration``: its migration."""
+        """Whether a processor accepts tasks of ``family``; with ``migration``: its migration."""
         return any(processor.takes(family, migration=migration) for processor in self._connected.values())
 
     def count(self, family: FamilyVersion, *, migration: bool = False) -> int:
-        """How many processors take work of ``family``; with ``migration``: its migration."""
+        """How many processors accept tasks of ``family``; with ``migration``: its migration."""
         return sum(processor.takes(family, migration=migration) for processor in self._connected.values())
 
     def counts(self) -> Counter[FamilyVersion]:
-        """``count`` of every family that some processor takes work of."""
+        """``count`` of every family with at least one processor."""
         return Counter(
             family for processor in self._connected.values() for family in processor.families if processor.takes(family)
         )
 
     def statuses(self) -> Iterator[ProcessorStatus]:
-        """How each of them does, in the order in which they connected."""
+        """The status of each processor, in the order of connection."""
         now_ms = self._clock_ms()
         return (processor.status(now_ms) for processor in self._connected.values())
 
     def longest_held(self) -> Holding | None:
-        """The task that is held longest of all; None where no processor holds any."""
+        """The oldest task in flight; None if there is none."""
         now_ms = self._clock_ms()
         each = (processor.longest_held(now_ms) for processor in self._connected.values())
         return max((held for held in each if held), key=lambda held: held.held_ms, default=None)
 
     def states(self) -> Counter[str]:
-        """How many there are in each state, by the words of ``processor.STATES``."""
+        """The number of processors in each state of ``processor.STATES``."""
         return Counter(processor.state for processor in self._connected.values())
 
-    def with_room(self, family: FamilyVersion, *, migration: bool = False) -> list[Processor]:
-        """The processors of ``family`` that take one more task, those with the fewest first.
+    def free(self, family: FamilyVersion, *, migration: bool = False) -> list[Processor]:
+        """The processors of ``family`` that accept one more task, those with the fewest tasks first.
 
-        For its migration the one that came last: that may be what mends the one before, which refused. Where processors
-        are lost with it, the others have a turn.
+        For its migration: only the newest processor, since that may be the repaired build of one that refused. Each
+        processor lost with the migration passes the turn to the one before.
         """
         takers = [
-            entry for entry in self._connected.values() if entry.takes(family, migration=migration) and entry.room > 0
+            entry
+            for entry in self._connected.values()
+            if entry.takes(family, migration=migration) and entry.capacity > 0
         ]
         if migration:
             return [takers[-1 - self._migrations_lost[family] % len(takers)]] if takers else []
         return sorted(takers, key=lambda entry: len(entry.held))
 
-    def routes_behind(self) -> list[FamilyVersion]:
-        """The families of processors that have a task which the next may follow."""
-        takers = (entry for entry in self._connected.values() if entry.room > 0 and entry.followed is not None)
+    def routes_to_follow(self) -> list[FamilyVersion]:
+        """The families of processors whose newest task may be followed by another."""
+        takers = (entry for entry in self._connected.values() if entry.capacity > 0 and entry.followed is not None)
         return [family for entry in takers for family in entry.serves]
 
     def start(self, processor: Processor, task: Task, view_for: ViewFor) -> bool:
-        """Hand a task to a processor with room: it comes back as TaskAnswered or TaskLost.
+        """Give a task to a processor with capacity. TaskAnswered or TaskLost follows.
 
-        False, and nothing has happened, where it is too large for one message and could be split.
+        False, with nothing sent, if the task is too large for one message: split it.
         """
         context_id = new_context_id()
 
         def send(message_type: int, correlation_id: str, content: bytes) -> None:
-            self._tell(processor, message_type, correlation_id, content)
+            self._send_needed(processor, message_type, correlation_id, content)
 
         namespaces = processor.families[task.route].namespaces
         assignment: Assignment
@@ -191,7 +193,7 @@ class Processors:
         return False
 
     def mark_alive(self, identity: bytes) -> list[ProcessorEvent]:
-        """Any frame of a peer shows that it lives; one that was silent takes work again."""
+        """Note a frame of a peer. A silent processor accepts tasks again."""
         processor = self._connected.get(identity)
         if processor is None:
             return []
@@ -203,7 +205,7 @@ class Processors:
         return [_available(processor, family) for family in processor.serves]
 
     def handle(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> list[ProcessorEvent]:
-        """Take one frame of ``MESSAGE_TYPES``; what cannot be understood or belongs to nobody changes nothing."""
+        """Process one frame of ``MESSAGE_TYPES``. Undecodable frames and unknown ids change nothing."""
         if message_type == Envelope.TP_REGISTER_REQUEST:
             return self._register(identity, correlation_id, content)
         processor = self._connected.get(identity)
@@ -217,7 +219,7 @@ class Processors:
         return self._take_answer(processor, correlation_id, content)
 
     def tick(self) -> list[ProcessorEvent]:
-        """Ping the quiet ones; take their tasks from those that did not answer one for too long."""
+        """Ping quiet processors. Report the tasks of those that answered no ping for too long as lost."""
         now_ms = self._clock_ms()
         events: list[ProcessorEvent] = []
         for processor in list(self._connected.values()):
@@ -233,7 +235,7 @@ class Processors:
         return events
 
     def probe(self) -> list[ProcessorEvent]:
-        """Some connection closed: drop every processor that is not connected any more."""
+        """Drop every processor whose connection is closed. To be called when any connection closed."""
         return [event for processor in list(self._connected.values()) for event in self._ping(processor)]
 
     def _ping(self, processor: Processor) -> list[ProcessorEvent]:
@@ -260,8 +262,8 @@ class Processors:
         if processor.draining and not processor.held:
             del self._connected[processor.identity]
 
-    def _tell(self, processor: Processor, message_type: int, correlation_id: str, content: bytes) -> None:
-        """Send what a processor must get to go on."""
+    def _send_needed(self, processor: Processor, message_type: int, correlation_id: str, content: bytes) -> None:
+        """Send a message without which the processor cannot go on."""
         if self._send(processor.identity, message_type, correlation_id, content) is not Delivery.SENT:
             processor.unreachable = True
 
@@ -316,7 +318,7 @@ class Processors:
         context_id: str = request.context_id  # type: ignore[attr-defined]
         held = processor.held.get(context_id.partition(":")[0])
         response = held.assignment.state_request(context_id, request) if held else refused(request)
-        self._tell(processor, response_type, correlation_id, response.SerializeToString())
+        self._send_needed(processor, response_type, correlation_id, response.SerializeToString())
 
     def _take_answer(self, processor: Processor, correlation_id: str, content: bytes) -> list[ProcessorEvent]:
         key = correlation_id.partition(":")[0]
@@ -346,7 +348,7 @@ def _unavailable(processor: Processor, why: str) -> ProcessorUnavailable:
 
 
 def _registration_refusal(request: processor_pb2.TpRegisterRequest, processor: Processor) -> str | None:
-    """Why a registration cannot stand, with the values; None if it can."""
+    """Why a registration is refused, with the offending values; None if it is accepted."""
     for name, value in (("family", request.family), ("version", request.version)):
         if not 0 < len(value) <= FAMILY_CHARACTERS_MAX:
             return f"{name} has {len(value)} characters, allowed are 1 to {FAMILY_CHARACTERS_MAX}"

@@ -94,7 +94,7 @@ class Bench:
         return self.handle(identity, Envelope.TP_UNREGISTER_REQUEST, processor_pb2.TpUnregisterRequest())
 
     def free(self, family: FamilyVersion = FAMILY) -> Processor:
-        processor = next(iter(self.processors.with_room(family)), None)
+        processor = next(iter(self.processors.free(family)), None)
         assert processor is not None
         return processor
 

@@ -113,7 +113,7 @@ def test_a_packed_message_that_is_too_large_is_not_sent() -> None:
         )
         assert started is fits
         assert bool(bench.sent) is fits
-        assert bench.free().room == (1 if fits else 2)
+        assert bench.free().capacity == (1 if fits else 2)
 
 
 def test_a_task_that_must_be_alone_is_a_conversation() -> None:

@@ -34,7 +34,7 @@ def test_a_registration_is_answered_and_told() -> None:
     assert bench.processors.has(FAMILY)
     assert bench.processors.count(FAMILY) == 1
     assert not bench.processors.has(OTHER)
-    assert not bench.processors.with_room(OTHER)
+    assert not bench.processors.free(OTHER)
     assert bench.free().families == {FAMILY: Registered(("1cf126",))}
 
 
@@ -65,7 +65,7 @@ def test_registrations_that_cannot_stand(fields: dict[str, Any], said: str) -> N
     assert (sent.message.status, sent.message.protocol_version) == (processor_pb2.TpRegisterResponse.ERROR, 1)
     assert said in sent.message.message
     assert len(sent.message.message) < 500
-    assert not bench.processors.with_room(FAMILY)
+    assert not bench.processors.free(FAMILY)
 
 
 def test_bytes_that_are_no_registration_are_answered() -> None:
@@ -88,16 +88,16 @@ def test_one_connection_registers_a_bounded_number_of_families() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "room"),
+    ("fields", "capacity"),
     [({}, 10), ({"max_occupancy": 3}, 3), ({"max_occupancy": 2**32 - 1}, 4_096), ({"packed_version": 1}, 2)],
 )
-def test_a_processor_holds_no_more_than_its_room(fields: dict[str, Any], room: int) -> None:
+def test_a_processor_holds_no_more_than_its_capacity(fields: dict[str, Any], capacity: int) -> None:
     bench = Bench()
     bench.register(**fields)
-    for number in range(min(room, 20)):
-        assert bench.free().room == room - number
+    for number in range(min(capacity, 20)):
+        assert bench.free().capacity == capacity - number
         bench.start(make_task(number))
-    assert (not bench.processors.with_room(FAMILY)) == (room <= 20)
+    assert (not bench.processors.free(FAMILY)) == (capacity <= 20)
 
 
 def test_the_one_with_the_fewest_tasks_is_free() -> None:
@@ -108,7 +108,7 @@ def test_the_one_with_the_fewest_tasks_is_free() -> None:
     assert bench.processors.count(FAMILY) == 3
     taken = [bench.start(make_task(number)).identity for number in range(6)]
     assert sorted(taken[:3]) == sorted(taken[3:]) == [b"a", b"b", b"c"]
-    assert not bench.processors.with_room(FAMILY)
+    assert not bench.processors.free(FAMILY)
     assert bench.free(OTHER).identity == b"other"
 
 
@@ -122,7 +122,7 @@ def test_who_unregisters_finishes_and_takes_no_more() -> None:
     assert bench.take_sent()[0].message.status == processor_pb2.TpUnregisterResponse.OK
     assert not bench.processors.has(FAMILY)
     assert bench.processors.count(FAMILY) == 0
-    assert not bench.processors.with_room(FAMILY)
+    assert not bench.processors.free(FAMILY)
     get = state_context_pb2.TpStateGetRequest(context_id=sent.message.context_id)
     assert bench.ask(b"p", Envelope.TP_STATE_GET_REQUEST, get).status == state_context_pb2.TpStateGetResponse.OK
     (answered,) = bench.answer(sent, OK)
@@ -168,7 +168,7 @@ def test_answers_after_a_loss_change_nothing() -> None:
     assert bench.answer(sent, OK) == []
     bench.register()
     assert bench.answer(sent, OK) == []
-    assert bench.free().room == 10
+    assert bench.free().capacity == 10
 
 
 def test_an_answer_counts_once_and_from_its_own_processor() -> None:
@@ -216,7 +216,7 @@ def test_an_answer_tells_what_its_processor_has_room_for() -> None:
     bench.register(max_occupancy=1)
     bench.register(family=OTHER, max_occupancy=1)
     sent = bench.start(make_task(1))
-    assert not bench.processors.with_room(OTHER)
+    assert not bench.processors.free(OTHER)
     (answered,) = bench.answer(sent, OK)
     assert isinstance(answered, TaskAnswered)
     assert answered.families == (FAMILY, OTHER)

@@ -98,7 +98,7 @@ def test_a_task_that_could_not_be_sent_is_lost(gone: bool) -> None:
     assert bench.processors.start(bench.free(), task, lambda batch: view_of({}))
     refusing.clear()
     bench.processors.mark_alive(b"p")
-    assert not bench.processors.with_room(FAMILY)
+    assert not bench.processors.free(FAMILY)
     assert bench.processors.tick() == [ProcessorUnavailable((FAMILY,), "it takes no messages"), TaskLost(task, True)]
     assert bench.processors.tick() == []
     bench.register()
