@@ -14,11 +14,11 @@ from dovetail.ledger.version import installed_version
 from dovetail.rest_api.answers import pieces
 from dovetail.rest_api.config import RestConfig
 from dovetail.rest_api.openapi import document as openapi
-from dovetail.rest_api.openapi import examples
 from dovetail.rest_api.openapi import page as docs
-from dovetail.rest_api.openapi.endpoint import JSON, Answer, Endpoint, Operation
-from dovetail.rest_api.openapi.ledger_endpoints import LEDGER
-from dovetail.rest_api.openapi.node_endpoints import NODE
+from dovetail.rest_api.openapi.declarations import examples
+from dovetail.rest_api.openapi.declarations.endpoint import JSON, Answer, Endpoint, Operation
+from dovetail.rest_api.openapi.declarations.ledger import LEDGER
+from dovetail.rest_api.openapi.declarations.node import NODE
 from dovetail.rest_api.request import links
 from dovetail.rest_api.request.call import Call
 

@@ -12,7 +12,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from dovetail.rest_api.answers.account import Account
+from dovetail.rest_api.answers.quota import Account
 
 PIECE_BYTES: Final = 64 * 1024
 """How much goes out at once, and up to where JSON is made in one piece."""

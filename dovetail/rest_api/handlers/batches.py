@@ -13,9 +13,9 @@ from dovetail.ledger.ids import is_id
 from dovetail.rest_api.answers import views
 from dovetail.rest_api.answers.pieces import json_answer
 from dovetail.rest_api.answers.views import ClientBatchStatus
+from dovetail.rest_api.errors import ApiError, Problem
 from dovetail.rest_api.request import links
 from dovetail.rest_api.request.call import Call
-from dovetail.rest_api.request.errors import ApiError, Problem
 from protos import client_batch_submit_pb2
 from protos.validator_pb2 import Message as Envelope
 

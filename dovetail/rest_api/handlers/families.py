@@ -8,8 +8,8 @@ from typing import Final
 from starlette.responses import Response
 
 from dovetail.rest_api.answers.pieces import Json, json_answer
+from dovetail.rest_api.errors import ApiError, Problem, no_chain
 from dovetail.rest_api.request.call import Call
-from dovetail.rest_api.request.errors import ApiError, Problem, no_chain
 from protos import node_pb2
 from protos.validator_pb2 import Message as Envelope
 

@@ -9,10 +9,10 @@ import structlog
 from starlette.responses import Response
 
 from dovetail.rest_api.answers.pieces import Text, json_answer, text_answer
+from dovetail.rest_api.errors import ApiError, no_chain
 from dovetail.rest_api.handlers.node_status import NodeStatus, ask_status
 from dovetail.rest_api.request import links
 from dovetail.rest_api.request.call import Call
-from dovetail.rest_api.request.errors import ApiError, no_chain
 from protos import node_pb2
 from protos.validator_pb2 import Message as Envelope
 

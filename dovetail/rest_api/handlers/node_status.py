@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from dovetail.rest_api.answers.pieces import Json, json_answer
 from dovetail.rest_api.config import POSITIVE_KEYS, RestConfig
+from dovetail.rest_api.errors import ApiError, Problem
 from dovetail.rest_api.request.call import Call
-from dovetail.rest_api.request.errors import ApiError, Problem
 from protos import node_pb2
 from protos.validator_pb2 import Message as Envelope
 

@@ -14,10 +14,10 @@ from dovetail.ledger.errors import NotDecodable
 from dovetail.ledger.ids import is_id
 from dovetail.rest_api.answers import views
 from dovetail.rest_api.answers.pieces import Json, json_answer
+from dovetail.rest_api.errors import ApiError, Problem, no_chain
 from dovetail.rest_api.handlers.batches import said_why, unknown_error
 from dovetail.rest_api.request import links
 from dovetail.rest_api.request.call import Call
-from dovetail.rest_api.request.errors import ApiError, Problem, no_chain
 from dovetail.rest_api.request.queries import NUMBER_MAX, Resource, list_request, number, shown, state_prefix
 from protos import client_batch_pb2, client_block_pb2, client_transaction_pb2, query_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope

@@ -11,10 +11,12 @@ from typing import Final
 
 from dovetail.rest_api.answers.pieces import Json
 from dovetail.rest_api.config import RestConfig
-from dovetail.rest_api.openapi import examples, schemas, shapes
-from dovetail.rest_api.openapi.endpoint import JSON, Answer, Endpoint, Operation, Parameter
-from dovetail.rest_api.openapi.parameters import ALWAYS
-from dovetail.rest_api.request.errors import Problem
+from dovetail.rest_api.errors import Problem
+from dovetail.rest_api.openapi.declarations import examples
+from dovetail.rest_api.openapi.declarations.endpoint import JSON, Answer, Endpoint, Operation, Parameter
+from dovetail.rest_api.openapi.declarations.parameters import ALWAYS
+from dovetail.rest_api.openapi.schemas import shapes
+from dovetail.rest_api.openapi.schemas.ledger import SCHEMAS
 
 _named = re.compile(r"\{(\w+)\}")
 
@@ -74,7 +76,7 @@ def _declared(endpoints: Iterable[Endpoint], version: str) -> Json:
         "tags": [{"name": tag} for tag in dict.fromkeys(_tags(paths))],
         "paths": paths,
         "components": {
-            "schemas": schemas.SCHEMAS,
+            "schemas": SCHEMAS,
             "parameters": {
                 **{key: _parameter(parameter) for key, parameter in used.items()},
                 "requestId": {"name": "X-Request-Id", "in": "header", "required": False, **_REQUEST_ID},

@@ -11,12 +11,12 @@ from google.protobuf.message import Message
 from starlette.requests import ClientDisconnect, Request
 
 from dovetail.ledger.limits import Limits
-from dovetail.rest_api.answers.account import Account
+from dovetail.rest_api.answers.quota import Account
 from dovetail.rest_api.config import RestConfig, networks
+from dovetail.rest_api.errors import ApiError, ClientGone, Problem
+from dovetail.rest_api.metrics import Metrics
 from dovetail.rest_api.request import links
-from dovetail.rest_api.request.errors import ApiError, ClientGone, Problem
 from dovetail.rest_api.request.queries import Query, number
-from dovetail.rest_api.server.metrics import Metrics
 from dovetail.rest_api.upstream.validator import AnswerT, Validator
 from protos.validator_pb2 import Message as Envelope
 

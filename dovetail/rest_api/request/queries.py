@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 from dovetail.ledger.addresses import is_address, is_prefix
 from dovetail.ledger.ids import is_id
 from dovetail.ledger.limits import Limits
-from dovetail.rest_api.request.errors import ApiError, Problem
+from dovetail.rest_api.errors import ApiError, Problem
 from protos import query_pb2
 
 Resource = query_pb2.ListRequest.Resource

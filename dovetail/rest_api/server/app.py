@@ -23,13 +23,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dovetail.rest_api.config import RestConfig
+from dovetail.rest_api.errors import CLIENT_GONE, ApiError, ClientGone, Problem
+from dovetail.rest_api.metrics import Metrics
 from dovetail.rest_api.request import links
 from dovetail.rest_api.request.call import Call, Door
-from dovetail.rest_api.request.errors import CLIENT_GONE, ApiError, ClientGone, Problem
 from dovetail.rest_api.request.queries import shown
 from dovetail.rest_api.routes import ENDPOINTS, Endpoint
 from dovetail.rest_api.server.connections import BACKLOG, REFUSED, Protocol, listen
-from dovetail.rest_api.server.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 

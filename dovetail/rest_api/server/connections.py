@@ -17,9 +17,9 @@ import structlog
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from dovetail.rest_api.config import split_bind
+from dovetail.rest_api.errors import ApiError, Problem
+from dovetail.rest_api.metrics import Metrics
 from dovetail.rest_api.request.call import Door
-from dovetail.rest_api.request.errors import ApiError, Problem
-from dovetail.rest_api.server.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 

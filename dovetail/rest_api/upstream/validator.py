@@ -16,7 +16,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from dovetail.ledger.hosts import needs_ipv6
 from dovetail.rest_api.config import RestConfig
-from dovetail.rest_api.request.errors import ApiError, Problem
+from dovetail.rest_api.errors import ApiError, Problem
 from dovetail.rest_api.upstream.keys import Keys, read_keys, why_not_let_in
 from protos import node_pb2
 from protos.validator_pb2 import Message as Envelope

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 import structlog
 
-from dovetail.rest_api.answers.account import Account
 from dovetail.rest_api.answers.pieces import PIECE_BYTES
+from dovetail.rest_api.answers.quota import Account
 from dovetail.rest_api.config import RestConfig
-from dovetail.rest_api.request.errors import ApiError
+from dovetail.rest_api.errors import ApiError
 from dovetail.rest_api.server import app, connections
 from tests.dovetail.rest_api.hostile import GET, GET_CLOSE, POST
 from tests.dovetail.rest_api.raw_http import Answer, read_answers, talk

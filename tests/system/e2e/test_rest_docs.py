@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from dovetail.rest_api.request.errors import Problem
+from dovetail.rest_api.errors import Problem
 from dovetail.rest_api.routes import ENDPOINTS
 from tests.system.e2e.conftest import Shared
 from tests.system.e2e.process import ROOT

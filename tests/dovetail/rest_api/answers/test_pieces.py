@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from starlette.responses import Response
 from starlette.types import Message
 
-from dovetail.rest_api.answers.account import Account
 from dovetail.rest_api.answers.pieces import PIECE_BYTES, Text, json_answer, pieces, whole
+from dovetail.rest_api.answers.quota import Account
 from tests.dovetail.rest_api.support import ListResponse, Type, make_batch, make_block, run, running_api
 
 PLAIN = st.recursive(

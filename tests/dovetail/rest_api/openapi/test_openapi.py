@@ -13,10 +13,10 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from dovetail.ledger.limits import Limits
 from dovetail.rest_api.config import RestConfig
+from dovetail.rest_api.errors import Problem
 from dovetail.rest_api.handlers import health
 from dovetail.rest_api.openapi import document as openapi
-from dovetail.rest_api.openapi import examples
-from dovetail.rest_api.request.errors import Problem
+from dovetail.rest_api.openapi.declarations import examples
 from dovetail.rest_api.routes import ENDPOINTS
 from tests.conformance.schema_check import check, own_document
 from tests.dovetail.rest_api.support import run, running_api

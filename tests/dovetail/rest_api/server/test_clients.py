@@ -10,9 +10,9 @@ import structlog
 
 from dovetail.ledger.limits import Limits
 from dovetail.rest_api.config import RestConfig
-from dovetail.rest_api.request.errors import ApiError, Problem
+from dovetail.rest_api.errors import ApiError, Problem
+from dovetail.rest_api.metrics import Metrics
 from dovetail.rest_api.server import app, connections
-from dovetail.rest_api.server.metrics import Metrics
 from protos import client_batch_submit_pb2, node_pb2
 from tests.dovetail.rest_api.server.test_server import Served, served
 from tests.dovetail.rest_api.support import (

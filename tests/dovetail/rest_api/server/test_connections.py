@@ -7,9 +7,9 @@ import pytest
 import structlog
 
 from dovetail.rest_api.config import RestConfig
-from dovetail.rest_api.request.errors import Problem
+from dovetail.rest_api.errors import Problem
+from dovetail.rest_api.metrics import Metrics
 from dovetail.rest_api.server import app, connections
-from dovetail.rest_api.server.metrics import Metrics
 from tests.dovetail.rest_api.hostile import GET, GET_CLOSE, POST
 from tests.dovetail.rest_api.raw_http import DEADLINE_S, read_answers, talk
 from tests.dovetail.rest_api.server.test_server import Served, served

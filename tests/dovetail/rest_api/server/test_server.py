@@ -15,9 +15,9 @@ import structlog
 
 from dovetail.rest_api import routes
 from dovetail.rest_api.config import RestConfig
+from dovetail.rest_api.metrics import Metrics
 from dovetail.rest_api.server.app import serve
 from dovetail.rest_api.server.connections import listen
-from dovetail.rest_api.server.metrics import Metrics
 from dovetail.rest_api.upstream.validator import Validator
 from dovetail.testing.running import ReservedPort
 from protos.node_pb2 import FamiliesResponse, MetricsResponse, ProcessorsResponse

@@ -6,8 +6,8 @@ What a member means is said once, here. ``views`` makes what these describe.
 from typing import Final
 
 from dovetail.rest_api.answers.pieces import Json
-from dovetail.rest_api.openapi.node_schemas import NODE
-from dovetail.rest_api.openapi.shapes import array, count, listed, read, record, ref, single, text
+from dovetail.rest_api.openapi.schemas.node import NODE
+from dovetail.rest_api.openapi.schemas.shapes import array, count, listed, read, record, ref, single, text
 
 _ID: Final = "[0-9a-f]{128}"
 

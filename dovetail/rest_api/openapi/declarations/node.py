@@ -14,9 +14,9 @@ from dovetail.rest_api.handlers.node_status import (
     get_status_processors,
     get_status_system,
 )
-from dovetail.rest_api.openapi.endpoint import Answer, Endpoint, Handler, Operation
-from dovetail.rest_api.openapi.examples import BLOCK_ID, read, single
-from dovetail.rest_api.openapi.parameters import ASKED, SHOWN
+from dovetail.rest_api.openapi.declarations.endpoint import Answer, Endpoint, Handler, Operation
+from dovetail.rest_api.openapi.declarations.examples import BLOCK_ID, read, single
+from dovetail.rest_api.openapi.declarations.parameters import ASKED, SHOWN
 
 _TIME: Final = "2026-01-31T09:15:00.250Z"
 _TOTALS: Final = {

@@ -6,7 +6,7 @@ What a member means is said once, here. ``node_status``, ``families`` and ``heal
 from typing import Final
 
 from dovetail.rest_api.answers.pieces import Json
-from dovetail.rest_api.openapi.shapes import array, count, counts, read, record, ref, single, text, texts
+from dovetail.rest_api.openapi.schemas.shapes import array, count, counts, read, record, ref, single, text, texts
 
 _TOTALS: Final[Json] = {
     "timestamp": ref("Timestamp"),

@@ -13,8 +13,8 @@ from dovetail.ledger.ids import NULL_BLOCK_ID, BatchId, StateRoot
 from dovetail.ledger.signing import Signer
 from dovetail.rest_api.answers import pieces, views
 from dovetail.rest_api.answers.pieces import Json
+from dovetail.rest_api.errors import Problem
 from dovetail.rest_api.request import links
-from dovetail.rest_api.request.errors import Problem
 from protos import batch_pb2, block_pb2
 
 BASE: Final = "http://127.0.0.1:8080"

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 from starlette.responses import Response
 
 from dovetail.rest_api.answers.pieces import Json
+from dovetail.rest_api.errors import Problem
 from dovetail.rest_api.request.call import Call
-from dovetail.rest_api.request.errors import Problem
 
 Handler = Callable[[Call], Awaitable[Response]]
 JSON = "application/json"

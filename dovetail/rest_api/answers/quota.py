@@ -3,7 +3,7 @@
 What a single body or page may hold is a limit of its own, checked where it is read or made. No HTTP, no sockets.
 """
 
-from dovetail.rest_api.request.errors import ApiError, Problem
+from dovetail.rest_api.errors import ApiError, Problem
 
 
 class Account:

@@ -7,9 +7,10 @@ see ``openapi``.
 from typing import Final
 
 from dovetail.rest_api.answers.pieces import Json
-from dovetail.rest_api.openapi import examples, shapes
-from dovetail.rest_api.openapi.endpoint import Parameter
-from dovetail.rest_api.request.errors import Problem
+from dovetail.rest_api.errors import Problem
+from dovetail.rest_api.openapi.declarations import examples
+from dovetail.rest_api.openapi.declarations.endpoint import Parameter
+from dovetail.rest_api.openapi.schemas import shapes
 
 _ID: Final = "[0-9a-f]{128}"
 _NUMBER: Final = "[0-9]+"

@@ -7,6 +7,7 @@
 from typing import Final
 
 from dovetail.rest_api.answers.pieces import Json
+from dovetail.rest_api.errors import Problem
 from dovetail.rest_api.handlers.batches import get_batch_status, post_batch_status, post_batches
 from dovetail.rest_api.handlers.resources import (
     get_batch,
@@ -18,11 +19,10 @@ from dovetail.rest_api.handlers.resources import (
     get_transaction,
     get_transactions,
 )
-from dovetail.rest_api.openapi import examples, parameters
-from dovetail.rest_api.openapi.endpoint import JSON, Answer, Body, Endpoint, Operation
-from dovetail.rest_api.openapi.examples import listed, read
-from dovetail.rest_api.openapi.parameters import ASKED, LEAVES, LIST, LISTED, SHOWN
-from dovetail.rest_api.request.errors import Problem
+from dovetail.rest_api.openapi.declarations import examples, parameters
+from dovetail.rest_api.openapi.declarations.endpoint import JSON, Answer, Body, Endpoint, Operation
+from dovetail.rest_api.openapi.declarations.examples import listed, read
+from dovetail.rest_api.openapi.declarations.parameters import ASKED, LEAVES, LIST, LISTED, SHOWN
 
 _ORDER: Final = "From the head to genesis; index 0 is the newest. Paging links name the head, so that the list stays."
 _IN_ORDER: Final = f"Committed ones, in the order of their blocks, and inside a block in the block's own. {_ORDER}"

@@ -1,0 +1,1 @@
+"""The declaration of each path: its handlers, parameters, answers and errors, with examples."""

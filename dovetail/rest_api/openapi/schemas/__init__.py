@@ -1,0 +1,1 @@
+"""The JSON schemas of everything that the API answers with."""
