@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import httpx
 import zmq
 from google.protobuf.message import Message
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.types import ASGIApp
 from structlog.typing import EventDict
 
 from dovetail.ledger.block import BlockHeader, SealedBlock, encode_block, seal
@@ -152,6 +154,7 @@ class Api(NamedTuple):
     http: httpx.AsyncClient
     validator: FakeValidator
     connection: Validator
+    app: ASGIApp
 
 
 @contextlib.asynccontextmanager
@@ -175,7 +178,7 @@ async def running_api(
             ) as http,
         ):
             await connection.wait_connected()
-            yield Api(http, fake, connection)
+            yield Api(http, fake, connection, app)
     finally:
         fake.end()
 
@@ -215,3 +218,16 @@ def error_of(response: httpx.Response) -> tuple[int, int, str]:
     assert response.headers["content-type"] == "application/json"
     assert response.headers["x-request-id"]
     return response.status_code, error["code"], error["message"]
+
+
+def samples(response: httpx.Response) -> dict[tuple[str, tuple[str, ...]], float]:
+    """Every sample by name and its label values in the order of their names; a family that comes twice fails."""
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    families = list(text_string_to_metric_families(response.text))
+    assert len({family.name for family in families}) == len(families)
+    return {
+        (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }

@@ -1,6 +1,6 @@
 """Target: requests to the REST API, as the HTTP server hands them on, with a validator that answers behind it.
 
-Bytes that need not be HTTP are the business of ``tests/dovetail/rest_api/test_hostile.py``.
+Bytes that need not be HTTP are the business of ``tests.dovetail.rest_api.server.test_hostile.py``.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 
 from protos.node_pb2 import ConfigEntry
 from tests.conformance.schema_check import check
+from tests.dovetail.rest_api.server.test_hostile import ANSWERS
 from tests.dovetail.rest_api.support import Api, NodeStatus, Type, running_api
-from tests.dovetail.rest_api.test_hostile import ANSWERS
 from tests.system.fuzz.target import Input, Target, chunk
 
 _METHODS: Final = ("GET", "POST", "HEAD", "OPTIONS", "PUT")

@@ -14,7 +14,7 @@ from starlette.types import Message
 
 from dovetail.rest_api.answers.pieces import PIECE_BYTES, Text, json_answer, pieces, whole
 from dovetail.rest_api.answers.quota import Account
-from tests.dovetail.rest_api.support import ListResponse, Type, make_batch, make_block, run, running_api
+from tests.dovetail.rest_api.support import run
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(0, 2**63) | st.text(max_size=5),
@@ -128,29 +128,3 @@ def test_an_answer_is_held_until_its_pieces_are_taken(method: str, end: str) -> 
     assert held == ([0, 0] if method == "HEAD" else expected[: len(held)])
     assert len(held) == {"left": 3, "taken": 2 if method == "HEAD" else 7}[end]
     assert account.bytes_held == 0
-
-
-@pytest.mark.parametrize("transactions", [1, 300])
-def test_small_and_large_resources_read_the_same(transactions: int) -> None:
-    """From where on the text is made in pieces must not show in it."""
-
-    async def test() -> None:
-        batches = [make_batch(*[f"{batch}-{number}" * 20 for number in range(transactions)]) for batch in range(2)]
-        _, block = make_block(1, *batches)
-        assert (len(block) > PIECE_BYTES) == (transactions > 1)
-        async with running_api() as api:
-            answer = ListResponse(status=ListResponse.OK, head_id="f" * 128, items=[block, block], total_count=2)
-            api.validator.answer(Type.LIST_REQUEST, Type.LIST_RESPONSE, answer)
-            response = await api.http.get("/blocks")
-            assert response.headers["content-length"] == str(len(response.content))
-            # As one encoder writes it.
-            assert msgspec.json.encode(response.json()) == response.content
-            for shown in response.json()["data"]:
-                assert list(shown) == ["header", "header_signature", "batches"]
-                assert [entry["header_signature"] for entry in shown["batches"]] == [batch.id for batch in batches]
-                for entry in shown["batches"]:
-                    ids = [transaction["header_signature"] for transaction in entry["transactions"]]
-                    assert ids == entry["header"]["transaction_ids"]
-                    assert len(ids) == transactions
-
-    run(test())

@@ -1,7 +1,5 @@
 """POST /batches and the two ways to ask for the status of batches."""
 
-import asyncio
-
 import httpx
 import msgspec
 import pytest
@@ -25,7 +23,11 @@ from tests.dovetail.rest_api.support import (
 )
 
 ONE, TWO = make_batch("one"), make_batch("two")
+
+
 BODY = encode_batch_list([ONE, TWO])
+
+
 OCTETS = {"content-type": "application/octet-stream"}
 
 
@@ -329,48 +331,6 @@ def test_a_link_names_no_more_batches_than_one_question_may(query: str, committe
             link = response.json()["link"]
             assert link == f"http://node:8080/{'batches' if committed == 2 else 'batch_status'}?id={ONE.id}"
             assert (await api.http.get(link.replace("/batches?", "/batch_status?"))).status_code == 200
-
-    run(test())
-
-
-def test_a_client_that_leaves_during_its_wait_is_forgotten() -> None:
-    async def test() -> None:
-        async with running_api() as api:
-            app = api.http._transport.app  # type: ignore[attr-defined]
-            left = asyncio.Event()
-            sent: list[object] = []
-            requests = iter([{"type": "http.request", "body": b"", "more_body": False}])
-
-            async def receive() -> dict[str, object]:
-                for request in requests:
-                    return request
-                await left.wait()
-                return {"type": "http.disconnect"}
-
-            async def send(message: object) -> None:
-                sent.append(message)
-
-            scope = {
-                "type": "http",
-                "method": "GET",
-                "scheme": "http",
-                "path": "/batch_status",
-                "raw_path": b"/batch_status",
-                "query_string": f"id={ONE.id}&wait=60".encode(),
-                "headers": [],
-                "server": ("node", 8080),
-                "client": ("127.0.0.1", 1),
-            }
-            waiting = asyncio.create_task(app(scope, receive, send))
-            asked = await api.validator.asked.get()
-            assert (asked.message_type, api.connection.in_flight) == (Type.CLIENT_BATCH_STATUS_REQUEST, 1)
-            left.set()
-            await waiting
-            assert (api.connection.in_flight, sent) == (0, [])
-            # The answer that still comes finds nobody and harms nobody.
-            api.validator.send(asked, Type.CLIENT_BATCH_STATUS_RESPONSE)
-            stand(api, Status(batch_id=ONE.id, status=Status.COMMITTED))
-            assert (await api.http.get(f"/batch_status?id={ONE.id}")).json()["data"] == {ONE.id: "COMMITTED"}
 
     run(test())
 

@@ -1,20 +1,39 @@
-"""How connections end or go on where a request was answered, or refused, before it was in; and that it is counted."""
+"""How connections are accepted, refused, kept and ended, and how that is counted."""
 
+import asyncio
 import json
 import re
+import socket
+from asyncio import selector_events
 
+import httpx
 import pytest
 import structlog
 
+from dovetail.ledger.limits import Limits
 from dovetail.rest_api.config import RestConfig
 from dovetail.rest_api.errors import Problem
 from dovetail.rest_api.metrics import Metrics
 from dovetail.rest_api.server import app, connections
+from dovetail.rest_api.server.connections import listen
+from dovetail.rest_api.upstream.validator import Validator
 from tests.dovetail.rest_api.hostile import GET, GET_CLOSE, POST
 from tests.dovetail.rest_api.raw_http import DEADLINE_S, read_answers, talk
-from tests.dovetail.rest_api.server.test_server import Served, served
-from tests.dovetail.rest_api.support import Type, one_turn, run
-from tests.dovetail.rest_api.test_bounds import LARGE, accept, answer_of, counted, seen, send
+from tests.dovetail.rest_api.serving import LARGE, Served, accept, answer_of, seen, send, served, stuck
+from tests.dovetail.rest_api.support import (
+    ListResponse,
+    Type,
+    logged,
+    make_batch,
+    one_turn,
+    run,
+)
+
+
+async def counted(api: Served, status: int) -> bool:
+    """Whether the metrics tell of one thing without a route that was answered so."""
+    line = f'dovetail_rest_requests_total{{method="other",route="",status="{status}"}} 1.0'
+    return line in (await api.http.get("/metrics")).text.splitlines()
 
 
 async def told(api: Served) -> dict[tuple[str, str], int]:
@@ -22,6 +41,58 @@ async def told(api: Served) -> dict[tuple[str, str], int]:
     text = (await api.http.get("/metrics")).text
     found = re.findall(r'^dovetail_rest_requests_total\{method="\w+",route="(.*?)",status="(\d+)"\} (\d+)', text, re.M)
     return {(route, status): int(count) for route, status, count in found}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b"G"],
+        [b"GET /blocks HTTP/1.1\r\nHost: ", b"no"],
+        [POST + b"Content-Length: 4\r\n\r\nbod"],
+        [POST, b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"],
+        [GET + b"\r\n", GET],
+    ],
+    ids=["byte", "head", "body", "chunks", "second request"],
+)
+def test_a_request_that_does_not_end_is_told_so_and_its_connection_ends(parts: list[bytes]) -> None:
+    async def test() -> None:
+        async with served(config=RestConfig(request_s_max=1)) as api:
+            *_, answer = read_answers(await talk(api.port, *parts))
+            assert (answer.status, answer.error["code"]) == (408, 408)
+            assert "within 1 seconds" in answer.error["message"]
+            assert answer.headers["connection"] == "close"
+            assert await counted(api, 408)
+
+    run(test())
+
+
+def test_the_time_of_a_request_begins_anew_with_each() -> None:
+    """The first one's deadline ends with it, whether it was answered early or late."""
+
+    async def test() -> None:
+        async with served(config=RestConfig(request_s_max=1)) as api:
+            accept(api)
+            reader, writer = await send(api, POST + b"Content-Length: 2\r\n\r\n", b"x")
+            writer.write(b"x")
+            assert (await answer_of(reader)).status == 202
+            # Both began before this one, whose end shows that their time is over.
+            assert read_answers(await talk(api.port, b"GET"))[0].status == 408
+            writer.write(GET_CLOSE)
+            assert (await answer_of(reader)).status == 200
+            writer.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("first", [b"", GET + b"\r\n"], ids=["new", "kept alive"])
+def test_a_connection_without_a_request_is_closed(first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "_KEEP_ALIVE_S", 0.05)
+
+    async def test() -> None:
+        async with served() as api:
+            assert len(read_answers(await talk(api.port, first))) == bool(first)
+
+    run(test())
 
 
 EARLY = b"POST /batches HTTP/1.1\r\nHost: node\r\nContent-Type: x/y\r\nContent-Length: 6\r\n\r\nabc"
@@ -168,4 +239,168 @@ def test_who_is_refused_while_its_handler_runs_is_told_of_once() -> None:
             assert figures.pop(("/metrics", "200"))
             assert figures == {("", "408"): 2}
 
+    run(test())
+
+
+ENDLESS = [
+    b"Transfer-Encoding: chunked\r\n\r\n" + b"3e8\r\n" + b"x" * 1000 + b"\r\n",
+    b"Content-Length: 1000000000\r\n\r\n",
+]
+
+
+async def send_on(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b"3e8\r\n" + b"x" * 1000 + b"\r\n")
+        await writer.drain()
+        await one_turn()
+
+
+@pytest.mark.parametrize("body", ENDLESS)
+def test_a_body_without_end_is_answered_at_the_limit_and_its_connection_ends(
+    body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_LINGER_S", 0.05)
+
+    async def test() -> None:
+        async with served(config=RestConfig(limits=Limits(body_bytes_max=999))) as api:
+            head = b"POST /batches HTTP/1.1\r\nHost: node\r\nContent-Type: application/octet-stream\r\n"
+            reader, writer = await send(api, head + body)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 413 ")
+            # The body goes on, and nobody answers or keeps it.
+            with pytest.raises(ConnectionError):
+                await send_on(writer)
+            writer.close()
+            assert (await api.http.get("/blocks")).status_code == 200
+
+    run(test())
+
+
+def test_a_client_that_waits_to_be_told_to_continue_is_told_413_instead() -> None:
+    async def test() -> None:
+        async with served() as api:
+            request = (
+                b"POST /batches HTTP/1.1\r\nHost: node\r\nContent-Type: application/octet-stream\r\n"
+                b"Expect: 100-continue\r\nContent-Length: 100000000\r\n\r\n"
+            )
+            reader, writer = await send(api, request)
+            assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
+            writer.close()
+
+    run(test())
+
+
+def test_a_client_that_does_not_read_is_let_go() -> None:
+    async def test() -> None:
+        async with served(config=RestConfig(answer_s_max=1)) as api:
+            large = ListResponse(
+                status=ListResponse.OK, head_id="f" * 128, items=[make_batch("x" * 200_000).raw for _ in range(20)]
+            )
+            api.validator.answer(Type.LIST_REQUEST, Type.LIST_RESPONSE, large)
+            with socket.socket() as client, structlog.testing.capture_logs() as logs:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                client.connect(("127.0.0.1", api.port))
+                client.sendall(b"GET /batches HTTP/1.1\r\nHost: node\r\n\r\n")
+                await logged(logs, "request")
+                received = sum(map(len, iter(lambda: client.recv(65_536), b"")))
+            # One that reads gets all of it.
+            whole = await api.http.get("/batches")
+            assert len(whole.json()["data"]) == 20
+            assert received < len(whole.content)
+
+    run(test())
+
+
+def test_connections_over_the_limit_of_open_files_are_refused_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    listeners: list[connections.Listener] = []
+
+    def listen(bind: str, metrics: Metrics) -> connections.Listener:
+        listeners.append(connections.listen(bind, metrics))
+        return listeners[-1]
+
+    monkeypatch.setattr(app, "listen", listen)
+
+    async def test() -> None:
+        async with served() as api:
+            (listener,) = listeners
+            first = await api.http.get("/healthz")
+            assert first.status_code == 200
+            listener.descriptor_max = 0
+            with structlog.testing.capture_logs() as logs:
+                for _ in range(3):
+                    reader, writer = await asyncio.open_connection("127.0.0.1", api.port)
+                    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+                    assert head.startswith(b"HTTP/1.1 503 ")
+                    assert b"retry-after: 1" in head
+                    assert json.loads(body)["error"]["code"] == 15
+                    writer.close()
+                # The one that was there before is served.
+                assert (await api.http.get("/healthz")).status_code == 200
+            assert sum(entry["event"].startswith("connections refused") for entry in logs) == 1
+            listener.descriptor_max = None
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{api.port}") as another:
+                assert (await another.get("/healthz")).status_code == 200
+
+    run(test())
+
+
+def test_an_answer_has_one_deadline_however_often_its_client_reads_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[asyncio.TimerHandle | None] = []
+
+    class Spied(connections.Protocol):
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            ends.append(self._answer_end)
+
+    monkeypatch.setattr(app, "Protocol", Spied)
+
+    async def test() -> None:
+        async with served() as api:
+            page = ListResponse(status="OK", head_id="f" * 128, items=[*LARGE.items, *LARGE.items])
+            api.validator.answer(Type.LIST_REQUEST, Type.LIST_RESPONSE, page)
+            with stuck(api) as client:
+                reader, writer = await asyncio.open_connection(sock=client, limit=65_536)
+                head = await reader.readuntil(b"\r\n\r\n")
+                left = int(head.partition(b"content-length: ")[2].split(b"\r\n")[0])
+                while left:
+                    left -= len(await reader.read(min(left, 65_536)))
+                assert len(ends) > 1
+                assert ends[0] is not None
+                assert set(ends) == {ends[0]}
+                # Read whole, its connection is in good order.
+                writer.write(GET_CLOSE.replace(b"/blocks", b"/healthz"))
+                assert (await answer_of(reader)).status == 200
+                assert ends[0].cancelled()
+                writer.close()
+
+    run(test())
+
+
+def test_connections_send_without_delay() -> None:
+    """asyncio sets TCP_NODELAY only where the socket names its protocol; without it each answer takes 40 ms more."""
+    with listen("127.0.0.1:0", Metrics(Validator(RestConfig()))) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
+
+
+def test_head_and_body_of_an_answer_are_sent_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sent apart they would be two packets, each of which wakes the client."""
+    sent: list[bytes] = []
+    transports = selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
+    write = transports.write
+
+    def counted(transport: asyncio.Transport, data: bytes) -> None:
+        if data and not data.startswith((b"GET", b"HEAD")):
+            sent.append(data)
+        write(transport, data)
+
+    async def test() -> None:
+        async with served() as api:
+            assert (await api.http.get("/blocks")).status_code == 200
+            (answer,) = sent
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert answer.endswith(b"}")
+            assert (await api.http.head("/blocks")).status_code == 200
+            assert len(sent) == 2
+
+    monkeypatch.setattr(transports, "write", counted)
     run(test())

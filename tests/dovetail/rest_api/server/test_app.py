@@ -4,10 +4,6 @@ import asyncio
 import contextlib
 import json
 import socket
-from asyncio import selector_events
-from collections.abc import AsyncIterator
-from dataclasses import replace
-from typing import NamedTuple
 
 import httpx
 import pytest
@@ -15,76 +11,17 @@ import structlog
 
 from dovetail.rest_api import routes
 from dovetail.rest_api.config import RestConfig
-from dovetail.rest_api.metrics import Metrics
 from dovetail.rest_api.server.app import serve
-from dovetail.rest_api.server.connections import listen
-from dovetail.rest_api.upstream.validator import Validator
 from dovetail.testing.running import ReservedPort
-from protos.node_pb2 import FamiliesResponse, MetricsResponse, ProcessorsResponse
+from tests.dovetail.rest_api.serving import OK, served
 from tests.dovetail.rest_api.support import (
     Api,
-    FakeValidator,
     ListResponse,
-    NodeStatus,
     Type,
     error_of,
-    logged,
     run,
     running_api,
 )
-
-OK = ListResponse(status=ListResponse.OK, head_id="f" * 128)
-
-
-class Served(NamedTuple):
-    http: httpx.AsyncClient
-    validator: FakeValidator
-    task: asyncio.Task[None]
-    port: int
-    waited_for: list[str]
-
-
-@contextlib.asynccontextmanager
-async def served(*, validator_first: bool = True, config: RestConfig | None = None) -> AsyncIterator[Served]:
-    """The API on a real port, ready; the validator starts before it, or once the API says that it waits."""
-    fake = FakeValidator()
-    fake.start()
-    fake.answer(Type.LIST_REQUEST, Type.LIST_RESPONSE, OK)
-    status = NodeStatus(
-        status="OK",
-        timestamp="2001-02-03T04:05:06.789Z",
-        config=[{"key": "limits.block_transactions_max", "number": 5000}],
-    )
-    fake.answer(Type.NODE_STATUS_REQUEST, Type.NODE_STATUS_RESPONSE, status)
-    fake.answer(Type.METRICS_REQUEST, Type.METRICS_RESPONSE, MetricsResponse(text=b""))
-    fake.answer(Type.FAMILIES_REQUEST, Type.FAMILIES_RESPONSE, FamiliesResponse(status="OK"))
-    fake.answer(Type.PROCESSORS_REQUEST, Type.PROCESSORS_RESPONSE, ProcessorsResponse())
-    if not validator_first:
-        fake.stop()
-    reserved = ReservedPort()
-    port = reserved.number
-    ready, waited_for = asyncio.Event(), []
-
-    def on_waiting(what: str) -> None:
-        waited_for.append(what)
-        if not validator_first:
-            fake.start()
-
-    config = replace(config or RestConfig(), bind=f"127.0.0.1:{port}", validator=fake.address)
-    task = asyncio.create_task(serve(config, on_ready=ready.set, on_waiting=on_waiting))
-    try:
-        becoming_ready = asyncio.create_task(ready.wait())
-        await asyncio.wait({task, becoming_ready}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            becoming_ready.cancel()
-            task.result()
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
-            yield Served(http, fake, task, port, waited_for)
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        fake.end()
-        reserved.close()
 
 
 async def exchange(port: int, request: bytes) -> tuple[bytes, bytes]:
@@ -122,19 +59,6 @@ def test_the_end_comes_in_order_and_whoever_waits_is_answered() -> None:
                 await api.task
             with pytest.raises(httpx.ConnectError):
                 await api.http.get("/")
-
-    run(test())
-
-
-def test_a_client_that_closes_its_connection_ends_its_wait() -> None:
-    async def test() -> None:
-        async with served() as api:
-            _, writer = await asyncio.open_connection("127.0.0.1", api.port)
-            writer.write(f"GET /batch_status?id={'a' * 128}&wait=300 HTTP/1.1\r\nHost: node\r\n\r\n".encode())
-            await api.validator.asked.get()
-            with structlog.testing.capture_logs() as logs:
-                writer.close()
-                await logged(logs, "client left before its answer")
 
     run(test())
 
@@ -329,34 +253,4 @@ def test_a_bug_is_answered_with_its_request_id_and_no_trace(monkeypatch: pytest.
             assert "private" not in response.text
             assert [entry["event"] for entry in logs] == ["bug in the REST API", "request"]
 
-    run(test())
-
-
-def test_connections_send_without_delay() -> None:
-    """asyncio sets TCP_NODELAY only where the socket names its protocol; without it each answer takes 40 ms more."""
-    with listen("127.0.0.1:0", Metrics(Validator(RestConfig()))) as listener:
-        assert listener.proto == socket.IPPROTO_TCP
-
-
-def test_head_and_body_of_an_answer_are_sent_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sent apart they would be two packets, each of which wakes the client."""
-    sent: list[bytes] = []
-    transports = selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
-    write = transports.write
-
-    def counted(transport: asyncio.Transport, data: bytes) -> None:
-        if data and not data.startswith((b"GET", b"HEAD")):
-            sent.append(data)
-        write(transport, data)
-
-    async def test() -> None:
-        async with served() as api:
-            assert (await api.http.get("/blocks")).status_code == 200
-            (answer,) = sent
-            assert answer.startswith(b"HTTP/1.1 200")
-            assert answer.endswith(b"}")
-            assert (await api.http.head("/blocks")).status_code == 200
-            assert len(sent) == 2
-
-    monkeypatch.setattr(transports, "write", counted)
     run(test())

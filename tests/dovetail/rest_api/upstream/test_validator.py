@@ -6,15 +6,14 @@ import pytest
 import structlog
 
 from dovetail.rest_api.config import RestConfig
+from dovetail.rest_api.errors import ApiError, Problem
 from dovetail.rest_api.routes import ENDPOINTS
 from dovetail.rest_api.upstream.validator import Validator
-from protos import client_block_pb2
+from protos import client_batch_submit_pb2, client_block_pb2, node_pb2
 from tests.dovetail.rest_api.support import (
     Api,
     Asked,
     ListResponse,
-    StatusRequest,
-    StatusResponse,
     Type,
     error_of,
     logged,
@@ -74,21 +73,6 @@ def test_no_answer_in_time_is_17_and_the_late_answer_finds_nobody() -> None:
             assert api.connection.in_flight == 0
             api.validator.send(await api.validator.asked.get(), Type.LIST_RESPONSE, OK.SerializeToString())
             await ping(api)
-
-    run(test())
-
-
-@pytest.mark.parametrize(("timeout_s", "own_wait_s"), [(1, 1), (2, 1), (20, 19), (300, 285)])
-def test_a_wait_without_a_number_is_just_under_the_apis_own_timeout_and_waits(timeout_s: int, own_wait_s: int) -> None:
-    async def test() -> None:
-        async with running_api(config=RestConfig(timeout_s=timeout_s)) as api:
-            waiting = asyncio.create_task(api.http.get(f"/batch_status?id={'a' * 128}&wait"))
-            asked = await api.validator.asked.get()
-            question = StatusRequest.FromString(asked.content)
-            assert (question.wait, question.timeout) == (True, own_wait_s)
-            answer = StatusResponse(status="OK").SerializeToString()
-            api.validator.send(asked, Type.CLIENT_BATCH_STATUS_RESPONSE, answer)
-            assert (await waiting).status_code == 200
 
     run(test())
 
@@ -221,5 +205,33 @@ def test_without_a_validator_every_route_that_needs_it_is_503_and_the_others_ans
             api.validator.start()
             await api.connection.wait_connected()
             await reach(api)
+
+    run(test())
+
+
+@pytest.mark.parametrize("is_wait", [True, False])
+def test_when_the_apis_own_time_is_over_a_wait_is_taken_back(is_wait: bool) -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            with pytest.raises(ApiError) as raised:
+                await api.connection.request(
+                    Type.CLIENT_BATCH_STATUS_REQUEST,
+                    b"",
+                    Type.CLIENT_BATCH_STATUS_RESPONSE,
+                    client_batch_submit_pb2.ClientBatchStatusResponse,
+                    request_id="r",
+                    timeout_s=0.001,
+                    is_wait=is_wait,
+                )
+            assert raised.value.problem == Problem.TIMED_OUT
+            api.validator.answer(Type.LIST_REQUEST, Type.LIST_RESPONSE, ListResponse(status="OK", head_id="f" * 128))
+            await api.http.get("/blocks")
+            await api.validator.asked.get()
+            then = await api.validator.asked.get()
+            if is_wait:
+                assert then.message_type == Type.STATUS_WAIT_CANCEL
+                assert node_pb2.StatusWaitCancel.FromString(then.content).correlation_id == "r.1"
+            else:
+                assert then.message_type == Type.LIST_REQUEST
 
     run(test())

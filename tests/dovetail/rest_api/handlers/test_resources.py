@@ -35,10 +35,20 @@ from tests.dovetail.rest_api.support import (
 )
 
 BATCH = make_batch("one", "two")
+
+
 BLOCK, BLOCK_RAW = make_block(3, BATCH)
+
+
 HEAD = BLOCK.id
+
+
 MESSAGE = batch_pb2.Batch.FromString(BATCH.raw)
+
+
 TRANSACTIONS = list(MESSAGE.transactions)
+
+
 UNKNOWN = "e" * 128
 
 
@@ -102,6 +112,8 @@ def expected_transaction(message: transaction_pb2.Transaction) -> dict[str, Any]
 
 
 EXPECTED_TRANSACTIONS = [expected_transaction(message) for message in TRANSACTIONS]
+
+
 EXPECTED_BATCH = {
     "header": {
         "signer_pubkey": SIGNER.public_key,
@@ -110,6 +122,8 @@ EXPECTED_BATCH = {
     "header_signature": BATCH.id,
     "transactions": EXPECTED_TRANSACTIONS,
 }
+
+
 EXPECTED_BLOCK = {
     "header": {
         "batch_ids": [BATCH.id],
@@ -231,45 +245,6 @@ def test_what_the_client_asks_for_reaches_the_validator_in_its_shortest_form() -
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "code"),
-    [
-        ("/blocks?count=0", 400, 53),
-        ("/blocks?count=-1", 400, 53),
-        ("/blocks?count=", 400, 53),
-        ("/blocks?count=%D9%A3", 400, 53),
-        ("/blocks?count=%2B3", 400, 53),
-        ("/blocks?count=1e3", 400, 53),
-        ("/blocks?min=x", 400, 54),
-        ("/blocks?max=", 400, 54),
-        (f"/blocks?max={2**64}", 400, 54),
-        (f"/state?min={UNKNOWN}", 400, 54),
-        ("/batches?min=" + "9" * 10_000, 400, 54),
-        ("/blocks?head=%00", 404, 50),
-        ("/state/1cf1?head=x", 404, 50),
-        ("/blocks?id=", 400, 66),
-        ("/blocks?id=" + ",".join(map(str, range(1001))), 400, 66),
-        ("/state?address=1CF1", 400, 62),
-        ("/state?address=1cf", 400, 62),
-        ("/state/" + "a" * 72, 400, 62),
-        ("/state/xy", 400, 62),
-        ("/state/1cf126%0A", 400, 62),
-        ("/blocks/" + "A" * 128, 404, 70),
-        (f"/blocks/{2**64}", 404, 70),
-        ("/blocks/-1", 404, 70),
-        ("/batches/7", 404, 71),
-        ("/transactions/%FF", 404, 72),
-    ],
-)
-def test_what_can_name_nothing_is_refused_without_asking_the_validator(path: str, status: int, code: int) -> None:
-    async def test() -> None:
-        async with running_api() as api:
-            assert error_of(await api.http.get(path))[:2] == (status, code)
-            assert api.validator.asked.empty()
-
-    run(test())
-
-
-@pytest.mark.parametrize(
     ("told", "status", "code"),
     [
         (ListResponse.NOT_READY, 503, 15),
@@ -332,12 +307,23 @@ def test_no_leaf_is_75_by_path_and_an_empty_list_by_query(path: str, found: bool
 
 
 BlockResponse = client_block_pb2.ClientBlockGetResponse
+
+
 BatchResponse = client_batch_pb2.ClientBatchGetResponse
+
+
 TransactionResponse = client_transaction_pb2.ClientTransactionGetResponse
 
+
 BLOCK_ANSWER = BlockResponse(status=BlockResponse.OK, block=block_pb2.Block.FromString(BLOCK_RAW), head_id=HEAD)
+
+
 BATCH_ANSWER = BatchResponse(status=BatchResponse.OK, batch=MESSAGE, head_id=HEAD)
+
+
 TRANSACTION_ANSWER = TransactionResponse(status=TransactionResponse.OK, transaction=TRANSACTIONS[0], head_id=HEAD)
+
+
 T1 = TRANSACTIONS[0].header_signature
 
 
@@ -409,17 +395,5 @@ def test_an_answer_that_cannot_be_read_is_20(path: str, asked: int, answered: in
         async with running_api() as api:
             api.validator.answer(asked, answered, answer())
             assert error_of(await api.http.get(path))[:2] == (500, 20)
-
-    run(test())
-
-
-def test_a_query_of_too_many_parameters_is_400() -> None:
-    async def test() -> None:
-        async with running_api(config=RestConfig(limits=Limits(status_ids_max=10))) as api:
-            for path in ("/healthz", "/batch_status", "/blocks"):
-                response = await api.http.get(f"{path}?{'%ff&' * 110}")
-                assert error_of(response)[:2] == (400, 400)
-                assert "111 parameters, 110 are allowed" in response.text
-            assert (await api.http.get(f"/healthz?{'%ff&' * 109}")).status_code == 200
 
     run(test())

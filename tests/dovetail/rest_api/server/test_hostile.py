@@ -15,7 +15,7 @@ from dovetail.rest_api.config import RestConfig
 from protos import client_batch_pb2, client_block_pb2, client_transaction_pb2, node_pb2
 from tests.dovetail.rest_api.hostile import GET, GET_CLOSE, INJECTED, POST, REFUSED, TAKEN, Asking, fragments, requests
 from tests.dovetail.rest_api.raw_http import Answer, check_answer, read_answers, talk
-from tests.dovetail.rest_api.server.test_server import Served, served
+from tests.dovetail.rest_api.serving import Served, served
 from tests.dovetail.rest_api.support import Answer as Answering
 from tests.dovetail.rest_api.support import ListResponse, StatusResponse, Submitted, Type, logged
 

@@ -1,0 +1,55 @@
+"""What clients together may make the API hold while answers are sent."""
+
+import pytest
+import structlog
+
+from dovetail.rest_api.answers.pieces import PIECE_BYTES
+from dovetail.rest_api.answers.quota import Account
+from dovetail.rest_api.config import RestConfig
+from dovetail.rest_api.errors import ApiError
+from tests.dovetail.rest_api.serving import LARGE, seen, served, stuck
+from tests.dovetail.rest_api.support import Submitted, Type, error_of, logged, run
+
+
+def test_an_account_holds_no_more_than_its_bound_and_anything_alone() -> None:
+    account = Account("bodies", 10)
+    account.take(11)
+    for size in (1, 11):
+        with pytest.raises(ApiError, match=f"holds 11 bytes of bodies already; with {size} more .* limit of 10"):
+            account.take(size)
+    account.give_back(11)
+    account.take(4)
+    account.take(6)
+    account.take(0)
+    assert account.bytes_held == 10
+    account.take(1, own=10)
+    with pytest.raises(ApiError, match="holds 11 bytes"):
+        account.take(1, own=10)
+
+
+def test_answers_that_are_being_sent_are_bounded_together() -> None:
+    async def test() -> None:
+        async with served(config=RestConfig(answer_bytes_in_flight_max=1_000_000)) as api:
+            api.validator.answer(Type.LIST_REQUEST, Type.LIST_RESPONSE, LARGE)
+            with structlog.testing.capture_logs() as logs:
+                with stuck(api):
+                    while (await api.validator.asked.get()).message_type != Type.LIST_REQUEST:
+                        pass
+                    await seen(api)
+                    refused = await api.http.get("/batches")
+                    assert error_of(refused)[:2] == (503, 15)
+                    assert "limit of 1000000" in refused.text
+                    assert refused.headers["retry-after"] == "1"
+                    # What is not read from the ledger goes out, and what was accepted is told so.
+                    assert (await api.http.head("/batches")).status_code == 200
+                    assert (await api.http.get("/openapi.json")).status_code == 200
+                    many = Submitted(status=Submitted.OK, batch_ids=[f"{number:0128x}" for number in range(600)])
+                    api.validator.answer(Type.CLIENT_BATCH_SUBMIT_REQUEST, Type.CLIENT_BATCH_SUBMIT_RESPONSE, many)
+                    headers = {"content-type": "application/octet-stream"}
+                    accepted = await api.http.post("/batches", content=b"x", headers=headers)
+                    assert (accepted.status_code, len(accepted.content) > PIECE_BYTES) == (202, True)
+                    logs.clear()
+                await logged(logs, "request")
+            assert len((await api.http.get("/batches")).json()["data"]) == 20
+
+    run(test())
