@@ -1,4 +1,4 @@
-"""Connection keys for tests, in the files that processes read. No assertions, no sockets."""
+"""Connection keys for tests, as files. No assertions, no sockets."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,7 @@ from dovetail.common.keys import KeyFiles, create_connection_key
 
 
 class Ring(NamedTuple):
-    """A validator's key, one that is allowed for each kind of caller, one for both, and one for nobody."""
+    """The validator's key; keys allowed as processor, as client and as both; a stranger's key, which is not allowed."""
 
     validator: KeyFiles
     allowed: Path
@@ -21,7 +21,7 @@ class Ring(NamedTuple):
 
 
 def make_ring(folder: Path) -> Ring:
-    """All of them, and the list."""
+    """Make the keys and the folder of allowed keys."""
     made = {
         name: create_connection_key(folder / f"{name}.priv")
         for name in ("validator", "processor", "client", "both", "stranger")
@@ -35,14 +35,14 @@ def make_ring(folder: Path) -> Ring:
     return Ring(allowed=allowed, **made)
 
 
-def put_on(socket: "zmq.Socket[bytes]", own: KeyFiles, server: KeyFiles) -> None:
-    """Make a socket one with keys, before it connects."""
+def use_keys(socket: "zmq.Socket[bytes]", own: KeyFiles, server: KeyFiles) -> None:
+    """Give a client's socket its keys. Call before the socket connects."""
     socket.setsockopt(zmq.CURVE_SERVERKEY, server.public_key.encode())
     socket.setsockopt(zmq.CURVE_PUBLICKEY, own.public_key.encode())
     socket.setsockopt(zmq.CURVE_SECRETKEY, own.private.read_bytes().strip())
 
 
-def put_on_server(socket: "zmq.Socket[bytes]", own: KeyFiles) -> None:
-    """Make a socket one that asks for keys, before it binds. Without more it lets every key in."""
+def use_server_key(socket: "zmq.Socket[bytes]", own: KeyFiles) -> None:
+    """Make a socket require keys, of which it accepts any. Call before the socket binds."""
     socket.setsockopt(zmq.CURVE_SERVER, 1)
     socket.setsockopt(zmq.CURVE_SECRETKEY, own.private.read_bytes().strip())

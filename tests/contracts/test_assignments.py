@@ -1,4 +1,4 @@
-"""One task at one processor: what the packed message and the 1.x conversation both keep."""
+"""The contract of an assignment (one task at one processor), for the packed message and the 1.x conversation."""
 
 from collections.abc import Mapping
 
@@ -35,7 +35,7 @@ def context_of(sent: Sent) -> str:
 
 
 def answer(bench: Bench, sent: Sent, response: Response) -> list[TaskAnswered]:
-    """The same answer for one transaction in the task's protocol."""
+    """Answer a task of one transaction in the task's protocol."""
     if sent.message_type == Envelope.TP_PROCESS_REQUEST:
         events = bench.answer(sent, response)
     else:
@@ -70,7 +70,7 @@ def listing(bench: Bench, *inputs: str, state: Mapping[str, bytes]) -> str:
 
 
 def pages(bench: Bench, context_id: str, prefix: str) -> list[list[tuple[str, bytes]]]:
-    """All pages of a list, asked for one behind the other."""
+    """All pages of a list, each requested from the last address of the page before."""
     found: list[list[tuple[str, bytes]]] = []
     after, more = "", True
     while more:
@@ -96,13 +96,13 @@ def test_lists_come_in_pages_by_address(bench: Bench) -> None:
     assert pages(bench, context_id, address(4)) == [[(address(4), b"4")]]
     assert pages(bench, context_id, "1cf128") == [[]]
     assert pages(bench, context_id, address(7)) == [[]]
-    # A place that holds nothing, one between prefixes, and what is no address are places to go on from as well.
+    # ``after`` may be an empty address, lie between prefixes, or be no address at all.
     for after, expected in ((address(7), ordered[6:]), ("", ordered[:3]), ("1cf125ff", ordered[:3]), ("z", [])):
         response = bench.ask(b"p", 1002, List(context_id=context_id, prefix="1cf126", after=after))
         assert [(entry.address, entry.data) for entry in response.entries] == expected
 
 
-def test_a_page_holds_what_fits_and_one_entry_at_least(bench: Bench) -> None:
+def test_a_page_has_at_least_one_entry_and_as_many_as_fit(bench: Bench) -> None:
     state = {address(1): bytes(5_000), address(2): bytes(5_000), address(3): bytes(400), address(4): bytes(400)}
     context_id = listing(bench, "", state=state)
     assert [[name for name, _ in page] for page in pages(bench, context_id, "")] == [
@@ -118,14 +118,14 @@ def test_lists_are_served_within_the_inputs(bench: Bench) -> None:
         assert (response.status, len(response.entries)) == (ListResponse.AUTHORIZATION_ERROR, 0)
 
 
-def test_nothing_is_listed_without_inputs_or_for_nobody(bench: Bench) -> None:
+def test_nothing_is_listed_without_inputs_or_for_an_unknown_context(bench: Bench) -> None:
     context_id = listing(bench, state={address(1): b"x"})
     for name in (context_id, context_id.partition(":")[0] + ":1", "unknown", ""):
         response = bench.ask(b"p", 1002, List(context_id=name, prefix=""))
         assert (response.status, len(response.entries)) == (ListResponse.AUTHORIZATION_ERROR, 0)
 
 
-def test_a_processor_is_told_the_batch(bench: Bench) -> None:
+def test_a_request_names_the_batch(bench: Bench) -> None:
     task = make_task(1)
     sent = bench.start(task)
     told = sent.message.units[0] if sent.message_type == Envelope.PACKED_PROCESS_REQUEST else sent.message
@@ -140,7 +140,7 @@ def test_an_address_asked_for_many_times_is_answered_once(bench: Bench) -> None:
 
 
 def test_an_answer_to_a_read_has_a_bound(bench: Bench) -> None:
-    """Half a message of data is served, a byte more is refused, though each address alone could be read."""
+    """Half a message of data is served. One byte more is refused, though each address alone can be read."""
     state = {address(1): bytes(6_000), address(2): bytes(4_000), address(3): bytes(4_001)}
     context_id = listing(bench, "1cf126", state=state)
     for number, status in ((2, GetResponse.OK), (3, GetResponse.AUTHORIZATION_ERROR)):
@@ -183,7 +183,7 @@ def test_verdicts(bench: Bench, response: Response, outcome: TransactionOutcome)
     assert answer(bench, bench.start(task), response) == [TaskAnswered(task, [[outcome]], ("1cf126",), (task.route,))]
 
 
-def test_words_of_a_processor_are_bounded(bench: Bench) -> None:
+def test_message_and_extended_data_of_a_processor_are_bounded(bench: Bench) -> None:
     response = Response(status="INVALID_TRANSACTION", message="é" * 10_000, extended_data=bytes(100_000))
     (answered,) = answer(bench, bench.start(make_task(1)), response)
     ((outcome,),) = answered.outcomes
@@ -200,7 +200,7 @@ def test_an_answer_that_cannot_be_decoded_is_no_verdict(bench: Bench, content: b
 
 
 def test_writes_outside_are_refused_and_leave_nothing(bench: Bench) -> None:
-    """In the conversation at once; a packed processor's state is set by its answer alone."""
+    """The 1.x conversation refuses at once; a packed processor may write in its answer only."""
     context_id = context_of(bench.start(make_task(1)))
     entries = [state_context_pb2.TpStateEntry(address=name, data=b"x") for name in (address(3), address(1))]
     set_request = state_context_pb2.TpStateSetRequest(context_id=context_id, entries=entries)
@@ -213,7 +213,7 @@ def test_writes_outside_are_refused_and_leave_nothing(bench: Bench) -> None:
     assert (response.status, list(response.entries)) == (GetResponse.OK, [])
 
 
-def test_tasks_are_told_all_of_their_transactions(bench: Bench) -> None:
+def test_a_processor_is_sent_all_transactions_of_a_task(bench: Bench) -> None:
     task = make_task(1, [touching("a"), touching("b")])
     sent = bench.start(task)
     if sent.message_type == Envelope.PACKED_PROCESS_REQUEST:

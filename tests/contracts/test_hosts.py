@@ -1,4 +1,4 @@
-"""How processors and REST APIs take the host of their validator's address: IPv4, or IPv6 where it has nothing else."""
+"""How processors and REST APIs resolve the host of their validator: IPv4, or IPv6 if the host has no IPv4 address."""
 
 import asyncio
 import socket
@@ -22,7 +22,7 @@ def look_up(host: str, *_: object, **__: object) -> list[tuple[int, str]]:
     return [(family, "the rest") for family in KNOWN[host]]
 
 
-def test_a_name_is_reached_by_ipv6_where_it_has_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_without_an_ipv4_address_is_reached_by_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     asked = [*KNOWN, "nobody", "[::1]", "[fe80::1%eth9]"]
     assert [host for host in asked if needs_ipv6(f"tcp://{host}:4004")] == ["six", "[::1]", "[fe80::1%eth9]"]
@@ -31,7 +31,7 @@ def test_a_name_is_reached_by_ipv6_where_it_has_nothing_else(monkeypatch: pytest
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """Of something that listens on IPv6 alone; without the brackets by which an address can be told from a name."""
+    """The URL of a socket that listens on IPv6 only, without the brackets that mark an IPv6 address."""
     with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
         router.set(zmq.IPV6, 1)
         try:

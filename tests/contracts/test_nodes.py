@@ -1,4 +1,4 @@
-"""The trie over a dictionary and over the store: the same histories give the same roots, nodes and leaves."""
+"""The contract of the trie's node storage, in memory and in the store: equal histories give equal roots and nodes."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -50,7 +50,7 @@ _changes = st.dictionaries(
 @given(history=st.lists(_changes, max_size=4))
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_state_is_the_dictionary_of_all_changes(nodes: Nodes, history: list[Mapping[str, bytes | None]]) -> None:
-    # The nodes live on from one example to the next, which only makes their history longer.
+    # The fixture is shared by all examples of a run, so the model starts from what the earlier ones left.
     model = {} if not nodes.root.number else {leaf.address: leaf.value for leaf in walk.leaves(nodes.node, nodes.root)}
     for changes in history:
         update = nodes.apply(changes)

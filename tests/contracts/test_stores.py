@@ -1,4 +1,4 @@
-"""The store on a disk and on the simulation's: the same writes leave the same tables, what fails leaves none."""
+"""The contract of the store, on LMDB and on the simulated disk: equal writes leave equal tables, failed ones none."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ Tables = dict[str, list[tuple[bytes, bytes]]]
 
 
 class Place:
-    """Where a store is kept: on the fake disk, or, without one, in a folder."""
+    """Where a store is kept: on the simulated disk if one is given, otherwise in a folder."""
 
     def __init__(self, folder: Path, disk: Disk | None) -> None:
         self._folder = folder
@@ -30,7 +30,7 @@ class Place:
 
 
 class Faults:
-    """What becomes of the next writes of a fake disk; then all is well again."""
+    """The faults of the next writes of a simulated disk; the writes after these succeed."""
 
     def __init__(self) -> None:
         self.coming: list[Fault] = []
@@ -56,7 +56,7 @@ def tables_of(store: Store) -> Tables:
 
 
 def write_much(store: Store, seed: int, steps: int) -> None:
-    """Accept, commit and reject, as a seed draws it; numbers go on where the store stands."""
+    """Accept, commit and reject ``steps`` times, drawn from a seed, on top of what the store holds."""
     rng = Random(seed)
     for step in range(steps):
         name = (seed, step)
@@ -96,7 +96,7 @@ def test_the_same_writes_leave_the_same_tables(tmp_path: Path, seed: int) -> Non
     assert left[:3] == left[3:]
 
 
-def test_all_is_there_after_reopening(place: Place) -> None:
+def test_a_reopened_store_holds_the_same(place: Place) -> None:
     store = place.open()
     write_much(store, 1, 20)
     before = (tables_of(store), store.head, store.next_node_number)
@@ -106,7 +106,7 @@ def test_all_is_there_after_reopening(place: Place) -> None:
     again.close()
 
 
-def test_a_block_that_stands_is_not_written_over(store: Store) -> None:
+def test_a_stored_block_is_not_overwritten(store: Store) -> None:
     commit(store, [make_batch(0)], {address(0): b"0"})
     head = store.head
     made = make_commit(store, [make_batch(1)], {address(1): b"1"})
@@ -130,9 +130,7 @@ WRITES: tuple[Callable[[Store], object], ...] = (
 
 @pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.NOT_SYNCED])
 @pytest.mark.parametrize("write", WRITES)
-def test_what_the_fake_disk_refuses_leaves_nothing(
-    tmp_path: Path, write: Callable[[Store], object], fault: Fault
-) -> None:
+def test_a_refused_write_leaves_nothing(tmp_path: Path, write: Callable[[Store], object], fault: Fault) -> None:
     faults = Faults()
     store = Disk(faults.next).open_store(tmp_path, FEW)
     write_much(store, 2, 10)
@@ -148,7 +146,7 @@ def test_what_the_fake_disk_refuses_leaves_nothing(
 
 @pytest.mark.parametrize(("fault", "kept"), [(Fault.CRASH_BEFORE, False), (Fault.CRASH_AFTER, True)])
 @pytest.mark.parametrize("write", WRITES)
-def test_a_crash_keeps_what_was_synced(
+def test_a_crash_keeps_synced_writes(
     tmp_path: Path, write: Callable[[Store], object], fault: Fault, kept: bool
 ) -> None:
     faults = Faults()

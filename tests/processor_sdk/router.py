@@ -9,7 +9,7 @@ import zmq
 
 from dovetail.common.keys import KeyFiles
 from protos import processor_pb2, validator_pb2
-from tests.keys import put_on_server
+from tests.keys import use_server_key
 from tests.processor_sdk.scripts import Spec
 
 Message = validator_pb2.Message
@@ -31,7 +31,7 @@ class Validator:
         self._router.setsockopt(zmq.LINGER, 0)
         self._router.setsockopt(zmq.RCVTIMEO, WAIT_MS)
         if keys is not None:
-            put_on_server(self._router, keys)
+            use_server_key(self._router, keys)
         self._router.bind(url)
         self.url: str = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
         self.peer = b""

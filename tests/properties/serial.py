@@ -1,7 +1,7 @@
-"""A family made for comparing executions, its plain serial execution, and a network of processors in memory.
+"""A family for comparing executions, its serial execution, and processors in memory. No sockets.
 
-The family's payload is a script of reads, writes and deletes whose written values depend on all that was read before,
-so that any difference in order shows in the state. No sockets: frames are handed over in an order that the test draws.
+A payload is a script of reads, writes and deletes. Written values depend on everything read before, so that a different
+order of transactions gives a different state. The test draws the order in which frames are delivered.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ def address(number: int) -> str:
 
 
 def prefix_of(operation: str, number: int) -> str:
-    """What ``list<length>`` lists."""
+    """The prefix that ``list<length>`` lists."""
     return address(number)[: int(operation.removeprefix("list"))]
 
 
@@ -54,7 +54,7 @@ class Fails(Exception):
 
 
 def run_script(payload: bytes, view: View) -> bytes:
-    """Apply a script; gives a digest of all that it saw."""
+    """Apply a script. Returns a digest of everything that the script read."""
     seen = hashlib.sha256(payload)
     for operation, number in json.loads(payload):
         if operation == "get":
@@ -67,7 +67,7 @@ def run_script(payload: bytes, view: View) -> bytes:
             for entry in view.list(prefix_of(operation, number)):
                 seen.update(repr(entry).encode())
         elif operation == "clear":
-            # What is taken while it is written is what there was when the list began.
+            # The list is a snapshot of when it began, whatever is written meanwhile.
             for name, data in view.list(address(number)[:8]):
                 seen.update(data)
                 view.delete(name)
@@ -95,7 +95,7 @@ class OtherHandler(ScriptHandler):
 
 
 class Script(NamedTuple):
-    """A transaction to be made: operations, declared inputs and outputs, ids it depends on, index of its family."""
+    """A transaction to build: operations, declared inputs and outputs, dependencies, index of its family."""
 
     operations: list[tuple[str, int]]
     inputs: tuple[str, ...]
@@ -105,7 +105,7 @@ class Script(NamedTuple):
 
 
 def make_batch(number: int, scripts: Sequence[Script]) -> VerifiedBatch:
-    """A batch as verification leaves it. Signatures are not what is tested here, so ids are just distinct."""
+    """A batch as verification returns it. Signatures are not tested here: ids are merely distinct."""
     transactions = []
     for position, script in enumerate(scripts):
         payload = json.dumps(script.operations).encode()
@@ -161,7 +161,7 @@ class _SerialView:
         if not address.startswith(self._transaction.outputs):
             raise Fails("unauthorized")
         if not address.startswith(self._transaction.inputs):
-            # What it held may not be known: the answer is whether this transaction removed it already.
+            # An address outside the inputs must not be read: only this transaction's own delete changes the answer.
             held = self.changes.get(address, b"") is not None
         else:
             held = self.get(address) is not None
@@ -175,7 +175,7 @@ class _SerialView:
 
 
 class Outcome(NamedTuple):
-    """What a block came to, in comparable form: final state, and for each batch its receipts or its one word."""
+    """The result of a block in comparable form: final state, and for each batch its receipts or its reason."""
 
     state: dict[str, bytes]
     batches: list[tuple[bytes, ...] | str]
@@ -186,17 +186,17 @@ def run_serially(
 ) -> Outcome:
     """The specification: batch after batch, transaction after transaction, over one dictionary.
 
-    ``lies``: transactions whose processor will claim a write that they may not do.
+    ``lies``: transactions whose processor claims a write outside their outputs.
     """
     state = dict(state)
-    fates: list[tuple[bytes, ...] | str] = []
+    verdicts: list[tuple[bytes, ...] | str] = []
     failed: set[TransactionId] = set()
     for batch in batches:
         trial = dict(state)
         receipts = []
-        fate: tuple[bytes, ...] | str = ()
+        verdict: tuple[bytes, ...] | str = ()
         if any(name in failed for transaction in batch.transactions for name in transaction.dependencies):
-            fate = "dependency_invalid"
+            verdict = "dependency_invalid"
         else:
             for transaction in batch.transactions:
                 view = _SerialView(transaction, trial)
@@ -204,9 +204,9 @@ def run_serially(
                 try:
                     digest = run_script(payload, view)
                     if transaction.id in lies:
-                        raise Fails("it was lied about")
+                        raise Fails("its processor lies")
                 except Fails:
-                    fate = "invalid_transaction"
+                    verdict = "invalid_transaction"
                     break
                 changes = {name: data for name, data in view.changes.items() if data is not None or name in trial}
                 receipts.append(_receipt(transaction, changes, digest))
@@ -215,13 +215,13 @@ def run_serially(
                         trial.pop(name, None)
                     else:
                         trial[name] = data
-        if fate:
+        if verdict:
             failed.update(transaction.id for transaction in batch.transactions)
         else:
-            fate = tuple(receipts)
+            verdict = tuple(receipts)
             state = trial
-        fates.append(fate)
-    return Outcome(state, fates)
+        verdicts.append(verdict)
+    return Outcome(state, verdicts)
 
 
 def _receipt(transaction: VerifiedTransaction, changes: dict[str, bytes | None], digest: bytes) -> bytes:
@@ -230,9 +230,10 @@ def _receipt(transaction: VerifiedTransaction, changes: dict[str, bytes | None],
 
 
 class Network:
-    """Processors in memory, driven through the validator's own registry and the SDK's own dispatch.
+    """Processors in memory, driven through the validator's registry and the SDK's dispatch.
 
-    ``choose`` draws a number below its argument. ``lies``: packed answers for these claim a write outside the outputs.
+    ``choose`` draws a number below its argument. ``lies``: packed answers for these transactions claim a write outside
+    their outputs.
     """
 
     def __init__(self, choose: Callable[[int], int], lies: frozenset[TransactionId] = frozenset()) -> None:
@@ -261,7 +262,7 @@ class Network:
             self._replies[name].clear()
 
     def kill(self, name: bytes) -> list[Any]:
-        """The processor is gone: what it held is lost."""
+        """Disconnect a processor: its tasks are lost."""
         del self._dispatchers[name]
         return self.processors.probe()
 
@@ -280,7 +281,7 @@ class Network:
         busy = sorted(name for name in self._dispatchers if self._frames[name])
         name = busy[self._choose(len(busy))]
         frames = self._frames[name]
-        # The 1.x conversation may be answered in any order, packed messages in theirs.
+        # 1.x requests may be answered in any order, packed messages only in the order in which they were sent.
         packed = [frame for frame in frames if frame.message_type == Envelope.PACKED_PROCESS_REQUEST]
         envelope = frames[self._choose(len(frames))]
         if envelope in packed:
@@ -318,12 +319,12 @@ def run_on(
     after_step: Callable[[], list[Any]] = list,
     ends_early: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Drive executions as the shell does, until every batch has its result.
+    """Run executions as block production does, until every batch has its result.
 
-    ``ends_early`` draws whether a block ends though work is out, and the next goes on with it.
+    ``ends_early`` draws whether a block ends while processors still hold tasks. The next block continues these tasks.
     """
     current: dict[str, bytes | None] = dict(state)
-    fates: dict[int, tuple[bytes, ...] | str] = {}
+    verdicts: dict[int, tuple[bytes, ...] | str] = {}
     places = list(range(len(batches)))
     execution = Execution(view_of(dict(current)), batches, LIMITS)
     while True:
@@ -332,7 +333,7 @@ def run_on(
             current.update(execution.changes)
             for place, result in zip(places, execution.results(), strict=True):
                 if result is not None:
-                    fates[place] = _fate(result)
+                    verdicts[place] = _verdict(result)
             if execution.finished:
                 break
             held = execution.at_processors()
@@ -347,10 +348,10 @@ def run_on(
             elif isinstance(event, TaskLost):
                 execution.abandon(event.task, event.begun)
     kept = {name: data for name, data in current.items() if data is not None}
-    return Outcome(kept, [fates[place] for place in range(len(batches))])
+    return Outcome(kept, [verdicts[place] for place in range(len(batches))])
 
 
-def _fate(result: Result) -> tuple[bytes, ...] | str:
+def _verdict(result: Result) -> tuple[bytes, ...] | str:
     if isinstance(result, Applied):
         return result.receipts
     assert isinstance(result, Rejected | Withdrawn)

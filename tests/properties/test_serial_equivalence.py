@@ -1,4 +1,4 @@
-"""Whatever the processors, their number, protocol and order of answers: the result is that of serial execution."""
+"""Execution equals serial execution, for any number of processors, any protocol and any order of their answers."""
 
 import random
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ OPERATIONS = (
 
 @st.composite
 def blocks(draw: st.DrawFn) -> tuple[dict[str, bytes], list[VerifiedBatch]]:
-    """A state, and batches that read, write, delete, fail, declare too little, use prefixes, depend on each other."""
+    """A state, and batches that read, write, delete, fail, omit addresses, declare prefixes, depend on each other."""
     state = {address(number): b"old" for number in draw(st.sets(st.integers(0, ADDRESSES - 1)))}
     batches = []
     for number in range(draw(st.integers(1, 12))):
@@ -57,7 +57,7 @@ def blocks(draw: st.DrawFn) -> tuple[dict[str, bytes], list[VerifiedBatch]]:
 def _scripts(draw: st.DrawFn, batch: int) -> Script:
     few = st.integers(0, ADDRESSES - 1)
     operations = draw(st.lists(st.tuples(st.sampled_from(OPERATIONS), few), max_size=5))
-    # Failing always would make most batches invalid: keep it for few.
+    # An unconditional failure in every script would make most batches invalid: keep few.
     operations = [step for step in operations if step[0] != "fail" or step[1] == 0]
     touched = [address(number) for _, number in operations]
     lengths = st.sampled_from((70, 70, 70, 10, 8, 6, 0))
@@ -80,7 +80,7 @@ def _scripts(draw: st.DrawFn, batch: int) -> Script:
 
 
 def _listed_characters(step: tuple[str, int]) -> int:
-    """The longest input that lets a step do what it does."""
+    """The length of the longest input that allows a step."""
     operation, number = step
     return 8 if operation == "clear" else len(prefix_of(operation, number)) if operation.startswith("list") else 70
 
@@ -91,9 +91,9 @@ def _same(outcome: Outcome, expected: Outcome) -> None:
 
 
 def _same_without_the_undecided(outcome: Outcome, state: dict[str, bytes], batches: Sequence[VerifiedBatch]) -> None:
-    """What stays pending is as if it had not been in the block."""
+    """The result equals serial execution of the batches that did not stay pending."""
     undecided = ("waiting_for_processor", "waiting_for_dependency", "processor_lost")
-    decided = [number for number, fate in enumerate(outcome.batches) if fate not in undecided]
+    decided = [number for number, verdict in enumerate(outcome.batches) if verdict not in undecided]
     expected = run_serially(state, [batches[number] for number in decided])
     assert outcome.state == expected.state
     assert [outcome.batches[number] for number in decided] == expected.batches
@@ -114,7 +114,7 @@ def test_equals_plain_serial_execution(
 
 @settings(max_examples=120, deadline=None)
 @given(block=blocks(), seed=st.integers(0, 2**32), transactions_max=st.sampled_from((1, 3, 256)))
-def test_blocks_that_end_while_work_is_out_change_nothing(
+def test_blocks_that_end_while_tasks_run_change_nothing(
     block: tuple[dict[str, bytes], list[VerifiedBatch]], seed: int, transactions_max: int
 ) -> None:
     state, batches = block
@@ -147,7 +147,7 @@ def test_processors_that_die_in_mid_task_change_nothing(
 
 @settings(max_examples=120, deadline=None)
 @given(block=blocks(), seed=st.integers(0, 2**32))
-def test_what_a_lying_processor_claims_leaves_nothing_and_misleads_nobody(
+def test_a_write_outside_the_outputs_leaves_nothing_and_changes_no_other_batch(
     block: tuple[dict[str, bytes], list[VerifiedBatch]], seed: int
 ) -> None:
     state, batches = block
@@ -161,7 +161,7 @@ def test_what_a_lying_processor_claims_leaves_nothing_and_misleads_nobody(
 
 @settings(max_examples=120, deadline=None)
 @given(block=blocks(), seed=st.integers(0, 2**32), transactions_max=st.sampled_from((1, 3, 256)))
-def test_batches_that_no_processor_takes_are_left_out_and_hold_up_nobody(
+def test_batches_without_a_processor_delay_no_others(
     block: tuple[dict[str, bytes], list[VerifiedBatch]], seed: int, transactions_max: int
 ) -> None:
     state, batches = block
@@ -171,7 +171,7 @@ def test_batches_that_no_processor_takes_are_left_out_and_hold_up_nobody(
     _same_without_the_undecided(run_on(network, state, batches, transactions_max), state, batches)
 
 
-def test_a_batch_that_fails_before_its_turn_keeps_the_order_of_those_around_it() -> None:
+def test_a_batch_that_fails_before_its_turn_keeps_the_order_of_its_neighbours() -> None:
     place = address(0)
 
     def script(operation: str, *, dependency: int | None = None, padding: int = 0) -> list[Script]:
@@ -179,7 +179,7 @@ def test_a_batch_that_fails_before_its_turn_keeps_the_order_of_those_around_it()
         touching = Script([(operation, 0)], (place,), (place,), dependencies, 0)
         return [touching] + [Script([], (), (), (), 0)] * padding
 
-    # Batch 3 falls with batch 0 while batch 2 still runs; batch 4 waits for batch 2 through batch 3 alone.
+    # Batch 3 fails with batch 0 while batch 2 still runs; batch 4 waits for batch 2 only through batch 3.
     batches = [
         make_batch(0, [Script([("fail", 0)], (), (), (), 0)]),
         make_batch(1, script("set")),
@@ -208,15 +208,15 @@ def test_a_hot_address_costs_no_more_messages_than_a_cold_one() -> None:
     assert messages(hot=True) == messages(hot=False) == 1
 
 
-def test_a_chain_of_dependencies_on_a_failed_batch_falls_as_a_whole() -> None:
+def test_all_batches_that_depend_on_a_failed_batch_fail() -> None:
     network = Network(lambda _: 0)
     network.connect(b"one", [ScriptHandler()], packed=True)
     batches = [make_batch(0, [Script([("fail", 0)], (), (), (), 0)])]
     batches += [
         make_batch(number, [Script([], (), (), (transaction_id_of(number - 1, 0),), 0)]) for number in range(1, 3_000)
     ]
-    fates = run_on(network, {}, batches, 256).batches
-    assert fates == ["invalid_transaction"] + ["dependency_invalid"] * 2_999
+    verdicts = run_on(network, {}, batches, 256).batches
+    assert verdicts == ["invalid_transaction"] + ["dependency_invalid"] * 2_999
 
 
 def test_a_writer_waits_for_every_earlier_reader_of_its_address() -> None:

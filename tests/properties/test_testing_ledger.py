@@ -1,4 +1,4 @@
-"""The test kit's ledger judges as the validator does: the same verdicts, words, receipts and state."""
+"""The test kit's ledger and the validator give the same verdicts, reasons, messages, receipts and state."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,14 +24,14 @@ from tests.dovetail.validator.support import view_of
 from tests.properties.serial import LIMITS, Network, OtherHandler, ScriptHandler
 from tests.properties.test_serial_equivalence import blocks
 
-Fate = tuple[str, str, bytes, tuple[bytes, ...]]
-"""A word, its sentence, extended data, receipts."""
+Outcome = tuple[str, str, bytes, tuple[bytes, ...]]
+"""Reason, message, extended data, receipts."""
 
 
 def by_the_executor(
     handlers: Sequence[TransactionHandler[Any]], packed: bool, state: dict[str, bytes], batches: Sequence[VerifiedBatch]
-) -> tuple[list[Fate], dict[str, bytes]]:
-    """The validator's execution with one processor."""
+) -> tuple[list[Outcome], dict[str, bytes]]:
+    """Execute with the validator's code and one processor."""
     network = Network(lambda _: 0)
     network.connect(b"one", handlers, packed)
     execution = Execution(view_of(dict(state)), batches, LIMITS)
@@ -41,33 +41,33 @@ def by_the_executor(
             assert isinstance(event, TaskAnswered)
             execution.complete(event.task, event.outcomes, event.namespaces)
     after = {**state, **execution.changes}
-    return [_fate(result) for result in execution.results()], {
+    return [_outcome(result) for result in execution.results()], {
         name: data for name, data in after.items() if data is not None
     }
 
 
-def _fate(result: Result | None) -> Fate:
+def _outcome(result: Result | None) -> Outcome:
     if isinstance(result, Applied):
         return "", "", b"", result.receipts
     assert isinstance(result, Rejected)
     return _rejected(result.reason, result.message, result.extended_data)
 
 
-def _rejected(reason: str, message: str, extended_data: bytes) -> Fate:
-    # Where several of its dependencies fell, the one that fell first is named, which is not always the first.
+def _rejected(reason: str, message: str, extended_data: bytes) -> Outcome:
+    # If several dependencies failed, the message names the one that failed first, which depends on timing.
     return reason, "" if reason == "dependency_invalid" else message, extended_data, ()
 
 
-def by_the_test_kit(ledger: Ledger, batches: Sequence[VerifiedBatch]) -> tuple[list[Fate], dict[str, bytes]]:
-    fates: list[Fate] = []
+def by_the_test_kit(ledger: Ledger, batches: Sequence[VerifiedBatch]) -> tuple[list[Outcome], dict[str, bytes]]:
+    outcomes: list[Outcome] = []
     for batch in batches:
         result = ledger.apply([UnsignedTransaction(*transaction) for transaction in batch.transactions])
         assert result.verdict is not Verdict.PENDING
         if result:
-            fates.append(("", "", b"", tuple(encode_receipt(receipt) for receipt in result.receipts)))
+            outcomes.append(("", "", b"", tuple(encode_receipt(receipt) for receipt in result.receipts)))
         else:
-            fates.append(_rejected(result.reason, result.message, result.extended_data))
-    return fates, dict(ledger.state)
+            outcomes.append(_rejected(result.reason, result.message, result.extended_data))
+    return outcomes, dict(ledger.state)
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -91,7 +91,7 @@ payloads = st.builds(
 
 @st.composite
 def intkey_batches(draw: st.DrawFn) -> list[VerifiedBatch]:
-    """Batches of what clients send: every encoding, rubbish, and addresses forgotten or named by a prefix."""
+    """Intkey batches: every encoding, undecodable payloads, and addresses omitted or declared by a prefix."""
     made = Ledger(IntkeyHandler(), twice=False)
     batches = []
     for number in range(draw(st.integers(1, 6))):
@@ -128,6 +128,6 @@ def test_sizes(limits: Limits, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(IntkeyHandler(), limits=limits)
     transaction = ledger.transaction(IntkeyPayload("set", "a", 1))
     batch = VerifiedBatch(BatchId("0" * 128), (VerifiedTransaction(*transaction),), 0, b"", "", 0)
-    fates, state = by_the_executor([IntkeyHandler()], True, {}, [batch])
-    assert fates[0][0] == "invalid_transaction"
-    assert by_the_test_kit(ledger, [batch]) == (fates, state)
+    outcomes, state = by_the_executor([IntkeyHandler()], True, {}, [batch])
+    assert outcomes[0][0] == "invalid_transaction"
+    assert by_the_test_kit(ledger, [batch]) == (outcomes, state)

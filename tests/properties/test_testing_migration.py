@@ -1,7 +1,7 @@
-"""The test kit's ledger activates and migrates as the validator does: the same bytes, verdicts, words and state.
+"""The test kit's ledger activates and migrates as the validator does: the same bytes, verdicts, reasons and state.
 
-The validator's part is its rules, its executor and its registry, without sockets; that a node puts a migration before
-all else by itself is in ``tests/dovetail/validator``.
+The validator is represented by its rules, executor and registry, without sockets. ``tests/dovetail/validator`` holds
+the tests that a node puts a due migration first.
 """
 
 import json
@@ -99,8 +99,8 @@ class Three(Two):
     migrate = Two.migrate
 
 
-class Fate(NamedTuple):
-    """``verdict``: the word of the kit; ``receipts``: encoded, without the ids, which are signatures at a validator."""
+class Outcome(NamedTuple):
+    """``verdict``: as the test kit names it. ``receipts``: encoded, without ids, because ids differ between the two."""
 
     verdict: str
     reason: str = ""
@@ -109,7 +109,7 @@ class Fate(NamedTuple):
 
 
 class Chain:
-    """A validator's rules and executor, one batch to a block, with processors of all versions."""
+    """The validator's rules and executor, one batch to a block, with processors of all versions."""
 
     def __init__(self, handlers: list[TransactionHandler[bytes]], packed: bool, state: dict[str, bytes]) -> None:
         self._network = Network(lambda _: 0)
@@ -126,7 +126,7 @@ class Chain:
     def migration(self, permission: Permission) -> VerifiedBatch:
         return migrations.batch_for(permission, view_of(dict(self.state)))
 
-    def take(self, batch: VerifiedBatch) -> Fate:
+    def take(self, batch: VerifiedBatch) -> Outcome:
         body = self.body()
         barred = body.check(batch)
         result = self._run(batch, body.is_migration(batch)) if barred is None else barred
@@ -134,15 +134,15 @@ class Chain:
         if isinstance(result, Applied):
             self._committed.update(names)
             self.block_num += 1
-            return Fate("OK", receipts=tuple(map(nameless, result.receipts)))
+            return Outcome("OK", receipts=tuple(map(nameless, result.receipts)))
         if isinstance(result, Rejected):
             self._invalid.update(names)
-            return Fate("INVALID", result.reason, result.message)
-        return Fate("PENDING", result.reason, result.message)
+            return Outcome("INVALID", result.reason, result.message)
+        return Outcome("PENDING", result.reason, result.message)
 
     def _run(self, batch: VerifiedBatch, migrates: bool) -> Result:
         migrating = frozenset({0} if migrates else ())
-        # As the queue has what is injected: by itself.
+        # A migration has its block's tasks for itself, as when the queue injects it.
         execution = Execution(view_of(dict(self.state)), [batch], LIMITS, alone=migrating, migrations=migrating)
         while not execution.finished:
             dispatch(execution, self._network.processors, LIMITS.packed_transactions_max)
@@ -162,21 +162,21 @@ def nameless(receipt: bytes) -> bytes:
     return message.SerializeToString()
 
 
-def fate_of(ledger: Ledger, what: UnsignedTransaction | Permission) -> Fate:
-    """What the test kit makes of a transaction, or of a migration."""
+def outcome_of(ledger: Ledger, what: UnsignedTransaction | Permission) -> Outcome:
+    """The test kit's outcome of a transaction or a migration."""
     try:
         if isinstance(what, Permission):
             result = ledger.migrate(family=what.family.name, version=what.family.version)
         else:
             result = ledger.apply(what)
     except ApplyFailed as failed:
-        return Fate("PENDING", "internal_error", str(failed).partition("gave no verdict: ")[2])
+        return Outcome("PENDING", "internal_error", str(failed).partition("gave no verdict: ")[2])
     receipts = tuple(nameless(encode_receipt(Receipt(*receipt))) for receipt in result.receipts)
-    return Fate(str(result.verdict), result.reason, result.message, receipts)
+    return Outcome(str(result.verdict), result.reason, result.message, receipts)
 
 
 def settle(chain: Chain, ledger: Ledger, refused: set[Permission]) -> None:
-    """Migrate on both sides what is due and was not refused."""
+    """Run due migrations that were not refused, on both sides."""
     while left := [entry for entry in chain.body().due if entry not in refused]:
         batch = chain.migration(left[0])
         made = [migration_of(left[0], sliced=sliced) for sliced in (False, True)]
@@ -184,10 +184,10 @@ def settle(chain: Chain, ledger: Ledger, refused: set[Permission]) -> None:
         assert [header_of(transaction.raw) for transaction in same.transactions] == [
             header_of(transaction.raw) for transaction in batch.transactions
         ]
-        fate = chain.take(batch)
-        assert fate_of(ledger, left[0]) == fate
-        event(f"migration of {len(batch.transactions)}: {fate.verdict} {fate.reason}")
-        if fate.verdict != "OK":
+        outcome = chain.take(batch)
+        assert outcome_of(ledger, left[0]) == outcome
+        event(f"migration of {len(batch.transactions)}: {outcome.verdict} {outcome.reason}")
+        if outcome.verdict != "OK":
             refused.add(left[0])
 
 
@@ -200,7 +200,7 @@ blocks = st.integers(0, 4)
 
 @st.composite
 def plans(draw: st.DrawFn) -> tuple[Permission, ...]:
-    """What the setting may say, or nothing."""
+    """Values of the setting ``permitted families``."""
     entries = []
     for family in draw(st.permutations((V1, V2, V3))):
         from_block = draw(blocks)
@@ -249,8 +249,8 @@ def test_versions_and_their_migrations(
         family, *content = step
         made = ledger.transaction(json.dumps(content).encode(), family=family.name, version=family.version)
         batch = VerifiedBatch(BatchId(made.id), (VerifiedTransaction(*made),), 2, b"", "", 0)
-        fate = chain.take(batch)
-        assert fate_of(ledger, made) == fate
-        event(f"batch: {fate.verdict} {fate.reason}")
+        outcome = chain.take(batch)
+        assert outcome_of(ledger, made) == outcome
+        event(f"batch: {outcome.verdict} {outcome.reason}")
     settle(chain, ledger, refused)
     assert (dict(ledger.state), ledger.block_num) == (chain.state, chain.block_num)

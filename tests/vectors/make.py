@@ -1,9 +1,7 @@
-"""Golden vectors: what a client, a block and a state look like, byte for byte, as JSON files beside this module.
+"""Golden vectors: keys, addresses, batches, blocks and states, byte for byte, as JSON files beside this module.
 
-They are made by ``tests.system.independent`` and ``naive_trie``, which share no code with the project; tests hold
-that the
-files are what is made here, and that the project makes and reads the same. ``python -m tests.vectors.make`` writes
-them. What must not live here: the project's packages.
+``python -m tests.vectors.make`` writes the files. The makers are ``tests.system.independent`` and ``naive_trie``, which
+share no code with the project. This module must not import the project's packages either.
 """
 
 import base64
@@ -38,7 +36,7 @@ MESSAGES = (b"", b"a", b"All those moments will be lost in time", bytes(range(25
 
 
 def keys() -> list[dict[str, Any]]:
-    """Private keys, the smallest and the largest among them, their public keys, and signatures over some messages."""
+    """Private keys, including the smallest and the largest, their public keys, and signatures of some messages."""
     privates = [f"{1:064x}", f"{2:064x}", f"{secp256k1.N - 1:064x}"]
     privates += [secp256k1.private_key_from(f"vector {number}") for number in range(5)]
     return [
@@ -64,12 +62,12 @@ def addresses() -> dict[str, Any]:
 
 
 def batches() -> list[dict[str, Any]]:
-    """Signed batches with all that they are made of."""
+    """Signed batches, whole and in parts."""
     return [_describe("plain", client.make_sample("vector")), _describe("odd", _odd_sample())]
 
 
 def blocks() -> list[dict[str, Any]]:
-    """Sealed block headers: the first, a later one, and one whose fields are all at their defaults but the signer."""
+    """Sealed block headers: the first, a later one, and one with all fields but the signer at their defaults."""
     key = secp256k1.private_key_from("vector node")
     signer = secp256k1.public_key(key)
     made = []
@@ -101,7 +99,7 @@ def blocks() -> list[dict[str, Any]]:
 
 
 def states() -> list[dict[str, Any]]:
-    """States and their roots: none, one leaf, neighbours, empty values, many leaves in several namespaces."""
+    """States and their roots: no leaf, one leaf, neighbours, empty values, many leaves in several namespaces."""
     zero = "0" * 70
     many = {client.intkey_address(str(number)): str(number).encode() for number in range(200)}
     many |= {_setting_address(key): key.encode() for key in SETTING_KEYS}
@@ -129,7 +127,7 @@ def _setting_address(key: str) -> str:
 
 
 def _odd_sample() -> client.Sample:
-    """One transaction of another family: text beyond ASCII, prefixes, dependencies, no payload, its own batcher."""
+    """A batch of one transaction with non-ASCII text, prefixes, dependencies and an empty payload."""
     key = secp256k1.private_key_from("vector odd")
     public = secp256k1.public_key(key)
     transaction = client.make_transaction(
@@ -184,7 +182,7 @@ def render(name: str) -> str:
 
 
 def load(name: str) -> Any:
-    """What one file holds."""
+    """The content of one file."""
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 

@@ -1,8 +1,5 @@
-"""The root of a state, computed the slow way from all of its leaves: what ``dovetail.validator.core.state`` must
-arrive at.
-
-What lives here: the hash rules, written a second time. What must not: the project's packages, updates, numbers of
-stored nodes.
+"""The root of a state, computed from all of its leaves: a second implementation of the hash rules of
+``dovetail.validator.core.state``, without updates and stored nodes. This module must not import the project's packages.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The golden vectors both ways: the files are what independent code makes, and the project makes and reads the same."""
+"""The golden vectors: the files equal what independent code makes, and the project makes and reads the same bytes."""
 
 import base64
 from typing import Any

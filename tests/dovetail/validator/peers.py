@@ -16,7 +16,7 @@ from dovetail.ledger.limits import Limits
 from dovetail.validator.transport.gateway import Gateway, Request
 from dovetail.validator.transport.sockets import DrainedSocket
 from protos.validator_pb2 import Message as Envelope
-from tests.keys import put_on
+from tests.keys import use_keys
 
 TEST_SECONDS_MAX = 20
 UNANSWERED = 1_999
@@ -66,7 +66,7 @@ class Peer:
         if identity:
             dealer.set(zmq.IDENTITY, identity)
         if keys is not None:
-            put_on(dealer, *keys)
+            use_keys(dealer, *keys)
         if events:
             self.monitor = dealer.get_monitor_socket(events)
         dealer.connect(endpoint)

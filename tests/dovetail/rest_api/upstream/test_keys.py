@@ -18,7 +18,7 @@ from dovetail.rest_api.upstream.keys import read_keys
 from dovetail.rest_api.upstream.validator import Validator
 from protos.node_pb2 import NotAllowed
 from tests.dovetail.rest_api.support import Type, error_of, logged, run, running_api
-from tests.keys import Ring, make_ring, put_on_server
+from tests.keys import Ring, make_ring, use_server_key
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ async def listening(ring: Ring | None, listed: Listed) -> AsyncIterator[str]:
     authenticator.configure_curve_callback(domain="*", credentials_provider=listed)
     router = context.socket(zmq.ROUTER)
     if ring is not None:
-        put_on_server(router, ring.validator)
+        use_server_key(router, ring.validator)
     router.bind("tcp://127.0.0.1:*")
     try:
         yield router.get_string(zmq.LAST_ENDPOINT).rstrip("\0")
