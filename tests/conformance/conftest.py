@@ -1,4 +1,4 @@
-"""The node that the tables are held against: one given by --url, or one that the suite starts itself."""
+"""The node under test: one given by ``--url``, or one that the suite starts."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -17,18 +17,18 @@ from tests.system.e2e.network import Network
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Seen when this folder is named on the command line; in a run of all tests the option is not there."""
-    parser.addoption("--url", help="the REST API to hold to the rules; by default a node that the suite starts")
+    """The option exists only in runs that name this folder on the command line."""
+    parser.addoption("--url", help="URL of the REST API to test; default: a node that the suite starts")
 
 
 def given_url(config: pytest.Config) -> str | None:
-    """The node to test, None for one of the suite's own."""
+    """The URL of the node under test, None for a node of the suite's own."""
     url: str | None = config.getoption("--url", default=None)
     return url
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Where nothing answers, one line says so instead of each row."""
+    """Stop with one line if nothing answers at the URL, instead of failing each row."""
     url = given_url(config)
     if url is None:
         return
@@ -41,26 +41,26 @@ def pytest_configure(config: pytest.Config) -> None:
     except httpx.TransportError as error:
         raise pytest.UsageError(f"--url: nothing answers at {url}: {error}") from None
     except (AssertionError, ValueError):
-        # Something does; the rows tell what is wrong with it.
+        # A node answers; the rows report what is wrong with the answer.
         return
     finally:
         http.close()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Everything in this folder talks to real processes."""
+    """Mark everything in this folder as tests of real processes."""
     url = given_url(config)
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.e2e)
             item.add_marker(pytest.mark.timeout(180))
             if url is not None and item.path.name == "test_schemathesis.py":
-                item.add_marker(pytest.mark.skip(f"searches a node of its own, not {url}"))
+                item.add_marker(pytest.mark.skip(f"needs a node of its own, which {url} is not"))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Put the rule, and what was asked and answered, into the report of a row that fails."""
+    """Add the rule and the transcript of requests and answers to the report of a failed row."""
     report = yield
     if report.failed and isinstance(item, pytest.Function):  # type: ignore[attr-defined]
         row, world, nodes = (item.funcargs.get(name) for name in ("row", "world", "nodes"))
@@ -74,7 +74,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def open_http(url: str) -> Http:
-    """A client that holds every answer to the OpenAPI document that the node itself publishes."""
+    """A client that checks every answer against the OpenAPI document that the node publishes."""
     http = Http(url)
     document = http.get("/openapi.json").json
     http.checker = partial(_check, document)
@@ -105,7 +105,7 @@ def _shared_world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def world(_shared_world: World) -> World:
-    """The node, with an empty transcript."""
+    """The node under test, with an empty transcript."""
     assert _shared_world.names
     _shared_world.http.forget()
     return _shared_world

@@ -1,4 +1,4 @@
-"""Nodes in surroundings that no URL can give, and the form of the rows that need them. No rules."""
+"""Nodes with settings and failures that a node behind a URL does not have, and the rows that need them. No rules."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.system.e2e.script_family import Gate
 
 
 class Nodes:
-    """Makes nodes that end with the row. ``connect`` opens a client of one."""
+    """Makes nodes that end with the row. ``connect`` opens a client for a URL."""
 
     def __init__(self, folder: Path, connect: Callable[[str], Http]) -> None:
         self._folder = folder
@@ -21,7 +21,7 @@ class Nodes:
         self.https: list[Http] = []
 
     def network(self, **settings: str) -> Network:
-        """A node that is not started; ``settings`` without the DOVETAIL_ in front."""
+        """A node that is not started; ``settings``: names without DOVETAIL_."""
         environment = {f"DOVETAIL_{name}": value for name, value in settings.items()}
         self.networks.append(Network(self._folder / f"node{len(self.networks)}", **environment))
         return self.networks[-1]
@@ -37,7 +37,7 @@ class Nodes:
         return self.world(network)
 
     def transcript(self) -> str:
-        """What was asked and answered, and what the processes said."""
+        """Requests and answers, and the output of the processes."""
         return "\n".join([*(http.transcript() for http in self.https), *(node.transcript() for node in self.networks)])
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class Nodes:
 
 
 class Surrounded(NamedTuple):
-    """A rule and what shows it, given a maker of nodes."""
+    """A rule and the function that tests it, given a maker of nodes."""
 
     id: str
     rule: str
@@ -59,7 +59,7 @@ class Surrounded(NamedTuple):
 def surrounded(
     table: list[Surrounded], rule_id: str, text: str
 ) -> Callable[[Callable[[Nodes], None]], Callable[[Nodes], None]]:
-    """Puts the function into the table."""
+    """Add the decorated function to the table."""
 
     def add(run: Callable[[Nodes], None]) -> Callable[[Nodes], None]:
         table.append(Surrounded(rule_id, text, run))

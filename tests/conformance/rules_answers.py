@@ -1,6 +1,6 @@
-"""Rows on what every answer has: form, request id, methods, unknown paths, what is not operational.
+"""Rows on every answer: form, request id, methods, unknown paths, parameters without effect.
 
-No rule of one resource.
+Rules of one resource do not belong here.
 """
 
 from functools import partial
@@ -32,7 +32,7 @@ def _echoes_the_id(world: World, route: str) -> None:
 ROWS += [
     Row(
         f"api/every/request-id{route}",
-        "every answer, errors too, carries the caller's X-Request-Id",
+        "every answer, including errors, carries the caller's X-Request-Id",
         partial(_echoes_the_id, route=route),
     )
     for route in (*ROUTES, *PLAIN, *REFUSED)
@@ -105,7 +105,7 @@ for _route in (*ROUTES, *PLAIN, *REFUSED):
     ROWS.append(
         Row(
             f"api/every/head{_route}",
-            "HEAD answers as GET does, without a body",
+            "HEAD gives GET's answer without a body",
             partial(_head_is_get, route=_route),
         )
     )
@@ -157,7 +157,7 @@ ROWS += [
 ]  # fmt: skip
 
 
-@rule(ROWS, "api/every/no-http", "what is no HTTP, or has a head that is too long, is refused in the error shape")
+@rule(ROWS, "api/every/no-http", "a request that is no HTTP or whose head is too long gets an error body")
 def _(world: World) -> None:
     for data in (b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"x" * 2_000_000):
         with world.http.raw() as raw:
@@ -167,7 +167,7 @@ def _(world: World) -> None:
         assert answer.headers["x-request-id"]
 
 
-# Not operational
+# Parameters without effect
 
 
 def _same_without(world: World, route: str, added: str) -> None:
@@ -207,7 +207,7 @@ def _(world: World) -> None:
 # Authentication and bodies
 
 
-@rule(ROWS, "seed/auth/1", "credentials change nothing: the API does no authentication of its own")
+@rule(ROWS, "seed/auth/1", "credentials have no effect: the API does no authentication")
 def _(world: World) -> None:
     for value in ("Basic bm9ib2R5Om5vdGhpbmc=", "Bearer x", "nonsense"):
         target = world.fill("/batches/{batch}")

@@ -70,7 +70,7 @@ def to_the_end(world: World, page: Any, name: str, own: dict[str, str]) -> list[
 
 
 def _walk_from(world: World, path: str, count: int, start: str) -> None:
-    # The suite's own leaves are few; of the chain only its beginning is walked.
+    # The suite has few leaves of its own. Of the chain, only the beginning is walked.
     head = world.short_head if path in BY_ID else world.head
     reference = world.reference(path, head)
     count = max(count, reference.total // _PAGES_MAX)
@@ -81,7 +81,7 @@ for _path in PAGED:
     ROWS += [
         Row(
             f"api/lists/link{_path}",
-            "link names the head that was read and keeps the caller's own parameters; following it gives the same",
+            "link names the head that was read and keeps the caller's parameters; following link gives the same answer",
             partial(_link_names_the_head, path=_path),
         ),
         Row(
@@ -96,14 +96,14 @@ for _path in PAGED:
             ROWS.append(
                 Row(
                     f"api/lists/walk{_path}/count={_count}{_start}",
-                    "previous and next can be followed to both ends and back: every item once, in one order",
+                    "previous and next can be followed to both ends and back: every item once, in the same order",
                     partial(_walk_from, path=_path, count=_count, start=_start),
                 )
             )
 
 
 def _next_between(world: World, path: str) -> None:
-    """From min, page after page, never past max."""
+    """Follow ``next`` from min to max."""
     reference = world.reference(path)
     page = ask(world, path, f"&count=1&min=1&max={reference.keys[3]}")
     keys = [key_of(item) for entry in to_the_end(world, page, "next", {}) for item in entry["data"]]
@@ -113,7 +113,7 @@ def _next_between(world: World, path: str) -> None:
 ROWS += [
     Row(
         f"api/lists/next-between{path}",
-        "with min and max, next goes on up to max and is absent there",
+        "with min and max, next leads up to max and is absent there",
         partial(_next_between, path=path),
     )
     for path in PAGED

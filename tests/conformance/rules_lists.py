@@ -1,6 +1,6 @@
 """Rows on lists: order, count, min, max, head, id, and links that can be followed to both ends and back.
 
-``_expected`` is the suite's own reading of API.md, Lists: a page of a list whose items are known.
+``_expected`` implements API.md, Lists: a page of a list whose items are known.
 """
 
 from functools import partial
@@ -42,7 +42,7 @@ def _named(reference: Reference, index: int | None, by_key: bool) -> str:
 
 def _page(world: World, path: str, count: int | None, first: int | None, last: int | None, by_key: bool) -> None:
     reference = world.reference(path)
-    # The last index that is known: of the suite's own leaves there are few.
+    # The last known index: the suite has few leaves of its own.
     most = min(reference.total, len(reference.keys)) - 1
     first, last = (None if index is None else min(index, most) for index in (first, last))
     query = "".join(
@@ -91,7 +91,7 @@ _COMBINATIONS: Final = (
 ROWS += [
     Row(
         f"api/lists/{name}{'-by-id' if by_key else ''}{path}",
-        "count, min and max, both inclusive: which items, start_index, total_count, previous, next",
+        "count, min and max, both inclusive, select items, start_index, total_count, previous, next",
         partial(_page, path=path, count=count, first=first, last=last, by_key=by_key),
     )
     for path in PAGED
@@ -127,7 +127,7 @@ for _path in PAGED:
     ]
 
 
-@rule(ROWS, "api/lists/count-cut/1001", "a count over 1000 is cut to 1000: a list of more goes on at index 1000")
+@rule(ROWS, "api/lists/count-cut/1001", "a count over 1000 is cut to 1000: next of a longer list starts at index 1000")
 def _(world: World) -> None:
     batch = world.batch(*(world.intkey("set", world.name(), 1) for _ in range(1001)))
     world.commit(batch)
@@ -147,7 +147,7 @@ def _(world: World) -> None:
 # Refusals
 
 ROWS += [
-    row(f"api/errors/53{path}/{value or 'empty'}", "a count that is no positive integer is refused",
+    row(f"api/errors/53{path}/{value or 'empty'}", "a count must be a positive integer",
         get(f"{path}{'&' if '?' in path else '?'}count={value}"), error(53, "count"))
     for path in PAGED
     for value in ("0", "-1", "abc", "1.5", "", "1e3", "0x10", "%D9%A1", "00", "%201")
@@ -158,7 +158,7 @@ ROWS += [
     for name in (f"min={UNKNOWN_ID}", f"max={UNKNOWN_ID}", "min=abc", "max=abc", "min=-1", "max=-1", "min=1000000000",
                  "max=1000000000", "min=" + "9" * 30, "min=", "max=", "min=1.5")
 ] + [
-    row(f"api/errors/50{path}/{value[:12]}", "a head that names no block is refused, and the message says which",
+    row(f"api/errors/50{path}/{value[:12]}", "a head that names no block is refused, and the message names the head",
         get(f"{path}{'&' if '?' in path else '?'}head={value}"), error(50, value))
     for path in (*PAGED, "/state", "/state/{address}")
     for value in (UNKNOWN_ID, "1000000000", "abc", "-1", "1.5")
@@ -201,14 +201,14 @@ for _path in PAGED:
         ),
         Row(
             f"api/errors/54{_path}/past-the-end",
-            "an index one past the list's last names nothing in it",
+            "an index past the list's last item is refused",
             partial(_past_the_end, path=_path),
         ),
     ]
 ROWS += [
     Row(
         f"api/errors/54{path}/after-head",
-        "an id that exists, but only after head, names nothing in the list",
+        "an id of an item after head is refused",
         partial(_not_yet, path=path),
     )
     for path in BY_ID

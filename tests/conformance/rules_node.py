@@ -1,4 +1,4 @@
-"""Rows on what the node says of itself: /stats, /status, the root, the documentation, health and metrics."""
+"""Rows on what the node reports about itself: /stats, /status, the root, the documentation, health and metrics."""
 
 from datetime import datetime
 from functools import partial
@@ -50,7 +50,7 @@ def _(world: World) -> None:
     _has_totals(data)
 
 
-@rule(ROWS, "api/stats/validator/families", "one object of the same shape under each family_name:family_version")
+@rule(ROWS, "api/stats/validator/families", "one object of the same shape for each family_name:family_version")
 def _(world: World) -> None:
     world.commit(world.new())
     data = _stats(world)
@@ -61,7 +61,7 @@ def _(world: World) -> None:
             _has_totals(value)
 
 
-@rule(ROWS, "api/stats/validator/grows", "what commits and what is judged INVALID is counted, in all and by family")
+@rule(ROWS, "api/stats/validator/grows", "committed and INVALID batches are counted, in total and by family")
 def _(world: World) -> None:
     before = _stats(world)
     world.commit(world.batch(world.intkey("set", world.name(), 1), world.intkey("set", world.name(), 1)))
@@ -75,7 +75,7 @@ def _(world: World) -> None:
         assert data["blocks"]["committed"] >= older["blocks"]["committed"] + 1
 
 
-@rule(ROWS, "api/stats/gossip", "packets, bytes, messages_handled and peer_count; one object under each peer")
+@rule(ROWS, "api/stats/gossip", "packets, bytes, messages_handled and peer_count; one object for each peer")
 def _(world: World) -> None:
     data = world.http.get("/stats/gossip").json["data"]
     _is_time(data["timestamp"])
@@ -143,7 +143,7 @@ def _processors(answer: Answer, _: World) -> None:
         assert 0 <= entry["last_heard_s"] <= entry["connected_s"]
 
 
-@rule(ROWS, "api/status/processors/counts", "what a processor applies and refuses is counted")
+@rule(ROWS, "api/status/processors/counts", "transactions that a processor applies and refuses are counted")
 def _(world: World) -> None:
     def counted() -> tuple[int, int]:
         data = world.http.get("/status/processors").json["data"]
@@ -171,7 +171,7 @@ ROWS += [
         get("/status/families"), _families),
     row("api/status/processors", "each connected processor with its families, its state and what it has done",
         get("/status/processors"), _processors),
-    row("api/status/system", "the host's time, and fractions of processor and memory, and bytes since start",
+    row("api/status/system", "the host's time, fractions of processor and memory in use, bytes since start",
         get("/status/system"), _system),
     Row("api/status/system/since-start", "network_rx and network_tx never fall", partial(_grows)),
 ]  # fmt: skip
@@ -190,7 +190,7 @@ def _root(answer: Answer, world: World) -> None:
 
 
 def _resolved(document: Any, entry: Any) -> Any:
-    """What a reference of the document points at."""
+    """The component that a reference of the document names."""
     for part in entry.get("$ref", "#").split("/")[1:]:
         document = document[part]
     return document if "$ref" in entry else entry
@@ -231,9 +231,14 @@ def _metrics(answer: Answer, _: World) -> None:
 
 ROWS += [
     row("api/every/root", "/ names the service, its version, /docs and /openapi.json", get("/"), _root),
-    row("api/every/openapi", "/openapi.json is OpenAPI 3.1 of all of this", get("/openapi.json"), _openapi),
-    row("api/every/docs", "/docs is a page for people", get("/docs"), _docs),
-    row("issue/metrics", "/metrics has the metrics of both processes in Prometheus' format", get("/metrics"), _metrics),
-    row("issue/healthz", "/healthz says that the API lives", get("/healthz"), status(200)),
-    row("issue/readyz", "/readyz says that a node with a genesis block is ready", get("/readyz"), status(200)),
+    row("api/every/openapi", "/openapi.json describes the API in OpenAPI 3.1", get("/openapi.json"), _openapi),
+    row("api/every/docs", "/docs is an HTML page", get("/docs"), _docs),
+    row(
+        "issue/metrics",
+        "/metrics has both processes' metrics in the Prometheus format",
+        get("/metrics"),
+        _metrics,
+    ),
+    row("issue/healthz", "/healthz answers 200 while the API runs", get("/healthz"), status(200)),
+    row("issue/readyz", "/readyz answers 200 if the node has a genesis block", get("/readyz"), status(200)),
 ]

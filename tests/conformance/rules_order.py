@@ -1,4 +1,4 @@
-"""Rows on what a list holds: its order, the head that bounds it, and the filter by ids."""
+"""Rows on the items of lists: their order, the head that bounds them, and the filter by ids."""
 
 from functools import partial
 from itertools import pairwise
@@ -25,7 +25,7 @@ def _(world: World) -> None:
     assert [block["header"]["block_num"] for block in last] == [0]
 
 
-@rule(ROWS, "api/lists/order/batches", "batches follow the order of blocks, and inside a block its own")
+@rule(ROWS, "api/lists/order/batches", "batches follow the order of blocks, and inside a block the block's order")
 def _(world: World) -> None:
     blocks = ask(world, "/blocks", "&count=20")["data"]
     wanted = [batch_id for block in blocks for batch_id in block["header"]["batch_ids"]]
@@ -92,7 +92,7 @@ def _(world: World) -> None:
     assert page["head"] == page["data"][0]["header_signature"]
 
 
-@rule(ROWS, "seed/envelope/head", "without head, the list is that of the chain's head at the time")
+@rule(ROWS, "seed/envelope/head", "without head, the list is read at the chain's current head")
 def _(world: World) -> None:
     batch = world.new()
     world.commit(batch)
@@ -146,21 +146,21 @@ for _path in BY_ID:
     ROWS += [
         Row(
             f"api/lists/id{_path}",
-            "id filters: the order is the caller's, ids that name nothing are dropped",
+            "id filters: the order is the caller's, unknown ids are dropped",
             partial(_by_id, path=_path),
         ),
         Row(
             f"api/lists/id-paged{_path}",
-            "count, min and max mean the filtered list, and its links can be followed to both ends",
+            "count, min and max apply to the filtered list, and its links lead to both ends",
             partial(_by_id_paged, path=_path),
         ),
         Row(
             f"api/lists/id-head{_path}",
-            "an id that came after head names nothing",
+            "an id of an item after head is dropped",
             partial(_by_id_at_head, path=_path),
         ),
         row(f"api/errors/66{_path}/empty", "an empty id is refused", get(f"{_path}?id="), error(66)),
-        row(f"api/errors/66{_path}/commas", "an id of commas alone is refused", get(f"{_path}?id=,,"), error(66)),
+        row(f"api/errors/66{_path}/commas", "an id of only commas is refused", get(f"{_path}?id=,,"), error(66)),
         row(
             f"api/errors/66{_path}/1001",
             "over 1000 ids are refused",

@@ -1,4 +1,4 @@
-"""Rows on forwarding headers: what the links of an answer become behind a proxy. The node must trust who asks."""
+"""Rows on forwarding headers: the links of answers behind a proxy. The node must trust this machine as a proxy."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -41,7 +41,7 @@ ROWS += _rows(
 )
 ROWS += _rows(
     "seed/forwarding/x-forwarded",
-    "X-Forwarded-Host, -Proto and -Path rebuild the client's URL, each by itself and together",
+    "X-Forwarded-Host, -Proto and -Path rebuild the client's URL, separately and together",
     [
         ("host", (("X-Forwarded-Host", "ledger.example"),), ("http", "ledger.example", "")),
         ("host-port", (("X-Forwarded-Host", "ledger.example:8443"),), ("http", "ledger.example:8443", "")),
@@ -72,7 +72,7 @@ ROWS += _rows(
 )
 ROWS += _rows(
     "seed/forwarding/1",
-    "of a key that appears several times the leftmost counts, each key by itself",
+    "of a key that appears several times the leftmost counts, for each key separately",
     [
         ("commas", _forwarded("host=a.example, host=b.example"), ("http", "a.example", "")),
         ("each-key", _forwarded("host=a.example, host=b.example;proto=https"), ("https", "a.example", "")),
@@ -105,7 +105,7 @@ ROWS += _rows(
 )
 ROWS += _rows(
     "api/proxy/ignored",
-    "a value that is no host, scheme or path is ignored, never echoed",
+    "a value that is no host, scheme or path is ignored and not echoed",
     [
         *(
             (f"host/{value[:16]}", ((f"X-Forwarded-{'Host'}", value),), _OWN)
@@ -146,7 +146,7 @@ def _(world: World) -> None:
         assert link.startswith("https://a.example/p/"), link
 
 
-@rule(ROWS, "api/every/root-proxy", "the links of / to /docs and /openapi.json follow the proxy as well")
+@rule(ROWS, "api/every/root-proxy", "the links of / to /docs and /openapi.json follow the proxy too")
 def _(world: World) -> None:
     text = world.http.get("/", *_PROXY).body.decode()
     assert '"https://a.example/p/docs"' in text
@@ -177,7 +177,7 @@ def _(world: World) -> None:
     assert urlsplit(answer.json["link"]).port == world.http.port
 
 
-@rule(ROWS, "seed/auth/2", "a proxied request is answered like a direct one, but for the address in its links")
+@rule(ROWS, "seed/auth/2", "a proxied request gets the same answer as a direct one, except for the address in links")
 def _(world: World) -> None:
     for target in ("/blocks?head={head}", "/batches/{batch}", "/state/{prefix}?head={head}"):
         direct, proxied = world.http.get(world.fill(target)), world.http.get(world.fill(target), *_PROXY)

@@ -1,4 +1,4 @@
-"""Rows on single resources and the state: their members, their refusals, and state at an old head."""
+"""Rows on single resources and the state: members, refusals, and state at an old head."""
 
 import base64
 from functools import partial
@@ -30,8 +30,8 @@ for _path, _code in (("/blocks", 70), ("/batches", 71), ("/transactions", 72)):
     ROWS.append(row(f"api/errors/{_code}/unknown", "an unknown id is refused, and the message names it",
                     get(f"{_path}/{UNKNOWN_ID}"), error(_code, UNKNOWN_ID)))  # fmt: skip
     ROWS += [
-        row(f"api/errors/{_code}/no-id/{text[:4]}{len(text)}", "a text that can be no id is refused, which the message"
-            " says", get(f"{_path}/{text}"), error(_code, "no", "id", "128"))
+        row(f"api/errors/{_code}/no-id/{text[:4]}{len(text)}", "a text that is no id is refused with a message",
+            get(f"{_path}/{text}"), error(_code, "no", "id", "128"))
         for text in NO_IDS
         if "%2F" not in text
     ]  # fmt: skip
@@ -118,7 +118,7 @@ def _(world: World) -> None:
     assert world.http.get(f"/blocks?id={block['header_signature']}").json["data"] == [block]
 
 
-@rule(ROWS, "api/resources/pending", "a batch that is only pending is not found, nor are its transactions")
+@rule(ROWS, "api/resources/pending", "a pending batch and its transactions are not found")
 def _(world: World) -> None:
     batch = world.waiting()
     world.accept(batch)
@@ -126,7 +126,7 @@ def _(world: World) -> None:
     error(72, batch.transactions[0].id)(world.http.get(f"/transactions/{batch.transactions[0].id}"), world)
 
 
-@rule(ROWS, "seed/batches/3-payload", "the payload that is read is the one whose hash was signed")
+@rule(ROWS, "seed/batches/3-payload", "the payload has the hash that was signed")
 def _(world: World) -> None:
     data = world.http.get(world.fill("/transactions/{transaction}")).json["data"]
     payload = base64.b64decode(data["payload"], validate=True)
@@ -141,7 +141,7 @@ def _leaf(world: World, target: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return content, cbor_map.decode_map(base64.b64decode(content["data"], validate=True))
 
 
-@rule(ROWS, "seed/state/{address}", "a leaf's bytes in base64, and the head that they are tied to")
+@rule(ROWS, "seed/state/{address}", "a leaf's bytes in base64, and the head at which they were read")
 def _(world: World) -> None:
     name = world.name()
     world.commit(world.batch(world.intkey("set", name, 42)))
@@ -167,7 +167,7 @@ def _(world: World) -> None:
     assert content["head"] == world.head
 
 
-@rule(ROWS, "api/state/{address}/before", "a leaf that came after head is not found there")
+@rule(ROWS, "api/state/{address}/before", "a leaf that was set after head is not found at head")
 def _(world: World) -> None:
     address = world.posted[1][0].transactions[0].header.inputs[0]
     first = world.names["first_head"]
@@ -175,7 +175,7 @@ def _(world: World) -> None:
     assert world.http.get(f"/state/{address}?head={world.head}").status == 200
 
 
-@rule(ROWS, "api/state/{prefix}", "a prefix gives the leaves under it, with address and bytes, head and paging")
+@rule(ROWS, "api/state/{prefix}", "a prefix lists the leaves under the prefix, with address and bytes, head and paging")
 def _(world: World) -> None:
     content = world.http.get(world.fill("/state/{prefix}?head={head}")).json
     assert list(content) == ["data", "head", "link", "paging"]
@@ -198,7 +198,7 @@ def _(world: World) -> None:
         assert content["head"] == world.names["first_head"]
 
 
-@rule(ROWS, "seed/state/address", "address narrows the list to leaves that begin with it; empty is all of state")
+@rule(ROWS, "seed/state/address", "address limits the list to leaves under a prefix; an empty one lists all leaves")
 def _(world: World) -> None:
     whole = world.http.get(world.fill("/state?head={head}&count=1")).json["paging"]["total_count"]
     assert world.http.get(world.fill("/state?head={head}&count=1&address=")).json["paging"]["total_count"] == whole
@@ -213,9 +213,9 @@ ROWS += [
     row("api/state/list-empty", "a list under a prefix without leaves is empty",
         get("/state?address={absent}"), members("data", "head", "link", "paging"),
         lambda answer, _: _is_empty(answer.json)),
-    row("api/errors/75/address", "no leaf at an address is refused, and the message names it", get("/state/{absent}"),
+    row("api/errors/75/address", "an address without leaf is refused with its name", get("/state/{absent}"),
         error(75, "{absent}")),
-    row("api/errors/75/prefix", "no leaf under a prefix is refused, and the message names it",
+    row("api/errors/75/prefix", "a prefix without leaves is refused with its name",
         get("/state/{prefix}ffffffffff"), error(75, "{prefix}ffffffffff")),
 ]  # fmt: skip
 
@@ -226,7 +226,7 @@ def _is_empty(content: Any) -> None:
 
 
 ROWS += [
-    row(f"api/errors/62/{form}/{text[:8]}{len(text)}", "no even number of lower-case hex, or over 70 of them",
+    row(f"api/errors/62/{form}/{text[:8]}{len(text)}", "an address must be lower-case hex, even, at most 70",
         get(target.format(text)), error(62))
     for form, target in (("path", "/state/{}"), ("query", "/state?address={}"))
     for text in ("1CF126", "1cf12", "xyz!", "1" * 72, "1" * 71, "1" * 69, "%20", "0x", "%C3%A9%C3%A9", "1" * 4000)
@@ -243,7 +243,7 @@ def _by_address(world: World, path: str) -> None:
 
 
 ROWS += [
-    Row(f"api/errors/54{path}/address", "a min or max that is an address without leaf names nothing in the list",
+    Row(f"api/errors/54{path}/address", "a min or max that is an address without leaf is refused",
         partial(_by_address, path=path))
     for path in ("/state?address={prefix}", "/state/{prefix}", "/state")
 ]  # fmt: skip

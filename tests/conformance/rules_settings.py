@@ -1,4 +1,4 @@
-"""Rows on what an operator may set: limits of the queue, of bodies and pages, the API's timeout, trusted proxies."""
+"""Rows on settings of an operator: limits of the queue, bodies and pages, the API's timeout, trusted proxies."""
 
 import json
 from typing import Final
@@ -16,7 +16,7 @@ ROWS: list[Surrounded] = []
 
 
 @surrounded(
-    ROWS, "api/errors/31", "a full queue: 429 with Retry-After; nothing of the list is accepted; room again later"
+    ROWS, "api/errors/31", "a full queue answers 429 with Retry-After and accepts nothing, until it has room again"
 )
 def _(nodes: Nodes) -> None:
     world = nodes.up(LIMITS_PENDING_BATCHES_MAX="3")
@@ -32,12 +32,12 @@ def _(nodes: Nodes) -> None:
     filler = world.waiting()
     world.accept(filler)
     error(31)(world.post(release), world)
-    # What is pending or committed already takes no room.
+    # Pending and committed batches take no more room when they are submitted again.
     world.accept(waits, held, filler)
     assert world.words(waits, held, filler) == ["PENDING"] * 3
 
 
-@surrounded(ROWS, "api/errors/31/room", "when a batch is decided its room is free")
+@surrounded(ROWS, "api/errors/31/room", "a decided batch frees its room in the queue")
 def _(nodes: Nodes) -> None:
     world = nodes.up(LIMITS_PENDING_BATCHES_MAX="2")
     held, release = world.held()
@@ -48,7 +48,7 @@ def _(nodes: Nodes) -> None:
     world.commit(world.new(), world.new())
 
 
-@surrounded(ROWS, "api/errors/31/transactions", "the queue is full by transactions as well")
+@surrounded(ROWS, "api/errors/31/transactions", "the queue has a limit of transactions too")
 def _(nodes: Nodes) -> None:
     world = nodes.up(LIMITS_PENDING_TRANSACTIONS_MAX="3")
     world.accept(world.batch(world.orphan(), world.orphan()))
@@ -66,11 +66,11 @@ def _(nodes: Nodes) -> None:
     world = nodes.up(LIMITS_BODY_BYTES_MAX=str(_BODY_BYTES))
     for path, kind in (("/batches", OCTETS), ("/batch_status", JSON)):
         with world.http.raw() as raw:
-            # Announced, and none of it sent.
+            # Announced, but not sent.
             raw.send("POST", path, kind, ("Content-Length", str(_BODY_BYTES + 1)))
             error(36, str(_BODY_BYTES + 1), str(_BODY_BYTES))(raw.answer(), world)
         with world.http.raw() as raw:
-            # Not announced, and never ended.
+            # Not announced, and without an end.
             raw.send("POST", path, kind, ("Transfer-Encoding", "chunked"))
             raw.send_bytes(f"{_BODY_BYTES + 1:x}\r\n".encode() + b"x" * (_BODY_BYTES + 1) + b"\r\n")
             error(36, str(_BODY_BYTES))(raw.answer(), world)
@@ -80,7 +80,7 @@ def _(nodes: Nodes) -> None:
     world.accept(world.batch(world.orphan(payload=payload)))
 
 
-@surrounded(ROWS, "api/lists/count-limits", "the default and the most of count are settings")
+@surrounded(ROWS, "api/lists/count-limits", "the default and the maximum of count are settings")
 def _(nodes: Nodes) -> None:
     world = nodes.up(LIMITS_PAGE_ITEMS_DEFAULT="2", LIMITS_PAGE_ITEMS_MAX="3")
     world.commit(world.batch(*(world.intkey("set", world.name(), 1) for _ in range(5))))
@@ -95,7 +95,7 @@ def _(nodes: Nodes) -> None:
 
 
 @surrounded(
-    ROWS, "api/lists/page-bytes", "a page ends before its limit of bytes, one item at least; next goes on from there"
+    ROWS, "api/lists/page-bytes", "a page of at least one item ends at its limit of bytes; next starts behind it"
 )
 def _(nodes: Nodes) -> None:
     for bytes_max, most in (("4500", 3), ("1", 1)):
@@ -119,9 +119,7 @@ def _(nodes: Nodes) -> None:
         assert page["paging"]["start_index"] + len(page["data"]) == 4
 
 
-@surrounded(
-    ROWS, "seed/wait/own", "a wait that names no number of seconds ends just under the API's own timeout, with 200"
-)
+@surrounded(ROWS, "seed/wait/own", "a wait without a number of seconds ends with 200 just before the API's timeout")
 def _(nodes: Nodes) -> None:
     world = nodes.up(REST_API_TIMEOUT_S="2")
     batch = world.waiting()
@@ -137,7 +135,7 @@ def _(nodes: Nodes) -> None:
                 assert (answer.status, answer.json["data"]) == (200, {batch.id: "PENDING"})
 
 
-@surrounded(ROWS, "api/proxy/trusted", "forwarding headers are honoured only from trusted_proxies")
+@surrounded(ROWS, "api/proxy/trusted", "forwarding headers count only from trusted_proxies")
 def _(nodes: Nodes) -> None:
     world = nodes.up(REST_API_TRUSTED_PROXIES="192.0.2.0/24")
     for headers in (

@@ -1,4 +1,4 @@
-"""Rows on GET and POST /batch_status: the four words, their details, and how a status changes."""
+"""Rows on GET and POST /batch_status: the four statuses, their details, and how a status changes."""
 
 from tests.conformance.table import Row, assert_link, rule
 from tests.conformance.world import UNKNOWN_ID, World
@@ -20,7 +20,7 @@ def _(world: World) -> None:
     assert set(got["details"]) == {invalid.id, pending.id}
 
 
-@rule(ROWS, "seed/GET-batch_status/members", "no head and no paging; details only where there is something to tell")
+@rule(ROWS, "seed/GET-batch_status/members", "no head and no paging; details only if there are any")
 def _(world: World) -> None:
     batch = world.new()
     world.commit(batch)
@@ -52,7 +52,7 @@ def _(world: World) -> None:
     assert world.http.get(f"/batch_status?id={UNKNOWN_ID},{UNKNOWN_ID}").json["data"] == {UNKNOWN_ID: "UNKNOWN"}
 
 
-@rule(ROWS, "api/status/unknown/not-an-id", "a string that can be no id is UNKNOWN with reason not_an_id, no error")
+@rule(ROWS, "api/status/unknown/not-an-id", "a string that is no id is UNKNOWN with reason not_an_id, not an error")
 def _(world: World) -> None:
     strings = ["x", "E" * 128, "e" * 127, "e" * 129, "é", "g" * 128]
     content = world.status(*strings, UNKNOWN_ID)
@@ -62,7 +62,7 @@ def _(world: World) -> None:
     assert got.json["details"] == {"x": {"reason": "not_an_id"}, "y": {"reason": "not_an_id"}}
 
 
-@rule(ROWS, "seed/status/unknown/waits", "an id that nobody submitted yet is waited for until its batch is committed")
+@rule(ROWS, "seed/status/unknown/waits", "a wait for an id that is not submitted yet lasts until its commit")
 def _(world: World) -> None:
     batch = world.new()
     with world.http.raw() as raw:
@@ -71,12 +71,12 @@ def _(world: World) -> None:
     assert (answer.status, answer.json["data"]) == (200, {batch.id: "COMMITTED"})
 
 
-@rule(ROWS, "seed/status/unknown/runs-out", "a wait for an id that nobody submits runs out with UNKNOWN")
+@rule(ROWS, "seed/status/unknown/runs-out", "a wait for an id that is never submitted ends with UNKNOWN")
 def _(world: World) -> None:
     assert world.status(UNKNOWN_ID, query="?wait=1")["data"] == {UNKNOWN_ID: "UNKNOWN"}
 
 
-@rule(ROWS, "api/status/unknown/waits-not", "a string that can be no id is no reason to wait")
+@rule(ROWS, "api/status/unknown/waits-not", "a wait for a string that is no id ends at once")
 def _(world: World) -> None:
     with world.http.raw() as raw:
         raw.send("GET", "/batch_status?id=x&wait=50")
@@ -95,7 +95,7 @@ def _(world: World) -> None:
     assert details["extended_data"] == ""
 
 
-@rule(ROWS, "api/status/invalid/dependency", "a dependency that was judged INVALID makes the batch INVALID at once")
+@rule(ROWS, "api/status/invalid/dependency", "an INVALID dependency makes the batch INVALID at once")
 def _(world: World) -> None:
     bad = world.bad()
     assert world.reject(bad)["data"] == {bad.id: "INVALID"}
@@ -139,7 +139,7 @@ def _(world: World) -> None:
     assert world.words(batch) == ["COMMITTED"]
 
 
-@rule(ROWS, "api/status/duplicate-transaction", "a transaction that is committed already makes another batch INVALID")
+@rule(ROWS, "api/status/duplicate-transaction", "a batch with a transaction that another batch committed is INVALID")
 def _(world: World) -> None:
     transaction = world.intkey("set", world.name(), 1)
     world.commit(world.batch(transaction))

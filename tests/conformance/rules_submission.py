@@ -1,4 +1,4 @@
-"""Rows on POST /batches and the status of batches: what is accepted, refused, waited for, and told."""
+"""Rows on POST /batches and the status of batches: acceptance, refusals, waits, effects."""
 
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,7 @@ ROWS: list[Row] = []
 # POST /batches: answers
 
 
-@rule(ROWS, "seed/POST-batches/1/list", "202's link asks for the status of every batch of the list")
+@rule(ROWS, "seed/POST-batches/1/list", "the link of a 202 leads to the status of every batch of the list")
 def _(world: World) -> None:
     batches = [world.new() for _ in range(3)]
     answer = world.post(*batches)
@@ -24,7 +24,7 @@ def _(world: World) -> None:
     assert_link(answer.json["link"], world.http.url, f"/batch_status?id={','.join(batch.id for batch in batches)}")
 
 
-@rule(ROWS, "seed/POST-batches/2", "with wait and all committed in time: 201 with a link to the committed batches")
+@rule(ROWS, "seed/POST-batches/2", "if all batches commit during the wait: 201 with a link to these batches")
 def _(world: World) -> None:
     batches = [world.new() for _ in range(3)]
     answer = world.commit(*batches)
@@ -34,7 +34,7 @@ def _(world: World) -> None:
     assert [item["header_signature"] for item in found["data"]] == [batch.id for batch in batches]
 
 
-@rule(ROWS, "seed/POST-batches/3", "when the seconds pass first: 200 with data and a link to /batch_status")
+@rule(ROWS, "seed/POST-batches/3", "if the wait ends earlier: 200 with data and a link to /batch_status")
 def _(world: World) -> None:
     waits, commits = world.waiting(), world.new()
     answer = world.post(waits, commits, query="?wait=1")
@@ -45,7 +45,7 @@ def _(world: World) -> None:
     assert_link(answer.json["link"], world.http.url, f"/batch_status?id={waits.id},{commits.id}")
 
 
-@rule(ROWS, "api/submission/wait-invalid", "with wait, an INVALID batch ends the wait at once: 200, not at the end")
+@rule(ROWS, "api/submission/wait-invalid", "an INVALID batch ends the wait at once with 200")
 def _(world: World) -> None:
     good, bad = world.new(), world.bad()
     content = world.reject(good, bad)
@@ -87,7 +87,7 @@ _SAMPLE: Final = make_sample("conformance")
 
 
 def _forged(world: World, index: int) -> None:
-    """A list of a good batch and the forged one: refused, nothing of it taken, and no id has a status."""
+    """A list of a good batch and a forged one is refused as a whole, and no id of it has a status."""
     sample = make_sample(f"conformance {world.run} {index}")
     name, batch_list, _ = list(mutations(sample.batch, batch_key=sample.batch_key,
                                          transaction_keys=sample.transaction_keys))[index]  # fmt: skip
@@ -102,12 +102,12 @@ def _forged(world: World, index: int) -> None:
         data = world.status(forged.id)["data"]
         assert data == {forged.id: "UNKNOWN"}
     if forged.id == sample.batch.id:
-        # A forged copy must not taint the good batch.
+        # A forged copy leaves the good batch acceptable.
         world.commit(sample.batch)
 
 
 ROWS += [
-    Row(f"seed/batches/forged/{mutation.name}", f"refused with code 30, whole: {mutation.rule}",
+    Row(f"seed/batches/forged/{mutation.name}", f"the whole list is refused with code 30: {mutation.rule}",
         partial(_forged, index=index))
     for index, mutation in enumerate(
         mutations(_SAMPLE.batch, batch_key=_SAMPLE.batch_key, transaction_keys=_SAMPLE.transaction_keys)
@@ -130,7 +130,7 @@ ROWS += [
 ]
 
 
-@rule(ROWS, "api/errors/30/message", "the message says which batch, which transaction and what was wrong")
+@rule(ROWS, "api/errors/30/message", "the message names the batch, the transaction and the error")
 def _(world: World) -> None:
     batch = world.new()
     forged = replace(batch, transactions=(replace(batch.transactions[0], payload=b"other"),))
@@ -138,7 +138,7 @@ def _(world: World) -> None:
     error(30, batch.id, batch.transactions[0].id)(answer, world)
 
 
-@rule(ROWS, "api/errors/36/announced", "a body that is announced to be over the limit is refused before it is sent")
+@rule(ROWS, "api/errors/36/announced", "a body whose announced length is over the limit is refused before it is sent")
 def _(world: World) -> None:
     bytes_max = world.http.get("/status/config").json["data"]["rest_api"]["body_bytes_max"]
     with world.http.raw() as raw:
@@ -146,7 +146,7 @@ def _(world: World) -> None:
         error(36, str(bytes_max), str(bytes_max + 1))(raw.answer(), world)
 
 
-# What a batch does
+# Effects of a batch
 
 
 @rule(ROWS, "seed/service/2", "a batch is applied whole or not at all; an invalid transaction makes it INVALID")
@@ -166,7 +166,7 @@ def _(world: World) -> None:
     world.commit(world.batch(first, second))
 
 
-@rule(ROWS, "seed/service/4", "any payload is accepted: it is opaque to all but its family's processor")
+@rule(ROWS, "seed/service/4", "any payload is accepted: only its family's processor reads it")
 def _(world: World) -> None:
     world.accept(world.batch(world.orphan(payload=bytes(range(256)))), world.batch(world.orphan(payload=b"")))
 
@@ -208,14 +208,14 @@ def _(world: World) -> None:
     world.commit(world.batch(world.intkey("inc", name, 1, dependencies=[first.id])))
 
 
-@rule(ROWS, "seed/batches/7", "batches that use the same address take effect in their order, declared or not")
+@rule(ROWS, "seed/batches/7", "batches that use the same address take effect in their order, dependencies or not")
 def _(world: World) -> None:
     name = world.name()
     world.commit(*(world.batch(world.intkey(verb, name, value)) for verb, value in
                    (("set", 5), ("inc", 7), ("dec", 12), ("inc", 1))))  # fmt: skip
 
 
-@rule(ROWS, "seed/versioning/1", "a version without processor waits, whatever processes other versions of the family")
+@rule(ROWS, "seed/versioning/1", "a version without processor waits, even if the family's other versions have one")
 def _(world: World) -> None:
     batch = world.batch(
         ledger.make_intkey_transaction(world.key, world.public_key, "set", world.name(), 1, family_version="0.0.conf")
@@ -229,10 +229,10 @@ def _(world: World) -> None:
     }}  # fmt: skip
 
 
-# Once more
+# Submitted again
 
 
-@rule(ROWS, "api/submission/again/committed", "a committed batch handed in again is accepted, without a second effect")
+@rule(ROWS, "api/submission/again/committed", "a committed batch is accepted again, without a second effect")
 def _(world: World) -> None:
     name = world.name()
     world.commit(world.batch(world.intkey("set", name, 1)))
@@ -245,7 +245,7 @@ def _(world: World) -> None:
     assert world.http.get(f"/batches?id={batch.id}").json["paging"]["total_count"] == 1
 
 
-@rule(ROWS, "api/submission/again/pending", "a pending batch handed in again is accepted, without a second effect")
+@rule(ROWS, "api/submission/again/pending", "a pending batch is accepted again, without a second effect")
 def _(world: World) -> None:
     batch, release = world.held()
     world.accept(batch)
@@ -256,7 +256,7 @@ def _(world: World) -> None:
     world.commit(batch)
 
 
-@rule(ROWS, "api/submission/again/invalid", "an INVALID batch handed in again is judged again")
+@rule(ROWS, "api/submission/again/invalid", "an INVALID batch is accepted again and executed again")
 def _(world: World) -> None:
     name = world.name()
     batch = world.batch(world.intkey("inc", name, 1))
@@ -267,7 +267,7 @@ def _(world: World) -> None:
     assert world.words(batch) == ["COMMITTED"]
 
 
-@rule(ROWS, "seed/batches/key-encoding", "the public key that is recovered must be the one named")
+@rule(ROWS, "seed/batches/key-encoding", "the signature must belong to the named public key")
 def _(world: World) -> None:
     other = secp256k1.public_key(secp256k1.private_key_from("somebody else"))
     forged = ledger.make_batch(world.key, world.new().transactions, signer_public_key=other)

@@ -18,12 +18,12 @@ PATHS: Final = (
     *LISTS, f"/blocks/{UNKNOWN_ID}", "/blocks/0", f"/batches/{UNKNOWN_ID}", f"/transactions/{UNKNOWN_ID}",
     "/state/" + "0" * 70, "/state/00", f"/batch_status?id={UNKNOWN_ID}", f"/batch_status?id={UNKNOWN_ID}&wait",
 )  # fmt: skip
-"""Every route that asks the validator for the chain, and then the four about the node."""
+"""Every route that asks the validator for the chain, then the four routes about the node."""
 
 ROWS: list[Surrounded] = []
 
 
-@surrounded(ROWS, "api/status/invalid/dependency-missing", "an unmet dependency keeps a batch PENDING for a time only")
+@surrounded(ROWS, "api/status/invalid/dependency-missing", "a batch waits PENDING for a missing dependency, then fails")
 def _(nodes: Nodes) -> None:
     world = nodes.up(LIMITS_DEPENDENCY_WAIT_MS="300")
     batch, release = world.held()
@@ -56,7 +56,7 @@ def _script(world: World, *steps: tuple[object, ...]) -> ledger.Transaction:
 
 
 @surrounded(
-    ROWS, "api/status/pending/executing", "PENDING says queued or executing; executing while its family applies it"
+    ROWS, "api/status/pending/executing", "PENDING has reason queued, or executing while the family applies the batch"
 )
 def _(nodes: Nodes) -> None:
     world = nodes.up()
@@ -65,7 +65,7 @@ def _(nodes: Nodes) -> None:
     world.accept(first)
     nodes.gate.wait()
     assert world.status(first.id) == {"data": {first.id: "PENDING"}, "details": {first.id: {"reason": "executing"}}}
-    # Declares the same addresses, so that it must come after the first.
+    # Declares the addresses of the first, and so must come after it.
     second = world.batch(_script(world))
     world.accept(second)
     assert world.status(second.id)["details"][second.id]["reason"] in ("queued", "executing")
@@ -73,7 +73,7 @@ def _(nodes: Nodes) -> None:
     assert world.words(first, second, query="?wait=50") == ["COMMITTED"] * 2
 
 
-@surrounded(ROWS, "api/status/invalid/extended-data", "message and extended_data as the processor gave them, in base64")
+@surrounded(ROWS, "api/status/invalid/extended-data", "message and extended_data are the processor's, in base64")
 def _(nodes: Nodes) -> None:
     world = nodes.up()
     nodes.networks[-1].processor(HANDLER).wait_logged("ready")
@@ -82,7 +82,7 @@ def _(nodes: Nodes) -> None:
         "reason": "invalid_transaction", "transaction_id": batch.transactions[1].id, "message": "no, thanks",
         "extended_data": base64.b64encode(b"\x00\xff\x10").decode(),
     }}  # fmt: skip
-    # Seed, What the service does, 5: families share a batch, and commit together.
+    # Specification, What the service does, 5: families share a batch, and commit together.
     world.commit(world.batch(world.intkey("set", world.name(), 1), _script(world)))
 
 
@@ -103,7 +103,7 @@ def _each_says(world: World, code: int, paths: tuple[str, ...]) -> None:
     error(53)(world.http.get("/blocks?count=0"), world)
 
 
-@surrounded(ROWS, "api/errors/15", "before the genesis block the chain's routes say 503 code 15, and then work")
+@surrounded(ROWS, "api/errors/15", "before the genesis block the chain's routes answer 503 with code 15")
 def _(nodes: Nodes) -> None:
     network = nodes.network()
     assert network.run("genesis", "--data-dir", str(network.data)).code == 0
@@ -122,7 +122,7 @@ def _(nodes: Nodes) -> None:
     assert world.http.get("/readyz").status == 200
 
 
-@surrounded(ROWS, "api/errors/18", "the validator lost: every route answers 503; the API reconnects by itself")
+@surrounded(ROWS, "api/errors/18", "without the validator every route answers 503; the API reconnects by itself")
 def _(nodes: Nodes) -> None:
     network = nodes.network()
     parts = network.parts(INTKEY, SETTINGS)
@@ -142,14 +142,14 @@ def _(nodes: Nodes) -> None:
     seen = len(parts["rest-api"].lines)
     network.validator("validator again").wait_logged("ready")
     parts["rest-api"].wait_logged("connected to the validator", after=seen)
-    # API.md, Batches and their status: accepted is on disk; INVALID is remembered across a restart.
+    # API.md, Batches and their status: an accepted batch is on disk; INVALID is remembered across a restart.
     content = world.status(batch.id, bad.id)
     assert content["data"] == {batch.id: "PENDING", bad.id: "INVALID"}
     assert content["details"][bad.id] == details[bad.id]
     world.commit(world.new())
 
 
-@surrounded(ROWS, "api/errors/17", "a validator that is silent: 503 code 17 once the API's own timeout has passed")
+@surrounded(ROWS, "api/errors/17", "a silent validator gives 503 with code 17 after the API's timeout")
 def _(nodes: Nodes) -> None:
     network = nodes.network(REST_API_TIMEOUT_S="1")
     parts = network.parts(INTKEY, SETTINGS)
@@ -159,11 +159,11 @@ def _(nodes: Nodes) -> None:
         error(17, "1 second")(world.http.get("/blocks"), world)
     finally:
         parts["validator"].signal(signal.SIGCONT)
-    # It may have been given up meanwhile; then the API connects anew.
+    # If the API gave the validator up meanwhile, it connects anew.
     assert world.http.get("/").status == 200
 
 
-@surrounded(ROWS, "api/every/request-id-logged", "the request id stands in the log lines of both processes")
+@surrounded(ROWS, "api/every/request-id-logged", "the log lines of both processes have the request id")
 def _(nodes: Nodes) -> None:
     world = nodes.up()
     up = nodes.networks[-1].processes[0]
@@ -179,9 +179,7 @@ def _(nodes: Nodes) -> None:
     up.wait_for_line(f'"correlation_id": ?"{request_id}')
 
 
-@surrounded(
-    ROWS, "issue/stateless", "the API holds no state: two of them in front of one validator give the same answers"
-)
+@surrounded(ROWS, "issue/stateless", "the API holds no state: two APIs of one validator give the same answers")
 def _(nodes: Nodes) -> None:
     world = nodes.up()
     network = nodes.networks[-1]

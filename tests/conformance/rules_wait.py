@@ -1,4 +1,4 @@
-"""Rows on ``wait``: its forms on the three operations that take it, and what ends it."""
+"""Rows on ``wait``: its forms on the three operations that have it, and the end of a wait."""
 
 from functools import partial
 from typing import Final
@@ -87,14 +87,14 @@ for _operation in ("POST-batches", "GET-batch_status", "POST-batch_status"):
             partial(_negative, operation=_operation, query=query))
         for query in NEGATIVE
     ]  # fmt: skip
-    ROWS.append(Row(f"seed/{_operation}/runs-out", "a wait that runs out is 200 with PENDING",
+    ROWS.append(Row(f"seed/{_operation}/runs-out", "a wait that ends early is 200 with PENDING",
                     partial(_runs_out, operation=_operation)))  # fmt: skip
 ROWS += [
     Row(f"seed/POST-batches/1/{query or 'absent'}", "wait absent, false or 0: 202 at once, no data, a link",
         partial(_accepted_at_once, query=query))
     for query in NO_WAIT
 ] + [
-    Row(f"seed/{operation}/no-wait/{query or 'absent'}", "wait absent, false or 0 waits not at all",
+    Row(f"seed/{operation}/no-wait/{query or 'absent'}", "wait absent, false or 0 does not wait",
         partial(_at_once, operation=operation, query=query))
     for operation in ("GET-batch_status", "POST-batch_status")
     for query in NO_WAIT

@@ -1,7 +1,6 @@
-"""Holds answers to the OpenAPI document: whatever a node says must be what its documentation says it can say.
+"""Checks answers against the OpenAPI document: a node may only answer what its document declares.
 
-What lives here: finding an answer's declaration and validating against it. What must not: requests, or what a node
-should do.
+Finding an answer's declaration and validating. Requests, and rules on what a node should answer, do not belong here.
 """
 
 import json
@@ -31,7 +30,7 @@ def check(
 ) -> None:
     """Raise AssertionError that says what is wrong with the answer to ``method`` ``path``.
 
-    ``path`` may end in a query string; ``headers`` may be in any case; ``document``: the node's own, else this tree's.
+    ``path`` may have a query string; ``headers`` may be in any case; ``document``: by default this tree's.
     """
     document = own_document() if document is None else document
     asked = f"{method} {path} -> {status}"
@@ -44,7 +43,7 @@ def check(
         if value is not None:
             _validate(document, declared["schema"], _typed(value, declared["schema"]), f"{asked}: header {name}")
     if method == "HEAD" or "content" not in answer:
-        assert not body, f"{asked}: a body of {len(body)} bytes, none is documented"
+        assert not body, f"{asked}: a body of {len(body)} bytes, but none is documented"
         return
     media_type = found.get("content-type", "").partition(";")[0]
     assert media_type in answer["content"], f"{asked}: content type {media_type!r}, documented: {[*answer['content']]}"
@@ -53,8 +52,8 @@ def check(
 
 
 def operation_of(document: Document, method: str, path: str) -> tuple[str, dict[str, Any] | None]:
-    """The template that ``path`` matches, empty for none, and the operation, None when the path has no such method."""
-    # A path that stands there as it is goes before a template.
+    """The template that matches ``path``, or "", and the operation, or None if the path has no such method."""
+    # A literal path goes before a template.
     for template, item in sorted(document["paths"].items(), key=lambda entry: "{" in entry[0]):
         if re.fullmatch(re.sub(r"\\\{[^}]*\\\}", "[^/]+", re.escape(template)), path):
             return template, item.get(method.lower())
@@ -66,7 +65,7 @@ def _declared(document: Document, method: str, path: str, status: int, asked: st
     shared = document["components"]["responses"]
     if operation is None:
         wanted = (405, "MethodNotAllowed") if template else (404, "NotFound")
-        assert status in (wanted[0], 400), f"{asked}: not documented, and so must be {wanted[0]}"
+        assert status in (wanted[0], 400), f"{asked}: not documented: the status must be {wanted[0]}"
         return dict(shared[wanted[1]] if status != 400 else document["paths"]["/"]["get"]["responses"]["400"])
     answers = operation["responses"]
     assert str(status) in answers, f"{asked}: status not documented; documented: {[*answers]}"
@@ -87,7 +86,7 @@ def _typed(value: str, schema: Mapping[str, Any]) -> object:
 
 
 def _validate(document: Document, schema: Mapping[str, Any], value: object, what: str) -> None:
-    # The components stand beside the schema, where its references point.
+    # References in the schema point into the components.
     whole = {**schema, "components": {"schemas": document["components"]["schemas"]}}
     try:
         jsonschema_rs.validator_for(whole, validate_formats=True).validate(value)

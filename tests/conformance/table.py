@@ -1,6 +1,6 @@
-"""The form of a row, and what rows say of answers.
+"""The form of a row, and helpers for requests and expectations.
 
-What lives here: rows, requests and expectations in the words of the table. What must not: rules themselves.
+Rules do not belong here.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ ERRORS: Final = {
 
 
 class Row(NamedTuple):
-    """One rule: where it stands, what it says, and what shows that it holds."""
+    """One rule: its id, its text, and the function that tests it."""
 
     id: str
     rule: str
@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
 
 def row(rule_id: str, rule: str, request: Request, *checks: Check) -> Row:
-    """A rule that one request shows."""
+    """A rule that one request tests."""
 
     def run(world: World) -> None:
         answer = world.http.ask(request._replace(target=world.fill(request.target)))
@@ -59,7 +59,7 @@ def row(rule_id: str, rule: str, request: Request, *checks: Check) -> Row:
 
 
 def rule(table: list[Row], rule_id: str, text: str) -> Callable[[Callable[[World], None]], Callable[[World], None]]:
-    """A rule that takes a sequence of requests: puts the function into the table."""
+    """A rule that needs several requests: add the decorated function to the table."""
 
     def add(run: Callable[[World], None]) -> Callable[[World], None]:
         table.append(Row(rule_id, text, run))
@@ -92,7 +92,7 @@ def status(wanted: int) -> Check:
 
 
 def error(code: int, *words: str) -> Check:
-    """An error of this code with its status and title, whose message holds these words (``{names}`` filled in)."""
+    """Expect an error with this code, its status and title, whose message holds ``words`` (``{names}`` filled in)."""
 
     def check(answer: Answer, world: World) -> None:
         assert (answer.status, answer.error["code"]) == (ERRORS[code][0], code)
@@ -104,7 +104,7 @@ def error(code: int, *words: str) -> Check:
 
 
 def members(*names: str) -> Check:
-    """200 with exactly these members, in this order."""
+    """Expect 200 with exactly these members, in this order."""
 
     def check(answer: Answer, _: World) -> None:
         assert answer.status == 200
@@ -114,7 +114,7 @@ def members(*names: str) -> Check:
 
 
 def link(target: str) -> Check:
-    """The link is this target under the address that was asked; parameters compared decoded, in their order."""
+    """Expect this target as link, under the URL of the node. Parameters are compared decoded, in order."""
 
     def check(answer: Answer, world: World) -> None:
         assert_link(answer.json["link"], world.http.url, world.fill(target))
@@ -130,7 +130,7 @@ def assert_link(found: str, base: str, target: str) -> None:
 
 
 def data_is(text: str) -> Check:
-    """``data`` is one resource with this id."""
+    """Expect one resource with this id as ``data``."""
 
     def check(answer: Answer, world: World) -> None:
         assert answer.status == 200
@@ -140,7 +140,7 @@ def data_is(text: str) -> Check:
 
 
 def keys_are(*texts: str) -> Check:
-    """``data`` is a list of the items with these ids, in this order."""
+    """Expect a list of the items with these ids as ``data``, in this order."""
 
     def check(answer: Answer, world: World) -> None:
         assert answer.status == 200

@@ -1,4 +1,4 @@
-"""Every rule of the seed specification and of API.md that a client can see, one test a row."""
+"""Every rule of the specification and of API.md that a client can observe, one test a row."""
 
 from collections import Counter
 

@@ -1,7 +1,7 @@
-"""schemathesis with all of its checks against a node's own /openapi.json: no answer that the document does not know.
+"""schemathesis with all of its checks against a node's /openapi.json: every answer must be documented.
 
-It runs as a process of its own, so that its plugins stay out of these tests. ``DOVETAIL_SCHEMATHESIS_EXAMPLES`` sets
-how many cases it makes of each operation and phase, which is 5 unless told.
+schemathesis runs in a process of its own, because its plugins would affect other tests.
+``DOVETAIL_SCHEMATHESIS_EXAMPLES`` is the number of cases of each operation and phase, by default 5.
 """
 
 import json
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(0 if "DOVETAIL_SCHEMATHESIS_E
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    """A node with a few committed batches, which waits a second where a client asks for long."""
+    """A node with a few committed batches, whose waits last at most a second."""
     network = Network(
         tmp_path_factory.mktemp("schemathesis"),
         DOVETAIL_VALIDATOR_VERIFIER_PROCESSES="0",
@@ -74,7 +74,7 @@ def test_schemathesis_finds_nothing(network: Network, tmp_path: Path) -> None:
 
 
 def _ids(url: str) -> dict[str, Any]:
-    """For each parameter of a path something that exists."""
+    """An existing value for each parameter of a path."""
     with httpx.Client(base_url=url, timeout=30) as http:
         block = http.get("/blocks?count=1").json()["data"][0]
         leaf = http.get("/state?count=1").json()["data"][0]

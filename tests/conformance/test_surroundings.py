@@ -1,4 +1,4 @@
-"""The rules that need a node in surroundings of its own, one test a row: a URL cannot give these."""
+"""The rules that need nodes with other settings or failures, which a URL cannot give: one test a row."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +14,10 @@ ROWS = [*rules_settings.ROWS, *rules_validator.ROWS]
 
 @pytest.fixture
 def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Nodes]:
-    """Makes nodes; skips the row when the suite is to test another."""
+    """A maker of nodes; skips the row if the suite tests a given node."""
     url = given_url(request.config)
     if url is not None:
-        pytest.skip(f"needs a node in surroundings of its own, which {url} is not")
+        pytest.skip(f"needs nodes with settings of its own, which {url} is not")
     made = Nodes(tmp_path, open_http)
     try:
         yield made

@@ -1,4 +1,4 @@
-"""--url itself: a node that is not there ends the run with one line, before any row."""
+"""The option ``--url``: a run against a node that does not answer ends with one line, before any row."""
 
 import errno
 import os
@@ -17,10 +17,10 @@ from tests.system.e2e.process import ROOT
             "http://127.0.0.1:1",
             f"nothing answers at http://127.0.0.1:1: [Errno {errno.ECONNREFUSED}] Connection refused",
         ),
-        ("https://127.0.0.1:1", "'https://127.0.0.1:1' is no http:// address"),
+        ("https://127.0.0.1:1", "'https://127.0.0.1:1' is not an http:// address"),
     ],
 )
-def test_where_nothing_answers_one_line_says_so(url: str, reason: str) -> None:
+def test_one_line_reports_a_node_that_does_not_answer(url: str, reason: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "tests/conformance", "--url", url],
         cwd=ROOT,

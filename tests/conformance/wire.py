@@ -1,7 +1,7 @@
-"""How the suite talks HTTP, and what holds for every answer, whatever was asked.
+"""HTTP for the suite, and the checks that hold for every answer.
 
-What lives here: requests, answers, raw connections, the transcript of a row. What must not: rules of one resource, and
-any of the project's packages.
+Requests, answers, raw connections, the transcript of a row. Rules of one resource do not belong here. This module must
+not import the project's packages.
 """
 
 import http.client
@@ -16,18 +16,18 @@ from urllib.parse import urlsplit
 import httpx
 
 DEADLINE_S: Final = 60.0
-"""Far longer than anything takes; a wait that runs into it fails the row."""
+"""Far longer than any answer takes. A wait that reaches the deadline fails the row."""
 
 NOT_JSON: Final = ("/docs", "/metrics")
 MEMBERS: Final = ("data", "details", "head", "link", "paging")
 _SHOWN_CHARACTERS: Final = 1500
 
 _TARGET_CHARACTERS: Final = 32_000
-"""The client library takes no longer URLs; what is longer goes over a connection of its own."""
+"""The client library refuses longer URLs. These are sent over a raw connection."""
 
 
 class Request(NamedTuple):
-    """One request. ``target`` is the path and query as they stand in the request line, ``{names}`` filled in."""
+    """One request. ``target``: path and query as in the request line, with ``{names}`` filled in."""
 
     method: str
     target: str
@@ -42,7 +42,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came back. ``headers`` keeps every header under its lower-case name, the last of several."""
+    """One answer. ``headers``: values by lower-case name, the last value of a repeated header."""
 
     request: Request
     status: int
@@ -71,7 +71,7 @@ def _cut(content: bytes) -> str:
 
 
 class Http:
-    """The API under test. ``transcript`` holds what was said since ``forget``; ``checker`` sees every answer."""
+    """The API under test. ``transcript`` covers the time since ``forget``; ``checker`` is called with every answer."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -79,13 +79,13 @@ class Http:
         self.netloc = urlsplit(url).netloc
         self.checker: Checker | None = None
         self._said: list[tuple[Request, Answer | None]] = []
-        # Nothing is added to what a row says, and no proxy of the environment stands between.
+        # The client adds no headers to those of a row, and uses no proxy of the environment.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=8)
         self._client = httpx.Client(timeout=DEADLINE_S, trust_env=False, limits=limits)
 
     @property
     def is_loopback(self) -> bool:
-        """Whether the node is on this machine, which it then trusts as a proxy by default."""
+        """Whether the node is on this machine, which a node trusts as a proxy by default."""
         return ip_address(socket.gethostbyname(self.host)).is_loopback if ":" not in self.host else self.host == "::1"
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class Http:
         return "\n\n".join(parts)
 
     def ask(self, request: Request) -> Answer:
-        """Send and wait for the answer, which is held to what holds for all."""
+        """Send a request, wait for the answer, and check what holds for every answer."""
         if len(request.target) > _TARGET_CHARACTERS:
             with self.raw() as raw:
                 raw.send(request.method, request.target, *request.headers, content=request.content or b"")
@@ -123,24 +123,24 @@ class Http:
         return self.ask(Request("GET", target, headers))
 
     def follow(self, link: str) -> Answer:
-        """GET a link of an answer, which must lead to this API."""
+        """GET a link of an answer. The link must lead to this API."""
         assert link.startswith(f"{self.url}/"), f"link {link!r} does not lead to {self.url}"
         return self.get(link.removeprefix(self.url))
 
     @contextmanager
     def raw(self) -> Iterator["Raw"]:
-        """A connection on which a row says what no client library would."""
+        """A connection for requests that no client library sends."""
         with socket.create_connection((self.host, self.port), DEADLINE_S) as connection:
             yield Raw(self, connection)
 
     def note(self, answer: Answer) -> Answer:
-        """Take an answer that came by another way into the transcript, and hold it to the same."""
+        """Add an answer of a raw connection to the transcript, and check it."""
         self._said.append((answer.request, answer))
         self._hold(answer)
         return answer
 
     def _hold(self, answer: Answer) -> None:
-        """API.md, Every response."""
+        """Check an answer against API.md, Every response."""
         path = answer.request.target.partition("?")[0].removeprefix(self.url)
         assert answer.headers.get("x-request-id"), "api/every/request-id: the answer has no X-Request-Id"
         if answer.body and path not in NOT_JSON:
@@ -157,7 +157,7 @@ class Http:
 
 
 class Raw:
-    """One connection, byte by byte."""
+    """One connection, on which requests are written byte by byte."""
 
     def __init__(self, http_: Http, connection: socket.socket) -> None:
         self._http = http_
@@ -167,7 +167,7 @@ class Raw:
     def send(
         self, method: str, target: str, *headers: tuple[str, str], content: bytes = b"", version: str = "1.1"
     ) -> None:
-        """A request as it stands; Host is added where HTTP wants one, unless it is among the headers."""
+        """Send a request as given. Host is added where HTTP needs one, unless ``headers`` has it."""
         self._request = Request(method, target, headers, content or None)
         lines = [f"{method} {target} HTTP/{version}"]
         if version == "1.1" and not any(name.lower() == "host" for name, _ in headers):
@@ -179,7 +179,7 @@ class Raw:
         self._connection.sendall(data)
 
     def answer(self) -> Answer:
-        """The answer to what was sent last."""
+        """The answer to the last request."""
         response = http.client.HTTPResponse(self._connection, method=self._request.method or "GET")
         try:
             response.begin()
@@ -203,5 +203,5 @@ class Raw:
 def _address(url: str) -> tuple[str, int]:
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname:
-        raise ValueError(f"{url!r} is no http:// address")
+        raise ValueError(f"{url!r} is not an http:// address")
     return parts.hostname, parts.port or 80

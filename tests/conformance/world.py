@@ -1,7 +1,7 @@
-"""What the suite puts on the chain, under names of its own, so that any node will do and others may use it too.
+"""The suite's batches, blocks and leaves on the chain, under names of its own, so that any shared node will do.
 
-What lives here: keys, names, batches, the suite's own blocks and leaves. What must not: rules, and any of the project's
-packages: batches are built and signed by the independent client.
+The independent client builds and signs batches. Rules do not belong here, and this module must not import the
+project's packages.
 """
 
 import secrets
@@ -40,7 +40,7 @@ class World:
     # Batches
 
     def name(self) -> str:
-        """An intkey name that nobody else uses: 14 characters."""
+        """An intkey name of 14 characters that nobody else uses."""
         self._count += 1
         return f"{self.run}{self._count:06d}"
 
@@ -63,19 +63,19 @@ class World:
         return ledger.make_batch(self.key, transactions)
 
     def new(self) -> Batch:
-        """A good batch of one intkey transaction."""
+        """A valid batch of one intkey transaction."""
         return self.batch(self.intkey("set", self.name(), 1))
 
     def bad(self) -> Batch:
-        """A batch whose second transaction its processor finds invalid."""
+        """A batch whose second transaction is invalid."""
         return self.batch(self.intkey("set", self.name(), 1), self.intkey("inc", self.name(), 1))
 
     def waiting(self) -> Batch:
-        """A batch that stays PENDING for as long as a row lasts: its dependency never comes. Goes away by itself."""
+        """A batch that stays PENDING while a row runs: its dependency never comes, and the node drops it later."""
         return self.batch(self.intkey("set", self.name(), 1, dependencies=[secrets.token_hex(64)]))
 
     def held(self) -> tuple[Batch, Batch]:
-        """A batch that waits for a dependency, and the one that brings it."""
+        """A batch that waits for a dependency, and the batch with the dependency."""
         release = self.new()
         return self.batch(self.intkey("set", self.name(), 2, dependencies=[release.transactions[0].id])), release
 
@@ -92,7 +92,7 @@ class World:
         return answer
 
     def reject(self, *batches: Batch) -> Any:
-        """Hand in and wait; the body of the 200."""
+        """Submit and wait. Returns the body of the 200."""
         answer = self.post(*batches, query=f"?wait={COMMIT_WAIT_S}")
         assert answer.status == 200, answer.shown()
         return answer.json
@@ -109,10 +109,10 @@ class World:
         return [data[batch.id] for batch in batches]
 
     def held_answer(self, raw: Raw, release: Batch) -> Answer:
-        """The answer to a request that must be held until ``release`` commits."""
-        # Asked after it on a connection of its own, so that a request that is not held has been answered by now.
+        """The answer to a request that must not be answered before ``release`` commits."""
+        # A later request on another connection: after its answer, a request that is not held has been answered too.
         self.http.get("/")
-        assert raw.is_silent(), "answered at once, where it must wait"
+        assert raw.is_silent(), "answered at once instead of waiting"
         self.commit(release)
         return raw.answer()
 
@@ -120,7 +120,7 @@ class World:
 
     @cached_property
     def leaves(self) -> dict[str, str]:
-        """Five intkey names by address, in address order; all addresses begin with ``prefix``."""
+        """Five intkey names by address, in address order. All addresses begin with ``prefix``."""
         by_prefix: dict[str, list[str]] = {}
         count = 0
         while True:
@@ -133,12 +133,12 @@ class World:
 
     @property
     def prefix(self) -> str:
-        """What the addresses of the suite's own leaves begin with; as good as nobody else's do."""
+        """The common prefix of the addresses of the suite's leaves; it is unlikely that another address has it."""
         return next(iter(self.leaves))[: len(ledger.INTKEY_NAMESPACE) + _SHARED_CHARACTERS]
 
     @cached_property
     def posted(self) -> list[list[Batch]]:
-        """The suite's own batches, one list for each block or more: committed one list after the other."""
+        """The suite's batches in lists that are committed one after the other, each in one block or more."""
         names = list(self.leaves.values())
         lists = [[self.batch(self.intkey("set", name, 10))] for name in names[:3]]
         lists.append([self.batch(*(self.intkey("set", name, 10) for name in names[3:]))])
@@ -151,22 +151,22 @@ class World:
 
     @cached_property
     def recent(self) -> list[dict[str, Any]]:
-        """The newest blocks, newest first, once all of ``posted`` are committed."""
+        """The newest blocks, newest first, after all of ``posted`` are committed."""
         assert self.posted
         return list(self.http.get(f"/blocks?count={_BLOCKS_LOOKED_AT}").json["data"])
 
     def block_of(self, batch: Batch) -> dict[str, Any]:
-        """The block that holds one of the suite's batches."""
+        """The block with one of the suite's batches."""
         return next(block for block in self.recent if batch.id in block["header"]["batch_ids"])
 
     @cached_property
     def head(self) -> str:
-        """The id of the block of the suite's last batch: lists read at it do not change."""
+        """The id of the block with the suite's last batch: lists at this head do not change."""
         return str(self.block_of(self.posted[-1][0])["header_signature"])
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """What ``{…}`` in a row's target stands for."""
+        """The values of ``{…}`` in a row's target."""
         first, second = self.posted[0][0], self.posted[4][1]
         return {
             "head": self.head,
@@ -191,12 +191,12 @@ class World:
 
     @cached_property
     def short_head(self) -> str:
-        """A head at which a list of the chain is short enough to be walked from end to end."""
+        """A head at which a list of the chain is short enough to follow from end to end."""
         num = min(int(self.names["head_num"]), _SHORT_HEAD_NUM)
         return str(self.http.get(f"/blocks/{num}").json["data"]["header_signature"])
 
     def reference(self, path: str, head: str = "") -> "Reference":
-        """The first items of a list at ``head``, by default the suite's own, to hold pages against."""
+        """The first items of a list at ``head`` (by default the suite's own), to compare pages with."""
         head = head or self.head
         found = self._references.get((path, head))
         if found is None:
@@ -208,7 +208,7 @@ class World:
 
 
 class Reference:
-    """The beginning of a list: the names of its items, and how long the whole is."""
+    """The beginning of a list: the ids or addresses of its items, and the length of the whole list."""
 
     def __init__(self, content: dict[str, Any]) -> None:
         self.keys = [key_of(item) for item in content["data"]]

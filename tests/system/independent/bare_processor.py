@@ -1,7 +1,7 @@
-"""A transaction processor that speaks the 1.x protocol and nothing newer, over one plain DEALER socket.
+"""A transaction processor that speaks only the 1.x protocol, over one plain DEALER socket.
 
-What lives here: registration, the serving of transactions by an apply callable, access to state, and a record of all
-that was seen. What must not: any of the project's packages, reconnection, or knowledge of message numbers above 1.x.
+Registration, transactions applied by a callable, access to state, a record of everything received. Reconnection and
+message numbers above 1.x do not belong here. This module must not import the project's packages.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ _INTKEY_LIMIT = 2**32 - 1
 
 
 class Invalid(Exception):
-    """Raised by apply: the transaction is invalid, for good."""
+    """Raised by apply: the transaction is invalid."""
 
     def __init__(self, message: str, extended_data: bytes = b"") -> None:
         super().__init__(message)
@@ -45,11 +45,11 @@ class Invalid(Exception):
 
 
 class Internal(Exception):
-    """Raised by apply: no verdict, the transaction is to be tried again."""
+    """Raised by apply: no verdict, the validator must try the transaction again."""
 
 
 class AuthorizationError(Exception):
-    """The validator refused an address, or receipt data or an event."""
+    """The validator refused access to an address, or receipt data, or an event."""
 
 
 class RegistrationError(Exception):
@@ -57,12 +57,12 @@ class RegistrationError(Exception):
 
 
 class StoppedError(ConnectionError):
-    """The processor was stopped while an answer was awaited."""
+    """The processor was stopped during a wait for an answer."""
 
 
 @dataclass(frozen=True)
 class Registration:
-    """What the validator answered; the numbers are kept as they came."""
+    """The validator's answer, with the numbers as received."""
 
     status: int
     protocol_version: int
@@ -70,7 +70,7 @@ class Registration:
 
 @dataclass(frozen=True)
 class ProcessRequest:
-    """One transaction as it arrived. header is read from header_bytes where they were sent, else from field 1."""
+    """One transaction as received. ``header`` is read from ``header_bytes`` if these were sent, else from field 1."""
 
     header: TransactionHeader
     header_bytes: bytes
@@ -83,7 +83,7 @@ class ProcessRequest:
 
 @dataclass(frozen=True)
 class ProcessResponse:
-    """What was answered to one transaction."""
+    """The answer to one transaction."""
 
     signature: str
     status: ProcessStatus
@@ -92,7 +92,7 @@ class ProcessResponse:
 
 
 class StateAccess:
-    """State, receipt data and events of one transaction, good until its apply ends."""
+    """State, receipt data and events of one transaction, usable until its apply ends."""
 
     def __init__(self, processor: "BareProcessor", context_id: str) -> None:
         self._processor = processor
@@ -104,12 +104,12 @@ class StateAccess:
         return dict(decode_entries(wire.get_all_bytes(fields, 1)))
 
     def set(self, entries: Mapping[str, bytes]) -> list[str]:
-        """Write all entries; the addresses that were set."""
+        """Write all entries. Returns the addresses that were set."""
         encoded = wire.repeated(2, encode_entries(entries.items()))
         return wire.get_all_text(self._call(MessageType.TP_STATE_SET_REQUEST, encoded, 2), 1)
 
     def delete(self, addresses: Iterable[str]) -> list[str]:
-        """Delete; the addresses that were there and are gone."""
+        """Delete. Returns the addresses that held data."""
         return wire.get_all_text(self._call(MessageType.TP_STATE_DELETE_REQUEST, wire.repeated(2, addresses), 2), 1)
 
     def add_receipt_data(self, data: bytes) -> None:
@@ -137,7 +137,7 @@ Apply = Callable[[ProcessRequest, StateAccess], None]
 
 
 class BareProcessor:
-    """Serves one family and version. The socket thread answers pings, whatever the apply threads are busy with."""
+    """Serves one family and version. The socket thread answers pings even while the apply threads are busy."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class BareProcessor:
         return self._owner.malformed
 
     def start(self) -> None:
-        """Connect and register; RegistrationError when the validator does not agree, after which all is closed."""
+        """Connect and register. Raises RegistrationError and closes everything if the validator does not agree."""
         self._stopped = False
         self._owner.connect(self.url, self.identity)
         for index in range(self._workers):
@@ -207,7 +207,7 @@ class BareProcessor:
             raise
 
     def stop(self) -> None:
-        """Close the connection at once, without a word to the validator, as when the process dies."""
+        """Close the connection at once, without notice to the validator, as when the process dies."""
         if self._stopped:
             return
         with self._changed:
@@ -225,10 +225,10 @@ class BareProcessor:
         alive = [thread.name for thread in self._threads if thread.is_alive()]
         self._threads.clear()
         if alive:
-            raise TimeoutError(f"apply has not come back in {', '.join(alive)}")
+            raise TimeoutError(f"apply has not returned in {', '.join(alive)}")
 
     def register(self) -> Registration:
-        """Register, as start does; again, where a test wants it."""
+        """Register, as ``start`` does. A test may register again."""
         style = 0 if self.header_style is None else int(HeaderStyle[self.header_style])
         content = wire.encode(
             [
@@ -246,24 +246,24 @@ class BareProcessor:
             raise RegistrationError(f"registration was answered with status {self.registration.status}")
         if self.registration.protocol_version != (self.protocol_version or 0):
             self.unregister()
-            raise RegistrationError(f"protocol version {self.registration.protocol_version} came back")
+            raise RegistrationError(f"the validator answered for protocol version {self.registration.protocol_version}")
         return self.registration
 
     def unregister(self) -> int:
-        """Ask for no new work; the status that came back. What is in flight goes on."""
+        """Ask for no new work; transactions in progress continue. Returns the status of the answer."""
         answer = self.request(MessageType.TP_UNREGISTER_REQUEST, b"")
         if answer.message_type != MessageType.TP_UNREGISTER_RESPONSE:
             raise RegistrationError(f"unregistration was answered with message type {answer.message_type}")
         return wire.get_int(wire.decode(answer.content), 1)
 
     def ping(self) -> None:
-        """Ping the validator; TimeoutError when it does not answer."""
+        """Ping the validator. Raises TimeoutError without an answer."""
         answer = self.request(MessageType.PING_REQUEST, b"")
         if answer.message_type != MessageType.PING_RESPONSE:
             raise ConnectionError(f"a ping was answered with message type {answer.message_type}")
 
     def request(self, message_type: int, content: bytes) -> Message:
-        """Send anything and wait for the message that carries the same correlation id; not from the socket thread."""
+        """Send any message and wait for its answer. Must not run in the socket thread."""
         correlation_id = secrets.token_hex(16)
         future: Future[Message] = Future()
         with self._changed:
@@ -278,15 +278,15 @@ class BareProcessor:
                 self._awaited.pop(correlation_id, None)
 
     def send(self, message: Message) -> None:
-        """Send a message and expect nothing."""
+        """Send a message without waiting for an answer."""
         self._owner.send(message)
 
     def wait_for_requests(self, count: int, timeout: float = DEFAULT_TIMEOUT) -> None:
-        """Wait until that many transactions have arrived since the start."""
+        """Wait until so many transactions have arrived since the start."""
         self._wait_until(lambda: len(self.requests) >= count, timeout, f"{count} requests")
 
     def wait_for_responses(self, count: int, timeout: float = DEFAULT_TIMEOUT) -> None:
-        """Wait until that many transactions have been answered since the start."""
+        """Wait until so many transactions have been answered since the start."""
         self._wait_until(lambda: len(self.responses) >= count, timeout, f"{count} responses")
 
     def _wait_until(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
@@ -342,7 +342,7 @@ class BareProcessor:
             return ProcessResponse(request.signature, ProcessStatus.INVALID_TRANSACTION, str(error))
         except Internal as error:
             return ProcessResponse(request.signature, ProcessStatus.INTERNAL_ERROR, str(error))
-        except Exception as error:  # the answer must go out whatever a test's apply does; the test finds the error here
+        except Exception as error:  # an answer is sent whatever apply raises; tests read failures
             self.failures.append(error)
             return ProcessResponse(request.signature, ProcessStatus.INTERNAL_ERROR, repr(error))
         return ProcessResponse(request.signature, ProcessStatus.OK)
@@ -391,7 +391,7 @@ def _read_intkey(payload: bytes) -> tuple[str, str, int]:
     with contextlib.suppress(cbor_map.CborError):
         content = cbor_map.decode_map(payload)
     if not content:
-        raise Invalid("the payload is no CBOR map of Verb, Name and Value")
+        raise Invalid("the payload is not a CBOR map of Verb, Name and Value")
     verb, name, value = content.get("Verb"), content.get("Name"), content.get("Value")
     if verb not in ("set", "inc", "dec"):
         raise Invalid(f"Verb is set, inc or dec, not {verb!r}")

@@ -1,8 +1,8 @@
-"""A validator's processor side that speaks the 1.x protocol and nothing newer, on a ROUTER at a free loopback port.
+"""A validator's processor side that speaks only the 1.x protocol, on a ROUTER at a free loopback port.
 
-What lives here: registration, one transaction at a time by a test's hand, its context with inputs and outputs
-enforced, pings, and a record of all of it. What must not: any of the project's packages, verification of signatures,
-scheduling (max_occupancy is recorded, never enforced), or knowledge of message numbers above 1.x.
+Registration, transactions that a test submits, their contexts with enforced inputs and outputs, pings, a record of
+everything. Verification of signatures, scheduling (``max_occupancy`` is recorded only) and message numbers above 1.x do
+not belong here. This module must not import the project's packages.
 """
 
 import secrets
@@ -34,12 +34,12 @@ Style = Literal["RAW", "EXPANDED", "BOTH"]
 
 
 class NoProcessorError(LookupError):
-    """Nobody is registered for the family and version."""
+    """No processor is registered for the family and version."""
 
 
 @dataclass(frozen=True)
 class Registered:
-    """One registration request, as an old validator reads it: fields that 1.x does not have are passed over."""
+    """One registration request, as a 1.x validator reads it: without the fields that 1.x does not have."""
 
     identity: bytes
     family: str
@@ -61,7 +61,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a transaction. sets and deletes are its net effect, written to state only when the status is OK."""
+    """The result of a transaction. ``sets`` and ``deletes``: net effect, written to state only if the status is OK."""
 
     status: int
     message: str
@@ -80,7 +80,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Ping:
-    """An answered ping, and the contexts of that processor that were still running when its answer came."""
+    """An answered ping, and the processor's contexts that were still open when the answer came."""
 
     identity: bytes
     correlation_id: str
@@ -113,7 +113,7 @@ class _Context:
 
 
 class BareValidator:
-    """Accepts processors and gives them the transactions that a test hands over."""
+    """Accepts processors and sends them the transactions that a test submits."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -121,7 +121,7 @@ class BareValidator:
         self.unregistered: list[bytes] = []
         self.pings: list[Ping] = []
         self.refusals: deque[bytes | None] = deque()
-        """Contents that answer the next registrations, which then count for nothing; None: no answer at all."""
+        """Contents of the answers to the next registrations, which have no effect then. None: no answer."""
         self.unknown: list[Message] = []
         self._owner = SocketOwner("bare validator", self._on_message)
         self._changed = threading.Condition()
@@ -151,16 +151,16 @@ class BareValidator:
 
     @property
     def malformed(self) -> list[bytes]:
-        """Frames that were no message of 1.x."""
+        """Frames that were not a message of 1.x."""
         return self._owner.malformed
 
     def start(self) -> str:
-        """Bind to a free port, or again to the one of the start before; the address, also kept in url."""
+        """Bind to a free port, or to that of the start before. Returns the address, which is also ``url``."""
         self.url = self._owner.bind(self.url) if self.url else self._owner.bind()
         return self.url
 
     def stop(self) -> None:
-        """Close the socket; transactions still open get a ConnectionError."""
+        """Close the socket. Open transactions end with a ConnectionError."""
         self._owner.stop()
         with self._changed:
             contexts = list(self._contexts.values())
@@ -175,7 +175,7 @@ class BareValidator:
             future.set_exception(ConnectionError("the validator was stopped"))
 
     def wait_for_registration(self, family: str, version: str, timeout: float = DEFAULT_TIMEOUT) -> Registered:
-        """The processor that is registered for the family and version now, as soon as there is one."""
+        """Wait until a processor is registered for the family and version, and return its registration."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._find(family, version) is not None, timeout):
                 raise TimeoutError(f"no registration for {family} {version} in {timeout} s")
@@ -184,14 +184,14 @@ class BareValidator:
         return found
 
     def wait_for_registrations(self, count: int, timeout: float = DEFAULT_TIMEOUT) -> list[Registered]:
-        """All that were asked for since the start, granted or not, as soon as there are that many."""
+        """Wait until so many registrations were requested since the start, and return them, granted or not."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self.registrations) >= count, timeout):
                 raise TimeoutError(f"{len(self.registrations)} of {count} registrations in {timeout} s")
             return list(self.registrations)
 
     def wait_for_unregistration(self, count: int = 1, timeout: float = DEFAULT_TIMEOUT) -> None:
-        """Wait until that many processors have unregistered since the start."""
+        """Wait until so many processors have unregistered since the start."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self.unregistered) >= count, timeout):
                 raise TimeoutError(f"fewer than {count} unregistrations in {timeout} s")
@@ -206,13 +206,13 @@ class BareValidator:
         *,
         identity: bytes | None = None,
     ) -> Future[Verdict]:
-        """Send a transaction; style None does as the processor asked. state is written only by an OK verdict."""
+        """Send a transaction. ``style`` None: as the processor wants. Only an OK verdict writes to ``state``."""
         header = TransactionHeader.decode(transaction_header)
         future: Future[Verdict] = Future()
         with self._changed:
             processor = self._find(header.family_name, header.family_version, identity)
             if processor is None:
-                raise NoProcessorError(f"nobody serves {header.family_name} {header.family_version}")
+                raise NoProcessorError(f"no processor serves {header.family_name} {header.family_version}")
             correlation_id, context_id = secrets.token_hex(16), secrets.token_hex(16)
             context = _Context(context_id, processor.identity, header, processor.namespaces, state, future)
             self._contexts[context_id] = self._by_correlation[correlation_id] = context
@@ -247,7 +247,7 @@ class BareValidator:
         return self.submit(transaction_header, payload, signature, state, style, identity=identity).result(timeout)
 
     def ping(self, identity: bytes, timeout: float = DEFAULT_TIMEOUT) -> Ping:
-        """Ping a processor and wait for the answer; TimeoutError when there is none."""
+        """Ping a processor and wait for the answer. Raises TimeoutError without one."""
         correlation_id = secrets.token_hex(16)
         future: Future[Ping] = Future()
         with self._changed:
@@ -398,7 +398,7 @@ class BareValidator:
 
 
 def _covered(address: str, prefixes: Iterable[str]) -> bool:
-    """Whether a whole address (never a prefix) begins with one of the prefixes."""
+    """Whether a whole address (not a prefix) begins with one of the prefixes."""
     well_formed = len(address) == 70 and set(address) <= set("0123456789abcdef")
     return well_formed and any(address.startswith(prefix) for prefix in prefixes)
 

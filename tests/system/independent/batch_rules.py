@@ -1,7 +1,7 @@
-"""The rules a submitted batch list must keep, checked straightforwardly, as a second opinion beside the ledger's own.
+"""A second implementation of the rules of a submitted batch list.
 
-What lives here: reading a list and naming each rule it breaks. What must not: anything that depends on state, on the
-chain or on a family, and any of the project's packages.
+Reading a list and naming each broken rule. Rules that depend on state, the chain or a family do not belong here. This
+module must not import the project's packages.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ _ID = re.compile(r"[0-9a-f]{128}")
 
 
 def broken_rules(batch_list: bytes) -> set[str]:
-    """The RULE_ texts of client that the list breaks; empty when it is good. WireError when it is no list at all."""
+    """The RULE_ texts of ``client`` that the list breaks. Raises WireError if the bytes are no list."""
     return {rule for batch in client.read_batch_list(batch_list) for rule in _of_batch(batch)}
 
 

@@ -1,7 +1,7 @@
-"""The small part of CBOR (RFC 8949) that intkey needs: maps with text keys, text and integers of up to 64 bits.
+"""The part of CBOR (RFC 8949) that intkey needs: maps with text keys, text, and integers of up to 64 bits.
 
-What lives here: encoding and decoding of those items. What must not: any CBOR library, or knowledge of what the maps
-mean. Negative integers are there so that a test can send one where it does not belong.
+This module must not use a CBOR library, and knows no meaning of the maps. Negative integers exist so that a test can
+send one where none is allowed.
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ _MAX_DEPTH = 32
 
 
 class CborError(ValueError):
-    """The bytes are no CBOR of the kind read here."""
+    """The bytes are not one item of this subset of CBOR."""
 
 
 def encode(item: Item, *, sort_keys: bool = False) -> bytes:
-    """Shortest form throughout; sort_keys puts map keys into the bytewise order of their encoded form."""
+    """The shortest encoding; ``sort_keys`` sorts map keys by the bytes of their encoded form."""
     if isinstance(item, bool):
         raise TypeError("booleans are not part of this subset")
     if isinstance(item, int):
@@ -34,10 +34,10 @@ def encode(item: Item, *, sort_keys: bool = False) -> bytes:
 
 
 def decode(data: bytes) -> Decoded:
-    """Decode exactly one item that fills the bytes."""
+    """Decode the bytes as exactly one item."""
     item, end = _decode(data, 0, 0)
     if end != len(data):
-        raise CborError("bytes are left over behind the item")
+        raise CborError("bytes follow the item")
     return item
 
 
@@ -84,7 +84,7 @@ def _decode(data: bytes, offset: int, depth: int) -> tuple[Decoded, int]:
         try:
             return _take(data, offset, argument).decode(), offset + argument
         except UnicodeDecodeError as error:
-            raise CborError("text is no UTF-8") from error
+            raise CborError("text is not UTF-8") from error
     if major == _MAP:
         return _decode_pairs(data, offset, argument, depth)
     raise CborError(f"major type {major} is not part of this subset")
@@ -95,7 +95,7 @@ def _decode_pairs(data: bytes, offset: int, count: int, depth: int) -> tuple[dic
     for _ in range(count):
         key, offset = _decode(data, offset, depth + 1)
         if not isinstance(key, str):
-            raise CborError("a map key is no text")
+            raise CborError("a map key is not text")
         if key in pairs:
             raise CborError(f"the map has two of {key!r}")
         pairs[key], offset = _decode(data, offset, depth + 1)

@@ -1,7 +1,7 @@
-"""Transactions, batches and batch lists by the seed's field numbers, good ones and ones that break exactly one rule.
+"""Transactions, batches and batch lists by the specification's field numbers: valid ones, and ones that break one rule.
 
-What lives here: what a client signs and submits. What must not: HTTP, sockets, and any of the project's own packages;
-every part of what is built can be replaced before it is serialized, so that a test corrupts just one piece.
+Every part can be replaced before serialization, so that a test corrupts one piece only. HTTP and sockets do not
+belong here. This module must not import the project's packages.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ INTKEY_ENCODING = "application/cbor"
 
 @dataclass(frozen=True)
 class TransactionHeader:
-    """The header's fields under the seed's names."""
+    """The header's fields under the specification's names."""
 
     batcher_pubkey: str = ""
     dependencies: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class TransactionHeader:
 
 @dataclass(frozen=True)
 class Transaction:
-    """A transaction as it is serialized; dataclasses.replace corrupts one part and leaves the rest."""
+    """A transaction as serialized; ``dataclasses.replace`` corrupts one part and keeps the others."""
 
     header_bytes: bytes
     signature: str
@@ -112,7 +112,7 @@ class BatchHeader:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch as it is serialized; dataclasses.replace corrupts one part and leaves the rest."""
+    """A batch as serialized; ``dataclasses.replace`` corrupts one part and keeps the others."""
 
     header_bytes: bytes
     signature: str
@@ -156,7 +156,7 @@ def make_transaction(
     payload_sha512: str | None = None,
     signer_public_key: str | None = None,
 ) -> Transaction:
-    """Build and sign. nonce None is a random one; payload_encoding None leaves the field out, as 1.x clients do."""
+    """Build and sign. ``nonce`` None: a random one; ``payload_encoding`` None: no such field, as 1.x clients send."""
     header = TransactionHeader(
         batcher_pubkey=batcher_public_key,
         dependencies=tuple(dependencies),
@@ -181,7 +181,7 @@ def make_batch(
     transaction_ids: Iterable[str] | None = None,
     header_bytes: bytes | None = None,
 ) -> Batch:
-    """Build and sign; each keyword replaces what would follow from the key and the transactions."""
+    """Build and sign; each keyword replaces a value that otherwise follows from the key and the transactions."""
     carried = tuple(transactions)
     if header_bytes is None:
         header_bytes = BatchHeader(
@@ -224,7 +224,7 @@ def make_intkey_transaction(
     payload_encoding: str | None = INTKEY_ENCODING,
     family_version: str = INTKEY_VERSION,
 ) -> Transaction:
-    """An intkey transaction that reads and writes the address of its name, unless told otherwise."""
+    """An intkey transaction that by default reads and writes the address of its name."""
     address = intkey_address(name)
     return make_transaction(
         private_key,
@@ -242,7 +242,7 @@ def make_intkey_transaction(
 
 @dataclass(frozen=True)
 class Sample:
-    """A good batch of two intkey transactions with all the keys behind it. The same label gives the same bytes."""
+    """A valid batch of two intkey transactions, with its keys. The same label gives the same bytes."""
 
     batch: Batch
     batch_key: str
@@ -254,7 +254,7 @@ class Sample:
 
 
 def make_sample(label: str) -> Sample:
-    """Two transactions by two signers, put into a batch by a third: set a name to 7, then add 5."""
+    """Two transactions by two signers in a batch by a third: set a name to 7, then add 5."""
     batch_key = secp256k1.private_key_from(f"{label}/batcher")
     keys = tuple(secp256k1.private_key_from(f"{label}/signer/{index}") for index in range(2))
     batcher = secp256k1.public_key(batch_key)
@@ -267,7 +267,7 @@ def make_sample(label: str) -> Sample:
 
 
 class Mutation(NamedTuple):
-    """A batch list that must be refused whole; rule is one of the RULE_ texts, or for a variant, why it is good."""
+    """A batch list that must be refused as a whole, and the RULE_ it breaks; for a variant, why it is valid."""
 
     name: str
     batch_list: bytes
@@ -292,10 +292,10 @@ _NOT_A_MESSAGE = b"\x0a\xff\x01 cut short"
 
 
 def mutations(batch: Batch, *, batch_key: str, transaction_keys: Sequence[str]) -> Iterator[Mutation]:
-    """From one good batch of two transactions, every forgery this module knows, each one a list of a single bad batch.
+    """Every forgery that this module knows of a valid batch of two transactions, each a list of one bad batch.
 
-    Where a signature would fail as a consequence, it is made anew, so that the named rule is the only one broken. The
-    plain bit flips are the exception: they touch what is sent and sign nothing again.
+    A signature that a change would invalidate is made again, so that only the named rule is broken. The plain bit flips
+    change the sent bytes and sign nothing again.
     """
     first, second = batch.transactions
     first_key, second_key = transaction_keys
@@ -323,7 +323,7 @@ def mutations(batch: Batch, *, batch_key: str, transaction_keys: Sequence[str]) 
 
 
 def variants(batch: Batch, *, batch_key: str, transaction_keys: Sequence[str]) -> Iterator[Mutation]:
-    """Unusual but good lists, to be accepted: signed header bytes that no encoder of this schema would write."""
+    """Unusual lists that must be accepted: signed header bytes that no encoder of this schema writes."""
     first, second = batch.transactions
     reversed_fields = wire.encode(reversed(first.header.fields()))
     for name, header_bytes in (
@@ -347,7 +347,7 @@ def _transaction_bit_flips(batch: Batch, batch_key: str) -> Iterator[Mutation]:
 
     nonce = first.header.nonce
     if not nonce:
-        raise ValueError("the first transaction needs a nonce, whose last bit is the one that gets flipped")
+        raise ValueError("the first transaction needs a nonce, because its last bit is flipped")
     header = replace(first.header, nonce=nonce[:-1] + chr(ord(nonce[-1]) ^ 1)).encode()
     yield Mutation("transaction_header_bit", as_sent(replace(first, header_bytes=header)), RULE_TRANSACTION_SIGNATURE)
     yield Mutation("payload_bit", as_sent(replace(first, payload=_flip(first.payload))), RULE_PAYLOAD_HASH)
@@ -409,7 +409,7 @@ def _batch_forgeries(batch: Batch, batch_key: str) -> Iterator[Mutation]:
 
 
 def _key_forgeries(batch: Batch, batch_key: str, transaction_keys: Sequence[str]) -> Iterator[Mutation]:
-    """Keys that are wrong while every signature is made with the right one, over a header that names the wrong one."""
+    """Wrong keys: every signature is valid under the signing key, but the header names another key."""
     first, second = batch.transactions
     for form, bad_key, rule in (
         ("parity_bit", _other_parity(first.header.signer_pubkey), RULE_TRANSACTION_SIGNATURE),
@@ -437,17 +437,17 @@ def _flip(data: bytes) -> bytes:
 
 
 def _flip_hex(text: str) -> str:
-    """Flip the lowest bit of the number that the hex names; it stays lower-case hex."""
+    """Flip the lowest bit of the last digit of a lower-case hex number."""
     return text[:-1] + f"{int(text[-1], 16) ^ 1:x}"
 
 
 def _other_parity(public_key: str) -> str:
-    """The point with the same x on the other side: a good key, only nobody's here."""
+    """The point with the same x and the other y: a valid key of nobody."""
     return f"0{int(public_key[1]) ^ 1}{public_key[2:]}"
 
 
 def _off_the_curve(public_key: str) -> str:
-    """Flip one bit of x so that no point is left."""
+    """Flip one bit of x so that x belongs to no point."""
     for bit in range(256):
         candidate = f"{public_key[:2]}{int(public_key[2:], 16) ^ 1 << bit:064x}"
         if secp256k1.decode_public_key(candidate) is None:

@@ -1,7 +1,7 @@
-"""Message numbers of the 1.x socket protocol, the envelope around every message, and the event message.
+"""Message numbers of the 1.x socket protocol, the envelope of every message, and the event message.
 
-What lives here: what the bare processor and the bare validator must agree on to read each other. What must not:
-sockets, behaviour, or anything numbered 1000 and up, which no 1.x peer knows.
+What the bare processor and the bare validator share. Sockets, behaviour and message numbers from 1000 on, which no 1.x
+peer knows, do not belong here.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from tests.system.independent import protobuf_wire as wire
 
 
 class MessageType(IntEnum):
-    """Those numbers of the table that a processor and its validator exchange."""
+    """The message types that a processor and its validator exchange."""
 
     TP_REGISTER_REQUEST = 1
     TP_REGISTER_RESPONSE = 2
@@ -35,7 +35,7 @@ class MessageType(IntEnum):
 
 
 class Status(IntEnum):
-    """Registration, unregistration, receipt data and event answers."""
+    """Statuses of registration, unregistration, receipt data and event answers."""
 
     UNSET = 0
     OK = 1
@@ -43,7 +43,7 @@ class Status(IntEnum):
 
 
 class StateStatus(IntEnum):
-    """Answers to state get, set and delete."""
+    """Statuses of answers to state get, set and delete."""
 
     UNSET = 0
     OK = 1
@@ -60,7 +60,7 @@ class ProcessStatus(IntEnum):
 
 
 class HeaderStyle(IntEnum):
-    """How a processor wants the transaction header."""
+    """The form in which a processor wants the transaction header."""
 
     UNSET = 0
     EXPANDED = 1
@@ -69,7 +69,7 @@ class HeaderStyle(IntEnum):
 
 @dataclass(frozen=True)
 class Message:
-    """The envelope; message_type stays a plain integer, because a peer may send one that is not known here."""
+    """The envelope. ``message_type`` is an integer, because a peer may send a type that is unknown here."""
 
     message_type: int
     correlation_id: str

@@ -1,7 +1,7 @@
-"""A hand-written proto3 wire codec: varints, length-delimited fields, nesting and repetition by field number alone.
+"""A hand-written proto3 wire codec: varints, length-delimited fields, nesting and repetition by field number.
 
-What lives here: bytes to numbered fields and back. What must not: names of messages, a schema, or any protobuf library;
-the point of this module is that an error in the project's generated code cannot hide behind the same error here.
+Message names, schemas and protobuf libraries do not belong here: an error in the project's generated code cannot occur
+here too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,11 +15,11 @@ _MAX_FIELD_NUMBER = (1 << 29) - 1
 
 
 class WireError(ValueError):
-    """The bytes are no proto3 message."""
+    """The bytes are not a proto3 message."""
 
 
 def encode_varint(value: int) -> bytes:
-    """Encode an integer; a negative one becomes its 64-bit two's complement, ten bytes long."""
+    """Encode an integer; a negative one as its 64-bit two's complement, in ten bytes."""
     if not -(1 << 63) <= value <= _U64:
         raise ValueError(f"{value} does not fit into 64 bits")
     value &= _U64
@@ -32,7 +32,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varint(data: bytes, offset: int = 0) -> tuple[int, int]:
-    """Return the value at offset and the offset behind it."""
+    """The value at ``offset`` and the offset behind the value."""
     value = 0
     for index in range(10):
         if offset + index >= len(data):
@@ -47,11 +47,11 @@ def decode_varint(data: bytes, offset: int = 0) -> tuple[int, int]:
 
 
 def encode(fields: Iterable[tuple[int, Value]]) -> bytes:
-    """Write the fields exactly as given and in the order given: a zero or an empty value is written too."""
+    """Write the fields exactly as given, in the order given, including zero and empty values."""
     out = bytearray()
     for number, value in fields:
         if not 1 <= number <= _MAX_FIELD_NUMBER:
-            raise ValueError(f"{number} is no field number")
+            raise ValueError(f"{number} is not a field number")
         if isinstance(value, int):
             out += encode_varint(number << 3 | VARINT)
             out += encode_varint(value)
@@ -64,17 +64,17 @@ def encode(fields: Iterable[tuple[int, Value]]) -> bytes:
 
 
 def present(fields: Iterable[tuple[int, Value | None]]) -> list[tuple[int, Value]]:
-    """Drop None, zero and empty values, as a proto3 encoder does with singular fields."""
+    """Drop None, zero and empty values, as a proto3 encoder drops singular fields."""
     return [(number, value) for number, value in fields if value]
 
 
 def repeated(number: int, values: Iterable[Value]) -> list[tuple[int, Value]]:
-    """One field for each value; an empty value stays."""
+    """One field for each value, including empty values."""
     return [(number, value) for value in values]
 
 
 def decode_fields(data: bytes) -> list[tuple[int, int | bytes]]:
-    """Every field in its order on the wire. Groups are skipped; fixed-width values come back as unsigned integers."""
+    """Every field in the order of the wire. Groups are skipped; fixed-width values become unsigned integers."""
     found: list[tuple[int, int | bytes]] = []
     offset = 0
     while offset < len(data):
@@ -83,14 +83,14 @@ def decode_fields(data: bytes) -> list[tuple[int, int | bytes]]:
             offset = _skip_group(data, offset, number, 1)
             continue
         if wire_type == GROUP_END:
-            raise WireError("a group ends that never began")
+            raise WireError("a group ends that did not begin")
         value, offset = _decode_value(data, offset, wire_type)
         found.append((number, value))
     return found
 
 
 def decode(data: bytes) -> Fields:
-    """Collect the values of each field number in their order; a number nobody asks for is simply not looked at."""
+    """Collect the values of each field number, in order."""
     collected: Fields = {}
     for number, value in decode_fields(data):
         collected.setdefault(number, []).append(value)
@@ -98,24 +98,24 @@ def decode(data: bytes) -> Fields:
 
 
 def get_int(fields: Mapping[int, list[int | bytes]], number: int) -> int:
-    """The last value of a singular integer field, 0 when absent."""
+    """The last value of a singular integer field; 0 if absent."""
     values = fields.get(number)
     if not values:
         return 0
     value = values[-1]
     if not isinstance(value, int):
-        raise WireError(f"field {number} is no integer")
+        raise WireError(f"field {number} is not an integer")
     return value
 
 
 def get_bytes(fields: Mapping[int, list[int | bytes]], number: int) -> bytes:
-    """The last value of a singular bytes field, empty when absent."""
+    """The last value of a singular bytes field; empty if absent."""
     values = get_all_bytes(fields, number)
     return values[-1] if values else b""
 
 
 def get_text(fields: Mapping[int, list[int | bytes]], number: int) -> str:
-    """The last value of a singular string field, empty when absent."""
+    """The last value of a singular string field; empty if absent."""
     return _text(get_bytes(fields, number), number)
 
 
@@ -138,14 +138,14 @@ def _text(data: bytes, number: int) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise WireError(f"field {number} is no UTF-8") from error
+        raise WireError(f"field {number} is not UTF-8") from error
 
 
 def _decode_tag(data: bytes, offset: int) -> tuple[int, int, int]:
     tag, offset = decode_varint(data, offset)
     number, wire_type = tag >> 3, tag & 7
     if not 1 <= number <= _MAX_FIELD_NUMBER:
-        raise WireError(f"{number} is no field number")
+        raise WireError(f"{number} is not a field number")
     return number, wire_type, offset
 
 
@@ -158,7 +158,7 @@ def _decode_value(data: bytes, offset: int, wire_type: int) -> tuple[int | bytes
     if wire_type in (FIXED32, FIXED64):
         length = 4 if wire_type == FIXED32 else 8
         return int.from_bytes(_take(data, offset, length), "little"), offset + length
-    raise WireError(f"{wire_type} is no wire type")
+    raise WireError(f"{wire_type} is not a wire type")
 
 
 def _take(data: bytes, offset: int, length: int) -> bytes:

@@ -1,7 +1,7 @@
 """secp256k1 ECDSA over SHA-256 in plain Python: deterministic nonces (RFC 6979), low-s, compact hex signatures.
 
-What lives here: curve arithmetic, signing, verification and key encoding for tests. What must not: any other crypto
-library, or use outside of tests; nothing here runs in constant time.
+Curve arithmetic, signing, verification and key encoding for tests only: nothing here runs in constant time. This module
+must not use a crypto library.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ _PUBLIC_KEY = re.compile(r"0[23][0-9a-f]{64}")
 
 
 def private_key_from(label: str) -> str:
-    """A private key that is the same for the same label, for tests that must repeat exactly."""
+    """A private key that depends only on the label, for reproducible tests."""
     return f"{int.from_bytes(hashlib.sha256(label.encode()).digest()) % (N - 1) + 1:064x}"
 
 
@@ -35,7 +35,7 @@ def public_key(private_key: str) -> str:
 
 
 def sign(private_key: str, message: bytes) -> str:
-    """Sign SHA-256 of the message; 128 lower-case hex characters, low-s."""
+    """Sign the SHA-256 of the message. Returns 128 lower-case hex characters, with a low s."""
     secret = _secret(private_key)
     digest = hashlib.sha256(message).digest()
     for nonce in _nonces(secret, digest):
@@ -47,7 +47,7 @@ def sign(private_key: str, message: bytes) -> str:
 
 
 def verify(public_key: str, message: bytes, signature: str, *, require_low_s: bool = True) -> bool:
-    """Whether the signature is one of the message under the key; anything malformed is simply False."""
+    """Whether the signature is valid for message and key. Malformed arguments give False."""
     if not _SIGNATURE.fullmatch(signature):
         return False
     point = decode_public_key(public_key)
@@ -61,7 +61,7 @@ def verify(public_key: str, message: bytes, signature: str, *, require_low_s: bo
 
 
 def decode_public_key(public_key: str) -> Affine | None:
-    """The point of a compressed key, or None when there is none."""
+    """The point of a compressed key, None if the text is no such key."""
     if not _PUBLIC_KEY.fullmatch(public_key):
         return None
     x = int(public_key[2:], 16)
@@ -73,7 +73,7 @@ def decode_public_key(public_key: str) -> Affine | None:
 
 
 def to_high_s(signature: str) -> str:
-    """The other valid s of the same signature, which the ledger refuses."""
+    """The same signature with the other valid s, which the ledger refuses."""
     r, s = signature[:64], int(signature[64:], 16)
     return f"{r}{max(s, N - s):064x}"
 
@@ -168,7 +168,7 @@ def _multiples(base: Jacobian) -> list[Jacobian]:
 
 @cache
 def _base_table() -> list[list[Affine]]:
-    """For each of the 64 nibbles of a scalar, its 15 multiples of the base point."""
+    """For each of the 64 nibbles of a scalar, 15 multiples of the base point."""
     points: list[Jacobian] = []
     base: Jacobian = (GX, GY, 1)
     for _ in range(64):

@@ -1,7 +1,7 @@
-"""A thread that owns one ZeroMQ socket: every send and receive happens there, whoever asks for it.
+"""A thread that owns one ZeroMQ socket and does all sends and receives for other threads.
 
-What lives here: the socket's life, the outbox that other threads fill, and the hand-over of what arrives. What must
-not: the meaning of any message.
+The socket's life, the outbox of other threads, the delivery of received messages. The meaning of messages does not
+belong here.
 """
 
 import contextlib
@@ -16,14 +16,11 @@ from tests.system.independent.messages import Message
 from tests.system.independent.protobuf_wire import WireError
 
 LOOPBACK_ANY_PORT = "tcp://127.0.0.1:*"
-_ROUND = 64  # messages taken in before the answers to them go out
+_ROUND = 64  # messages received before answers are sent
 
 
 class SocketOwner:
-    """Owns a DEALER that connects, or a ROUTER that binds, to a free loopback port or a given one.
-
-    on_message runs in its thread.
-    """
+    """Owns a DEALER that connects, or a ROUTER that binds. ``on_message`` runs in its thread."""
 
     def __init__(self, name: str, on_message: Callable[[bytes, Message], None]) -> None:
         self.malformed: list[bytes] = []
@@ -51,16 +48,16 @@ class SocketOwner:
         return url
 
     def send(self, message: Message, identity: bytes = b"") -> None:
-        """Queue a message, from any thread; a ROUTER needs the identity of the peer."""
+        """Queue a message, from any thread. A ROUTER needs the identity of the peer."""
         self.send_raw(message.encode(), identity)
 
     def send_raw(self, frame: bytes, identity: bytes = b"") -> None:
-        """Queue any bytes at all."""
+        """Queue any bytes."""
         self._outbox.put((identity, frame))
         self._wake_up()
 
     def stop(self) -> None:
-        """Close the socket at once; what is still in the outbox is lost, as when a process dies."""
+        """Close the socket at once. Messages in the outbox are lost, as when a process dies."""
         thread, context, wake = self._thread, self._context, self._wake
         if thread is None or context is None or wake is None:
             return

@@ -1,7 +1,6 @@
-"""Tests of the test equipment itself: published vectors, round trips, and the two bare peers talking to each other.
+"""Tests of the test equipment: published vectors, round trips, and the two bare peers with each other.
 
-What lives here: proof that the pieces of this folder are right. What must not: tests of the ledger; those use the
-pieces from elsewhere.
+Tests of the ledger do not belong here.
 """
 
 import hashlib
