@@ -18,7 +18,7 @@ import pytest
 from tests.system.e2e.page import Reader, blocks
 from tests.system.e2e.process import ROOT
 
-SOURCES = ("protos", "ledger", "processor_sdk", "families", "validator", "rest_api", "dovetail")
+SOURCES = ("protos", "processor_sdk", "families", "dovetail")
 
 # A new environment finds what the tests have, where the page's reader has an index to download from.
 PYTHON3 = """#!/bin/sh
