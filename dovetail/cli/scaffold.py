@@ -26,6 +26,7 @@ NAME_CHARACTERS_MAX: Final = 30
 _OURS: Final = {"protos", "processor_sdk", "families", "dovetail"}
 _TAKEN: Final = {
     **dict.fromkeys(("intkey", "settings", "sawtooth_settings"), "a bundled family is called so"),
+    "dovetail_ledger": "Dovetail's distribution is called so",
     **dict.fromkeys(("tests", "deploy"), "the project has a folder that is called so"),
     **dict.fromkeys(
         ("build", "conftest", "dist", "docs", "env", "node_modules", "setup", "src", "venv"),

@@ -6,6 +6,6 @@ from importlib.metadata import PackageNotFoundError, version
 def installed_version() -> str:
     """The version of the installed distribution; "not installed" where the sources run without one."""
     try:
-        return version("dovetail")
+        return version("dovetail-ledger")
     except PackageNotFoundError:
         return "not installed"

@@ -21,7 +21,7 @@ def load_matplotlib() -> Any:
         # By name: who does not plot need not have it, nor wait for it.
         return importlib.import_module("matplotlib.figure").Figure
     except ImportError:
-        raise Refused("--plot needs matplotlib, which is not installed: pip install 'dovetail[plot]'") from None
+        raise Refused("--plot needs matplotlib, which is not installed: pip install 'dovetail-ledger[plot]'") from None
 
 
 def draw(report: "Report", file: Path) -> None:

@@ -208,7 +208,7 @@ def test_a_plot_without_matplotlib_is_refused_before_anything_starts(run: Run, m
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     outcome = run("bench", "--plot", "curve.png")
     assert outcome.code == 1
-    assert outcome.err.strip().endswith("pip install 'dovetail[plot]'")
+    assert outcome.err.strip().endswith("pip install 'dovetail-ledger[plot]'")
 
 
 @pytest.mark.parametrize("name", ["transactions", "batches"])

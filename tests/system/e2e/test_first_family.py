@@ -71,7 +71,7 @@ class Newcomer(Reader):
         (folder / "etc/systemd/system").mkdir(parents=True)
         for source in SOURCES:
             shutil.copytree(ROOT / source, folder / "dovetail" / source, ignore=shutil.ignore_patterns("__pycache__"))
-        for source in ("pyproject.toml", "README.md"):
+        for source in ("pyproject.toml", "README.md", "LICENSE"):
             shutil.copy(ROOT / source, folder / "dovetail")
         values = {
             "python": sys.executable,

@@ -1,0 +1,44 @@
+"""What is installed: the distribution's name, its typed packages, and the versions that development and CI use."""
+
+import re
+import tomllib
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+DECLARED: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT: dict[str, Any] = DECLARED["project"]
+PACKAGES: list[str] = DECLARED["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+LOCK = (ROOT / "requirements-dev.txt").read_text(encoding="utf-8")
+LOCKED = re.findall(r"(?m)^([\w.-]+)==(\S+)", LOCK)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_type_checkers_of_others_see_the_types(package: str) -> None:
+    assert (ROOT / package / "py.typed").is_file()
+
+
+def test_a_new_family_depends_on_this_distribution() -> None:
+    written = (ROOT / "dovetail" / "cli" / "templates" / "family" / "pyproject.toml.in").read_text(encoding="utf-8")
+    assert f'dependencies = ["{PROJECT["name"]}"]' in written
+    assert distribution(PROJECT["name"]).version == PROJECT["version"]
+
+
+def test_every_dependency_is_locked_at_a_version_that_is_allowed() -> None:
+    extras = PROJECT["optional-dependencies"].values()
+    for line in (*PROJECT["dependencies"], *(line for extra in extras for line in extra)):
+        wanted = Requirement(line)
+        locked = [version for name, version in LOCKED if name == canonicalize_name(wanted.name)]
+        assert locked, f"{line} is not in requirements-dev.txt: tox -e lock"
+        assert all(wanted.specifier.contains(version) for version in locked), f"{line}, locked: {locked}: tox -e lock"
+
+
+def test_the_lock_file_has_hashes_and_no_addresses() -> None:
+    assert len(LOCKED) > 50
+    assert all("--hash=sha256:" in entry for entry in re.split(r"(?m)^(?=[\w.-]+==)", LOCK)[1:])
+    assert "://" not in LOCK
