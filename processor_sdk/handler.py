@@ -74,8 +74,8 @@ class TransactionHandler(ABC, Generic[P]):
         """Change the state that this version takes over from an earlier one; declared only by versions that do.
 
         One that is inherited from a class of another version is that version's, and not run (``migrates``).
-        Run once for each slice of that state, before the version's first transaction (docs/sdk.md). Must depend on
-        nothing but the slice: not on the clock, on chance, or on what was done for another slice. Raises
+        Run once for each slice of that state, before the version's first transaction (docs/reference/sdk.md). Must
+        depend on nothing but the slice: not on the clock, on chance, or on what was done for another slice. Raises
         InvalidTransaction where the state cannot be migrated: then nothing is, and the version is not activated.
         """
         raise NotImplementedError(f"{type(self).__qualname__} declares no migrate; {INHERITED_MIGRATE}")
@@ -139,7 +139,7 @@ def _check_style(where: str, handler: type) -> None:
         return
     raise TypeError(
         f"{where} {found}. To run a handler of the Sawtooth 1.x SDK as it is, import TransactionHandler from"
-        f" processor_sdk.sawtooth; docs/migrating.md shows both styles"
+        f" processor_sdk.sawtooth; docs/how-to/migrating.md shows both styles"
     )
 
 

@@ -3,7 +3,7 @@
 One module for what that SDK spreads over ``sawtooth_sdk.processor.handler``, ``.context``, ``.exceptions``, ``.core``
 and ``.log``, so that a handler changes its imports and nothing else. Each name behaves as in its release 1.2.5 beside a
 1.x validator, unless it says otherwise. An adapter and no second way: dispatch and runtime see the handlers that
-``adapted`` makes. What a new family needs is in ``processor_sdk`` itself; docs/migrating.md shows the step.
+``adapted`` makes. What a new family needs is in ``processor_sdk`` itself; docs/how-to/migrating.md shows the step.
 """
 
 import logging

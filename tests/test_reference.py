@@ -1,4 +1,4 @@
-"""The API reference: which modules are public, that each name in them is documented, and that docs/sdk.md has it."""
+"""Checks that each name of the public modules has a docstring and a row in docs/reference/sdk.md."""
 
 import ast
 import importlib
@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "sdk.md").read_text(encoding="utf-8")
 
 
 def pdoc_words() -> list[str]:
@@ -80,7 +80,7 @@ def undocumented(module: ModuleType) -> Iterator[str]:
 
 
 def tables() -> dict[str, list[tuple[str, str]]]:
-    """Name and link of each row of docs/sdk.md, by the module that heads the table."""
+    """Name and link of each row of docs/reference/sdk.md, by the module that heads the table."""
     sections = re.split(r"(?m)^## ([\w.]+)$", PAGE.partition("# Every name")[2])[1:]
     return {
         module: re.findall(r"(?m)^\| \[`(\w+)`\]\(([^)]+)\) \| .+ \|$", text)
@@ -106,7 +106,7 @@ def test_the_page_names_what_is_there_and_all_of_it(name: str) -> None:
     for row, link in rows:
         home, _ = defined_in(module, row)
         assert home.__file__ is not None
-        assert (ROOT / "docs" / link).resolve() == Path(home.__file__).resolve(), row
+        assert (ROOT / "docs" / "reference" / link).resolve() == Path(home.__file__).resolve(), row
 
 
 def test_the_reference_can_be_built(tmp_path: Path) -> None:

@@ -35,8 +35,3 @@ def test_each_kind_of_access_has_its_tests() -> None:
     # What an open port gives is the other rows', and what the cipher gives is the library's.
     assert unshown == {"validator's port, which is open", "connection key"}
     assert len(shown) == 13
-
-
-def test_the_page_links_to_what_there_is() -> None:
-    for link in re.findall(r"\]\(([^)#:]+)", PAGE):
-        assert (TESTS.parent / link).exists(), link

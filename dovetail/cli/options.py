@@ -72,7 +72,8 @@ ConfigFile = Annotated[
         "--config",
         metavar="FILE",
         parser=some_path,
-        help="TOML file with the tables validator, rest_api, processor and limits; all keys: docs/configuration.md.",
+        help="TOML file with the tables validator, rest_api, processor and limits;"
+        " every key is in configuration.md, in docs/reference.",
     ),
 ]
 DataDir = Annotated[

@@ -2,7 +2,7 @@
 
 The value is a JSON array of objects with ``family`` and ``version``, as in the 1.x line, and members of ours:
 ``from_block`` and ``until_block`` (inclusive), and ``migrate``, the prefixes whose state the version migrates before
-its first transaction (docs/upgrades.md).
+its first transaction (docs/how-to/upgrades.md).
 """
 
 import json

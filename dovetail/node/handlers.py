@@ -64,7 +64,7 @@ def _mistake(error: BaseException) -> str:
         return f"it calls sys.exit({error.code!r})"
     message = " ".join(str(error).split())
     if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("sawtooth"):
-        return f"{message}; how a family of the Sawtooth 1.x SDK is run: docs/migrating.md"
+        return f"{message}; how a family of the Sawtooth 1.x SDK is run: docs/how-to/migrating.md"
     if isinstance(error, (ModuleNotFoundError, SyntaxError)):
         # A SyntaxError names its place itself, and a module that is not there has none.
         return message

@@ -18,7 +18,7 @@ _OLD_S: Final = 0.05
 """From this age of the first line on, the next sleep will do. Many at once cost a fraction of what each would alone."""
 
 _BEHIND_S_MAX: Final = 0.1
-"""docs/configuration.md, DOVETAIL_LOG_LEVEL."""
+"""docs/reference/configuration.md, DOVETAIL_LOG_LEVEL."""
 
 _LINES_WAITING_MAX: Final = 200
 """Mostly some 30 kB: a pipe holds 64 KiB, and beyond that whoever writes waits for whoever reads."""

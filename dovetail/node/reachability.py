@@ -17,12 +17,12 @@ def check_access_policies(config: Config) -> None:
         if access.key is not None and not part.connection_key:
             raise Refused(
                 f"the validator asks for keys (validator.connection_key) and [{table}] has none: set its connection_key"
-                " and validator_key (docs/keys.md)"
+                " and validator_key (docs/how-to/keys.md)"
             )
         if access.key is None and part.connection_key:
             raise Refused(
                 f"[{table}] has a connection_key and the validator none, without which it asks nobody for theirs: set"
-                " validator.connection_key and allowed_keys (docs/keys.md)"
+                " validator.connection_key and allowed_keys (docs/how-to/keys.md)"
             )
 
 
@@ -37,6 +37,6 @@ def replay_access_policy(config: Config, bind: str) -> AccessPolicy:
     if access.key is not None and not config.processor.connection_key:
         raise Refused(
             f"--bind {bind} asks for keys, and the processors that are started here have none: set connection_key and"
-            " validator_key in [processor] (docs/keys.md)"
+            " validator_key in [processor] (docs/how-to/keys.md)"
         )
     return access

@@ -2,8 +2,9 @@
 
 What they hold are trees of values: they are freed when the last reference goes. The collector only looks for cycles,
 and by default it does so at every 700 objects, thousands of times a second under load, over batches that are all in
-use: a fifth of the validator's processor time (docs/performance.md). It must go on running: exceptions, tasks and
-callbacks make cycles. Where peers can make cycles that hold what they sent, as HTTP connections do, it stays as it is.
+use: a fifth of the validator's processor time (docs/explanation/performance.md). It must go on running: exceptions,
+tasks and callbacks make cycles. Where peers can make cycles that hold what they sent, as HTTP
+connections do, it stays as it is.
 """
 
 import gc

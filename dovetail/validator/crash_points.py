@@ -1,8 +1,8 @@
 """Where a validator can be made to end at once, as by ``kill -9`` or a loss of power: the points, and reaching one.
 
 What lives here: the list and the trigger. What must not: anything that a validator does. A test arms one point by the
-environment; unarmed, reaching a point is the call of an empty function. ``docs/reliability.md`` lists the points, and
-which test reaches each.
+environment; unarmed, reaching a point is the call of an empty function. ``docs/explanation/reliability.md`` lists the
+points, and which test reaches each.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Who turns the connection: the apply thread whenever it waits, and beside an apply the keeper; one at a time.
 
 So a message wakes the thread that is to work on it and no other, while pings, signals and time limits are heeded also
-where a handler runs long (docs/adr/0016-a-message-wakes-one-thread.md). No messages and no timers here.
+where a handler runs long (docs/explanation/adr/0016-a-message-wakes-one-thread.md). No messages and no timers here.
 """
 
 import signal

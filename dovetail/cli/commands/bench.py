@@ -174,7 +174,7 @@ def bench(
 
     Starts a node on temporary data, sends it a load that is signed beforehand, and sets the rate against what this
     machine can verify at most; with --http, requests of each kind against what the server answers without a validator.
-    docs/performance.md says what each figure means.
+    docs/explanation/performance.md says what each figure means.
     """
     _check_kind(context, http, budget)
     profiles = {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dovetail.validator.maintenance.apart import Step, Tell
 
 app = typer.Typer(
-    help="The ledger's file: check, backup, restore, compact, prune, repair. More: docs/operations.md",
+    help="The ledger's file: check, backup, restore, compact, prune, repair. More: docs/how-to/operations.md",
     no_args_is_help=True,
 )
 

@@ -119,8 +119,8 @@ def keygen(
         bool,
         typer.Option(
             "--connection",
-            help="Make a connection key, for a validator, processor or REST API (docs/keys.md). A name is then one "
-            "under ~/.dovetail/connection-keys.",
+            help="Make a connection key, for a validator, processor or REST API (docs/how-to/keys.md). A name is then"
+            " one under ~/.dovetail/connection-keys.",
         ),
     ] = False,
     as_json: Json = False,
@@ -166,7 +166,7 @@ def _warn_if_open(settings: "Config") -> None:
     if config.insecure and not is_local(config.bind):
         note(
             f"the validator's port {config.bind} is open to the network: whoever reaches it can judge transactions."
-            " docs/keys.md says how to let in only whom you know"
+            " docs/how-to/keys.md says how to let in only whom you know"
         )
 
 

@@ -64,7 +64,7 @@ def rehearse_history(
         notes.append(
             f"{made.family_name} {made.family_version} declares migrate, but the state here is that of before it, which"
             f" its apply never sees: differences may mean nothing. Rehearse the migration with --migrate, and test"
-            f" apply after it with the test kit (docs/sdk.md)"
+            f" apply after it with the test kit (docs/reference/sdk.md)"
         )
         note(printable(notes[0]))
     progress = _judge(setup, reader, begun, workers, file)

@@ -39,7 +39,7 @@ VERIFIER_DIED: Final = "verifier_died"
 """The one refusal that says nothing of the batch itself."""
 
 _HAND_OVERS_IN_FLIGHT: Final = 16
-"""At one worker: as much as it checks while the loop builds and writes a block (docs/performance.md)."""
+"""At one worker: as much as it checks while the loop builds and writes a block (docs/explanation/performance.md)."""
 
 _PIPE_BYTES_MAX: Final = 1024 * 1024
 """Of a pipe to or from a worker: what one side goes through while the other does not look."""

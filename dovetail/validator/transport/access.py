@@ -68,8 +68,8 @@ class AccessPolicy:
             raise CannotOpen(
                 f"cannot listen on {bind} without keys: it is no loopback address, and whoever reaches it could"
                 " register as a processor and decide transactions; make keys with `dovetail keygen --connection` and"
-                " set connection_key and allowed_keys (docs/keys.md), or use --insecure (insecure = true) on a network"
-                " where you trust everybody"
+                " set connection_key and allowed_keys (docs/how-to/keys.md), or use --insecure (insecure = true) on a"
+                " network where you trust everybody"
             )
 
 
@@ -92,7 +92,7 @@ def read_access_policy(config: ValidatorConfig) -> AccessPolicy:
         if not config.allowed_keys:
             raise CannotOpen(
                 f"connection_key is {config.connection_key} and allowed_keys is empty, so nobody could connect: name"
-                " the folder with the public keys of processors and clients (docs/keys.md)"
+                " the folder with the public keys of processors and clients (docs/how-to/keys.md)"
             )
         access = AccessPolicy(_read_key(Path(config.connection_key)), _read_list(Path(config.allowed_keys)))
     access.check_address(config.bind)

@@ -1,4 +1,4 @@
-"""docs/configuration.md, held against the types that it tells of: a row for each setting, with its default."""
+"""docs/reference/configuration.md, checked against the configuration: a row for each setting, with its default."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from dovetail.rest_api.config import RestConfig
 from dovetail.validator.config import ValidatorConfig
 from tests.dovetail.conftest import Run
 
-_PAGE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text(encoding="utf-8")
+_PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
 _TABLES = {"validator": ValidatorConfig, "rest_api": RestConfig, "processor": ProcessorConfig, "limits": Limits}
 _BESIDE_THE_LEDGER = {"data_dir": '"~/.dovetail/data"', "key_file": '"DATA_DIR/keys/validator.priv"'}
 """What has no default of its own but one that follows from where the user's files are."""
@@ -27,7 +27,7 @@ def _settings(kind: Any) -> list[Field[Any]]:
 def _rows(table: str) -> dict[str, list[str]]:
     """The cells of a section's rows behind the key, by the key."""
     section = re.search(rf"(?ms)^## \[{table}\]$(.*?)(?=^## |\Z)", _PAGE)
-    assert section, f"docs/configuration.md has no section [{table}]"
+    assert section, f"docs/reference/configuration.md has no section [{table}]"
     found = re.findall(r"(?m)^\| `(\w+)` \| (.*) \|$", section[1])
     assert len(dict(found)) == len(found), f"a row of [{table}] stands there twice"
     return {key: cells.split(" | ") for key, cells in found}
@@ -38,7 +38,7 @@ def test_each_setting_has_its_row_and_no_row_is_left_over(table: str) -> None:
     wanted = {field.name for field in _settings(_TABLES[table])}
     rows = _rows(table)
     assert wanted == set(rows), (
-        f"docs/configuration.md [{table}]: rows missing for {sorted(wanted - set(rows))}, "
+        f"docs/reference/configuration.md [{table}]: rows missing for {sorted(wanted - set(rows))}, "
         f"rows without a setting: {sorted(set(rows) - wanted)}"
     )
 
@@ -73,4 +73,4 @@ def test_the_example_is_a_configuration(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["up", "validator", "rest-api", "processor", "genesis"])
 def test_help_names_the_page(run: Run, command: str) -> None:
-    assert "docs/configuration.md" in "".join(re.split(r"[\s│]+", run(command, "--help").out))
+    assert "configuration.md,indocs/reference" in "".join(re.split(r"[\s│]+", run(command, "--help").out))

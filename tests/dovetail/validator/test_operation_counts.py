@@ -1,6 +1,6 @@
 """What a load costs the node in operations: messages, parses, write transactions, trie nodes. Never in seconds.
 
-Each count is a promise of docs/performance.md; a change that breaks one costs every transaction of every node.
+Each count is a promise of docs/explanation/performance.md; a change that breaks one costs every transaction.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""What docs/daemons.md and deploy say, made to fit a node of a test: its addresses instead of theirs.
+"""What docs/how-to/daemons.md and deploy say, made to fit a node of a test: its addresses instead of theirs.
 
 What must not be here: what a part, a unit or a service should do.
 """
@@ -9,7 +9,7 @@ import sys
 from tests.system.e2e.network import Network, ReservedPort
 from tests.system.e2e.process import ROOT, Process
 
-PAGE = (ROOT / "docs" / "daemons.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "daemons.md").read_text(encoding="utf-8")
 
 
 def section(title: str) -> str:

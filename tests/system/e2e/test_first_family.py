@@ -1,4 +1,4 @@
-"""docs/first-family.md, followed as a newcomer would: its commands run, its files written, in the order of the page.
+"""Follows docs/tutorial/first-family.md as a newcomer does: writes its files and runs its commands, in order.
 
 Real: environments, installations from the copied sources, nodes, processors. Stood in for: the package index, by the
 environment that runs the tests; and, where a test must not change the machine, ``sudo``, ``systemctl`` and the folders
@@ -113,9 +113,9 @@ def newcomer(tmp_path: Path) -> Iterator[Newcomer]:
 @pytest.mark.timeout(900)
 def test_the_page_can_be_followed(newcomer: Newcomer, capsys: pytest.CaptureFixture[str]) -> None:
     started = time.monotonic()
-    for block in blocks("first-family.md"):
+    for block in blocks("tutorial/first-family.md"):
         newcomer.follow(block, newcomer.project)
     unit = newcomer.project / "deploy" / "tickets.service"
     assert "Type=notify" in unit.read_text()
     with capsys.disabled():
-        print(f"\ndocs/first-family.md, followed: its commands took {time.monotonic() - started:.0f} s")
+        print(f"\ndocs/tutorial/first-family.md, followed: its commands took {time.monotonic() - started:.0f} s")

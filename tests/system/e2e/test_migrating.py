@@ -1,4 +1,4 @@
-"""docs/migrating.md: its files and commands, run as they stand."""
+"""docs/how-to/migrating.md: its files and commands, run as they stand."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from tests.system.independent.bare_validator import BareValidator
 from tests.system.independent.client import Transaction
 from tests.system.independent.messages import Event
 
-PAGE = (ROOT / "docs" / "migrating.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "migrating.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```(?:python|toml)\n# (\S+)\n(.*?)```", PAGE, re.DOTALL))
 LINES = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
 NAMESPACE = hashlib.sha512(b"tally").hexdigest()[:6]

@@ -1,4 +1,4 @@
-"""docs/rest-api.md, run as it stands, and held against what the API declares."""
+"""docs/reference/rest-api.md, run as it stands, and held against what the API declares."""
 
 import re
 import sys
@@ -11,7 +11,7 @@ from dovetail.rest_api.routes import ENDPOINTS
 from tests.system.e2e.conftest import Shared
 from tests.system.e2e.process import ROOT
 
-PAGE = (ROOT / "docs" / "rest-api.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "rest-api.md").read_text(encoding="utf-8")
 LINES = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
 ADDRESS = "http://127.0.0.1:8080"
 

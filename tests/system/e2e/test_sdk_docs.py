@@ -1,4 +1,4 @@
-"""docs/sdk.md, its files written, tested and run as they stand."""
+"""docs/reference/sdk.md, its files written, tested and run as they stand."""
 
 import re
 import shutil
@@ -10,7 +10,7 @@ import pytest
 from tests.system.e2e.conftest import Shared
 from tests.system.e2e.process import ROOT, Process
 
-PAGE = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "sdk.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", PAGE, re.DOTALL)
 FILES = {text.partition("\n")[0].removeprefix("# "): text for language, text in BLOCKS if language == "python"}
 

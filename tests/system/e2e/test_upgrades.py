@@ -1,4 +1,4 @@
-"""docs/upgrades.md, followed by somebody who learns to upgrade."""
+"""docs/how-to/upgrades.md, followed by somebody who learns to upgrade."""
 
 import sys
 from collections.abc import Iterator
@@ -27,5 +27,5 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 @pytest.mark.timeout(900)
 def test_the_page_can_be_followed(reader: Reader) -> None:
-    for block in blocks("upgrades.md"):
+    for block in blocks("how-to/upgrades.md"):
         reader.follow(block, reader.folder)

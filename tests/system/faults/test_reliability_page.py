@@ -1,11 +1,11 @@
-"""``docs/reliability.md`` against the code: the crash points are those, and every test that it names is there."""
+"""Checks that docs/explanation/reliability.md lists the crash points of the code and names tests that exist."""
 
 import re
 
 from dovetail.validator.crash_points import VARIABLE, CrashPoint
 from tests.system.e2e.process import ROOT
 
-PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "reliability.md").read_text(encoding="utf-8")
 
 
 def test_the_crash_points_are_those_of_the_code() -> None:

@@ -1,0 +1,40 @@
+"""Every link in a Markdown file, and every page that code or a message names, exists."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FILES = subprocess.run(
+    ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+).stdout.splitlines()
+TEXTS = (".md", ".py", ".in", ".proto", ".yaml", ".yml", ".service", ".toml", ".ini")
+
+
+def _without_code(text: str) -> str:
+    return re.sub(r"(?ms)^```.*?^```$", "", text)
+
+
+def _anchors(page: Path) -> set[str]:
+    titles = re.findall(r"(?m)^#+ (.*)$", _without_code(page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.endswith(".md")])
+def test_every_link_leads_to_a_file_and_its_heading(name: str) -> None:
+    page = ROOT / name
+    for link in re.findall(r"\]\(([^):\s]+)\)", _without_code(page.read_text(encoding="utf-8"))):
+        target, _, anchor = link.partition("#")
+        file = page.parent / target if target else page
+        assert file.exists(), link
+        assert not anchor or anchor in _anchors(file), link
+
+
+def test_every_page_that_a_text_names_exists() -> None:
+    for name in FILES:
+        if name.endswith(TEXTS) and (ROOT / name).is_file():
+            text = (ROOT / name).read_text(encoding="utf-8")
+            for page in re.findall(r"(?<![\w/.])docs/[\w/-]+\.md", text):
+                assert (ROOT / page).is_file(), f"{name} names {page}"
