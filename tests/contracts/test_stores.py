@@ -110,10 +110,10 @@ def test_a_stored_block_is_not_overwritten(store: Store) -> None:
     commit(store, [make_batch(0)], {address(0): b"0"})
     head = store.head
     made = make_commit(store, [make_batch(1)], {address(1): b"1"})
-    store._let_go()
+    store._end_snapshot()
     with store._env.begin(write=True) as transaction:
         transaction.put((1).to_bytes(8, "big"), b"stood here", db=store._tables["blocks"])
-    store._move_on()
+    store._begin_snapshot()
     before = tables_of(store)
     with pytest.raises(StorageFailed, match="1 of 1 entries are not behind the last of the table blocks"):
         store.commit_block(made)

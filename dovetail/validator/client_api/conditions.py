@@ -148,7 +148,7 @@ class Conditions:
     def _storage_failed(self, now_ms: int) -> str | None:
         if self._store.failure is not None:
             self._failure = self._store.failure
-            self._store.try_again()
+            self._store.retry_write()
         refused = self._store_refused.lately(self._store.refused_writes, now_ms)
         if not refused and self._store.failure is None:
             return None

@@ -50,7 +50,7 @@ def families_needed(
     needed: dict[FamilyVersion, int] = {}
     for num in range(first, last + 1):
         if num % _BLOCKS_A_SNAPSHOT == 0:
-            reader.keep_up()
+            reader.refresh_unless_pruned()
         try:
             info = reader.block(num)
             for number in info.batches if info else ():
@@ -207,7 +207,7 @@ class Replay:
             self._take(self._processors.probe())
         if self._ticked:
             self._ticked = False
-            self._reader.keep_up()
+            self._reader.refresh_unless_pruned()
             self._take(self._processors.tick())
         for run in [run for run in self._runs if run.due_s is not None]:
             self._look_at_resting(run)

@@ -25,11 +25,11 @@ from dovetail.validator.maintenance.places import (
     swap_in,
 )
 from dovetail.validator.store import StorageFailed, StoreReader
-from dovetail.validator.store.full_disk import want_of_room
+from dovetail.validator.store.full_disk import lack_of_room
 from dovetail.validator.store.length import DATA, require_whole
+from dovetail.validator.store.locks import OWNER_LOCK, own
 from dovetail.validator.store.opening import sync_file
-from dovetail.validator.store.owner import make_file
-from dovetail.validator.store.ownership import OWNER_LOCK, own
+from dovetail.validator.store.permissions import make_file
 from dovetail.validator.store.records import FORMAT, TABLES
 from dovetail.validator.store.snapshot import WHEN_DAMAGED, page_faults
 
@@ -155,7 +155,7 @@ def _copy(tell: Tell, store: Path, folder: Path) -> Held:
             reader.close()
         held = _look(tell, folder, verify=False)
     except StorageFailed as failure:
-        if want_of_room(failure, folder):
+        if lack_of_room(failure, folder):
             raise
         # Of the copy, which is gone when this is read, nothing is to be repaired.
         raise StorageFailed(

@@ -15,11 +15,9 @@ from typing import IO, Final
 
 from dovetail.validator.maintenance.apart import Step, Tell
 from dovetail.validator.store import StorageFailed
-from dovetail.validator.store.full_disk import want_of_room
+from dovetail.validator.store.full_disk import lack_of_room
 from dovetail.validator.store.length import DATA
-from dovetail.validator.store.opening import LOCK, sync_file, sync_folder
-from dovetail.validator.store.owner import make_file, make_folder, make_where_absent
-from dovetail.validator.store.ownership import (
+from dovetail.validator.store.locks import (
     OWNER_LOCK,
     READERS_LOCK,
     StoreInUse,
@@ -29,6 +27,8 @@ from dovetail.validator.store.ownership import (
     no_locks,
     own,
 )
+from dovetail.validator.store.opening import LOCK, sync_file, sync_folder
+from dovetail.validator.store.permissions import make_file, make_folder, make_where_absent
 
 COMPACTING: Final = "compacting"
 REPAIRING: Final = "repairing"
@@ -57,7 +57,7 @@ def being_made(folder: Path, removed: list[Path], *, handed_over: bool = True) -
                 if is_at(lock, folder / OWNER_LOCK):
                     shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
-        lack = want_of_room(error, folder.parent)
+        lack = lack_of_room(error, folder.parent)
         raise StorageFailed(f"cannot write {folder}: {error.strerror}{lack and f'; {lack}'}") from None
 
 

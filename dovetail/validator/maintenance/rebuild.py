@@ -25,7 +25,7 @@ from dovetail.validator.history.verification.batches import decode_receipt
 from dovetail.validator.maintenance.apart import Step, Tell
 from dovetail.validator.store import Store, records
 from dovetail.validator.store.records import NUMBER_BYTES, PRUNED_KEY, key
-from dovetail.validator.store.salvage import At, Found, Salvage
+from dovetail.validator.store.salvage import ReadPosition, Salvage, SalvagedRecord
 from dovetail.validator.store.snapshot import page_faults
 from dovetail.validator.store.store import DEPTH_BLOCKS_MIN
 from protos import raw_pb2, transaction_pb2
@@ -65,7 +65,7 @@ class _Lost(Exception):
     """What nobody can tell any more; the text says what."""
 
 
-def rebuild(tell: Tell, plan: Plan, marker: Any, avoid: frozenset[At]) -> Rebuilt:
+def rebuild(tell: Tell, plan: Plan, marker: Any, avoid: frozenset[ReadPosition]) -> Rebuilt:
     """Make the new store, going on where one that ended left off. ``avoid``: what is not to be read again.
 
     Raises StorageFailed.
@@ -246,7 +246,7 @@ class _Rebuilding:
                     return content, receipt
         raise _Lost(f"the receipt of transaction {transaction_id} is damaged: nobody can tell what it wrote")
 
-    def _note(self, found: Found, table: str, number: int) -> None:
+    def _note(self, found: SalvagedRecord, table: str, number: int) -> None:
         what = found.mended if found.sound else "its checksum"
         if what and len(self._mended) < _NOTES_MAX:
             self._mended.append(f"{what} in entry {number} of the table {table}")
@@ -282,7 +282,7 @@ class _Rebuilding:
         names = {entry.content[:NUMBER_BYTES]: entry.name for entry in self._salvage.all("invalid_transactions")}
         self._tell_missing("invalid_transactions", len(names))
         transactions = tuple(TransactionId(names[place].hex()) for place in sorted(names))
-        self._store.remember([batches[place] for place in sorted(batches)], transactions)
+        self._store.remember_invalid([batches[place] for place in sorted(batches)], transactions)
 
     def _tell_missing(self, table: str, found: int) -> None:
         count = self._salvage.count(table)

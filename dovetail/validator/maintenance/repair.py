@@ -12,8 +12,8 @@ from dovetail.validator.maintenance.places import REPAIRING, Finish, being_made,
 from dovetail.validator.maintenance.rebuild import Plan, Rebuilt, rebuild
 from dovetail.validator.store import StorageFailed
 from dovetail.validator.store.length import DATA
-from dovetail.validator.store.ownership import own
-from dovetail.validator.store.salvage import At, at_of, begin
+from dovetail.validator.store.locks import own
+from dovetail.validator.store.salvage import ReadPosition, read_position, reset_marker
 
 _ENDS_MAX: Final = 200
 """How often reading may end its process."""
@@ -26,7 +26,7 @@ class Repaired(NamedTuple):
     """
 
     rebuilt: Rebuilt
-    ended_at: list[At]
+    ended_at: list[ReadPosition]
     kept: Path
     was_sound: bool
 
@@ -83,16 +83,16 @@ def _is_sound(store: Path, tell: Tell) -> bool:
     return seen.sound
 
 
-def _rebuild(plan: Plan, tell: Tell) -> tuple[Rebuilt, list[At]]:
+def _rebuild(plan: Plan, tell: Tell) -> tuple[Rebuilt, list[ReadPosition]]:
     """Rebuild, again and again where reading ends the process: what it ended at is left out the next time."""
     marker = multiprocessing.get_context("spawn").RawArray("q", 3)
-    avoid: list[At] = []
+    avoid: list[ReadPosition] = []
     while True:
-        begin(marker)
+        reset_marker(marker)
         try:
             return apart(tell, rebuild, plan, marker, frozenset(avoid)), avoid
         except Ended as ended:
-            at = at_of(marker)
+            at = read_position(marker)
             if at is None or at in avoid or len(avoid) >= _ENDS_MAX:
                 raise CannotRepair(
                     f"reading the file ends the process ({ended}){'' if at is None else f', the last time at {at}'}."

@@ -1,4 +1,4 @@
-"""The store: one LMDB environment that holds chain, state, receipts, indexes, statuses and the pending queue."""
+"""The store: one LMDB environment with chain, state, receipts, indexes, statuses and the pending queue."""
 
 from dovetail.validator.store.reader import StoreReader
 from dovetail.validator.store.records import BlockInfo, StoredBatch, StoredTransaction

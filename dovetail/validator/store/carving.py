@@ -1,8 +1,7 @@
-"""Records found in a file's bytes by key and checksum alone, where the pages that lead to them are damaged.
+"""Finds records in a file's bytes by key and checksum alone, for when the pages that lead to them are damaged.
 
-A record lies behind its key in a page, or, if it is large, at the beginning of pages of its own. Where it ends is where
-its checksum comes out right. What is found may be of a write that never ended: who uses it compares it with what covers
-it. No LMDB here.
+A record follows its key in a page or, if large, begins pages of its own. It ends where its checksum matches. A found
+record may belong to an unfinished write, so callers check it against ids, signatures and roots. No LMDB here.
 """
 
 import mmap
@@ -16,14 +15,14 @@ from dovetail.validator.store.records import SEAL_BYTES, checksum_of
 _PAGE_BYTES: Final = 4096
 _HEADER_BYTES: Final = 16
 _KEY_BYTES: Final = b"\x08\x00"
-"""What stands before a key that is a number: how long it is."""
+"""The length field before a key that is a number."""
 
 LARGE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of a record on pages of its own."""
+"""The largest record on pages of its own that is searched for."""
 
 
 class Carver:
-    """Raises OSError and ValueError where the file cannot be read at all."""
+    """Raises OSError and ValueError if the file cannot be read at all."""
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
@@ -33,17 +32,17 @@ class Carver:
         self._data.close()
 
     def records(self, table: str, name: bytes, beginning: bytes) -> Iterator[bytes]:
-        """The contents that can be found for a key of a table, and begin with ``beginning``; the same one once."""
+        """The distinct contents found for a key of a table that begin with ``beginning``."""
         seen = set()
-        for at, most in (*self._behind(name, beginning), *self._large(beginning)):
-            content = self._ended(table, name, at, most)
+        for at, most in (*self._after_key(name, beginning), *self._large(beginning)):
+            content = self._up_to_checksum(table, name, at, most)
             if content is not None and content not in seen and content.startswith(beginning):
                 seen.add(content)
                 yield content
 
-    def _behind(self, name: bytes, beginning: bytes) -> Iterator[tuple[int, int]]:
-        """Where a content may begin in a page, and how long it may be there."""
-        # Zeros are everywhere: number 0 is looked for with what stands before it.
+    def _after_key(self, name: bytes, beginning: bytes) -> Iterator[tuple[int, int]]:
+        """Offsets at which a content may begin after its key, each with the largest possible length."""
+        # Zeros are everywhere, so number 0 is searched for with its length field.
         before = b"" if any(name) else _KEY_BYTES
         for at in self._places(before + name + beginning):
             start = at + len(before) + len(name)
@@ -61,8 +60,8 @@ class Carver:
             yield at
             at = self._data.find(wanted, at + 1)
 
-    def _ended(self, table: str, name: bytes, start: int, most: int) -> bytes | None:
-        """What lies from ``start`` to where the checksum of all before it stands."""
+    def _up_to_checksum(self, table: str, name: bytes, start: int, most: int) -> bytes | None:
+        """The bytes from ``start`` up to their own checksum; None if there is no such place."""
         data = self._data[start : start + most]
         checksum = checksum_of(table, name, b"")
         for end in range(len(data) - SEAL_BYTES + 1):

@@ -1,4 +1,4 @@
-"""A copy of a damaged store's file, mended so far that LMDB can open it: one cut short, or with damaged first pages.
+"""Copies a damaged store's file so that LMDB can open it: a truncated file, or one with damaged first pages.
 
 No LMDB here.
 """
@@ -29,19 +29,18 @@ _FIRST_PAGES: Final = (
     (40, b"\x00\x10\x00\x00\x08\x00"),
     (88, bytes(6)),
 )
-"""What may stand in both first pages of every file of LMDB's 0.9 line, by its place there: that a page is one of the
-two, the mark and version of the format, room for no more than there is, the size of pages, and what kind of keys the
-list of free pages and the table of tables have."""
+"""Constant bytes of both first pages in every file of LMDB's 0.9 line, by offset: the page's flag, the format's mark
+and version, a map address of 0, the page size and flags of the free list, and the flags of the table of tables."""
 _PAGE_BYTES: Final = 4096
 _CLAIMS_AT: Final = 16
 _CLAIMS_BYTES: Final = 136
-"""In a first page: all that it says of the file as of its commit."""
+"""The part of a first page that describes the file as of its commit."""
 
 
-def lengthened(path: Path, scratch: Path) -> Path:
-    """Copy a file that was cut short, and put zeros in the place of what is gone: LMDB would end the process there.
+def padded_copy(path: Path, scratch: Path) -> Path:
+    """Copy a truncated file and append zeros for the missing end, because LMDB would crash there.
 
-    Returns the folder. Raises OSError.
+    Returns the folder of the copy. Raises OSError.
     """
     lacking = lacking_bytes(path)
     with _copied(path, scratch).open("r+b") as file:
@@ -49,17 +48,17 @@ def lengthened(path: Path, scratch: Path) -> Path:
         if lacking <= LACKING_BYTES_MAX:
             file.truncate(file_bytes + lacking)
         else:
-            # No file is cut so short: what it says is what is damaged.
+            # No file lacks that much, so the stated length is damaged.
             for page in range(FIRST_PAGES):
                 file.seek(page * _PAGE_BYTES + LAST_PAGE_AT)
                 file.write(struct.pack("=Q", file_bytes // _PAGE_BYTES - 1))
     return scratch
 
 
-def lead_to_tables(path: Path) -> bool:
-    """Whether both first pages name the page with the table of tables, or one the file without any. Raises OSError.
+def first_pages_name_tables(path: Path) -> bool:
+    """Whether both first pages name the page of the table of tables. Raises OSError.
 
-    The second is how a compacted file begins.
+    In a compacted file, page 0 may name none.
     """
     with (path / DATA).open("rb") as file:
         numbers = [_tables_page(file, page) for page in range(FIRST_PAGES)]
@@ -69,10 +68,11 @@ def lead_to_tables(path: Path) -> bool:
 
 
 def mend_first_pages(path: Path, scratch: Path) -> None:
-    """Copy the file and write into both first pages what stands in those of all files.
+    """Copy the file and restore the constant bytes of both first pages.
 
-    Where one leads to a page that is not the table of tables, and a single other bit would lead there, that is set.
-    Where none would, and the other page leads there, both say what that says. Raises OSError.
+    If a first page names a wrong page for the table of tables, and flipping a single bit of the number gives the right
+    one, the bit is flipped. If only one first page names the table afterwards, it is copied to the other. Raises
+    OSError.
     """
     copy = scratch / DATA if path == scratch else _copied(path, scratch)
     with copy.open("r+b") as file:
@@ -83,7 +83,7 @@ def mend_first_pages(path: Path, scratch: Path) -> None:
                 file.write(content)
         numbers = [_tables_page(file, page) for page in range(FIRST_PAGES)]
         for page, number in enumerate(numbers):
-            # The other's page is that of another commit, and so are most that lie near a damaged table of tables.
+            # The table of the other first page is of another commit. Half the names suffice: the table may be damaged.
             if not _names_tables(file, number, len(TABLES) // 2):
                 near = [one for bit in range(64) if _names_tables(file, one := number ^ 1 << bit)]
                 if len(near) == 1 and near[0] != numbers[1 - page]:
@@ -98,18 +98,18 @@ def mend_first_pages(path: Path, scratch: Path) -> None:
 
 
 def _tables_page(file: BinaryIO, page: int) -> int:
-    """The number of the page with the table of tables, by one of the first pages; 0, which it never is: none."""
+    """The page number of the table of tables according to a first page; 0 (never a table) if there is none."""
     return _number(file, page, TABLES_ROOT_AT)
 
 
 def _number(file: BinaryIO, page: int, at: int) -> int:
-    """A number in one of the first pages; 0 behind the end of the file."""
+    """A number in a first page; 0 beyond the end of the file."""
     file.seek(page * _PAGE_BYTES + at)
     return int.from_bytes(file.read(8), sys.byteorder)
 
 
 def _names_tables(file: BinaryIO, number: int, least: int = len(TABLES)) -> bool:
-    """Whether the page ``number`` is there, and the table of tables as of some commit: with so many, ``least``."""
+    """Whether page ``number`` exists and is a table of tables with at least ``least`` of the names."""
     if number >= file.seek(0, os.SEEK_END) // _PAGE_BYTES:
         return False
     file.seek(number * _PAGE_BYTES)

@@ -1,6 +1,6 @@
-"""Whether what a disk refused was refused for want of room, which LMDB tells as an error of the disk at times.
+"""Recognises a full disk behind an error of LMDB or the system.
 
-A write that the disk takes a part of is one: LMDB has no other name for it than Input/output error.
+LMDB reports a write that the disk accepts only in part as "Input/output error".
 """
 
 import errno
@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Final
 
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What a system says where there is no room for a file to grow."""
+"""The error codes for a file that cannot grow."""
 _LITTLE_BYTES: Final = 64 * 1024
-"""So much is as good as nothing: a commit's own pages take more."""
+"""With less free space the disk counts as full: a commit's own pages need more."""
 
 
-def want_of_room(error: Exception, where: Path | int, wanted_bytes: int = 0) -> str:
-    """What to say of room, in words; empty where it is not what is wanting.
+def lack_of_room(error: Exception, where: Path | int, wanted_bytes: int = 0) -> str:
+    """A sentence about the lack of space; empty if space is not the cause.
 
-    ``where``: a path or descriptor on the disk; ``wanted_bytes``: how much there should have been room for.
+    ``where``: a path or descriptor on the disk; ``wanted_bytes``: the size of the failed write.
     """
     code = error.errno if isinstance(error, OSError) else getattr(error, "code", None)
     try:

@@ -1,6 +1,6 @@
-"""Whether the file of a store is as long as it must be: LMDB maps it, and what is not there ends the process.
+"""Checks that the store's file is whole before LMDB maps it: access to a missing page would kill the process.
 
-Reads the file by itself, so that nothing that is wrong with it can end anything here. No LMDB here.
+Reads the file without LMDB, so that no damage can kill the process here.
 """
 
 import os
@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 from dovetail.validator.store.snapshot import StorageFailed
 
 DATA: Final = "data.mdb"
-"""In a store's folder: the store."""
+"""The name of the data file in a store's folder."""
 
 FIRST_PAGES: Final = 2
-"""Each says how long the file is and where its tables begin, as of one of the last two commits."""
+"""LMDB's meta pages. Each holds the file's length and the root of its tables, as of one of the last two commits."""
 
 LACKING_BYTES_MAX: Final = 1 << 40
-"""At the end of a file that was cut short; zeros in their place take no room on the disk. No file lacks more."""
+"""No truncated file lacks more. Zeros in place of the missing end take no space on the disk."""
 
 _MARK: Final = 0xBEEFC0DE
 _MARK_AT: Final = 16
@@ -26,7 +26,7 @@ _FREE_ROOT_AT: Final = 80
 TABLES_ROOT_AT: Final = 128
 LAST_PAGE_AT: Final = 136
 COMMIT_AT: Final = 144
-"""In a first page: the numbers of the page with the table of tables, of the last page and of the commit."""
+"""Offsets in a first page: the page number of the table of tables, the last page's number, the commit's number."""
 
 _FIRST_PAGE_BYTES: Final = 152
 _PAGE_BYTES: Final = frozenset(1 << bits for bits in range(8, 16))
@@ -36,7 +36,7 @@ _BRANCH, _LEAF = 1, 2
 _HEADER_BYTES: Final = 16
 _NODE_BYTES: Final = 8
 _LARGE: Final = 1
-"""The flag of an entry that lies in pages of its own."""
+"""The flag of an entry on pages of its own."""
 NO_PAGE: Final = (1 << 64) - 1
 
 
@@ -47,10 +47,10 @@ _ADVICE: Final = (
 
 
 class Claimed(NamedTuple):
-    """What the newer first page says: the size of pages, how many there are, the root of the list of free ones.
+    """The contents of the newer first page: page size, number of pages, root of the free list.
 
-    ``commit``: the number of the commit that wrote it. ``tables_root``: the page with the table of tables.
-    ``older``, ``older_root``: the same two of the other first page.
+    ``commit``: the number of the commit that wrote it. ``tables_root``: the page of the table of tables.
+    ``older``, ``older_root``: ``commit`` and ``tables_root`` of the other first page.
     """
 
     page_bytes: int
@@ -63,9 +63,9 @@ class Claimed(NamedTuple):
 
     @property
     def follows(self) -> bool:
-        """Whether one page is of the commit behind the other's, and leads elsewhere, as each commit leaves them.
+        """Whether the first pages are of consecutive commits with different roots, as every commit leaves them.
 
-        Where not, the last one may be taken for older than it is: all that it wrote would be gone, unsaid.
+        If not, LMDB might take the newest commit for an older one and silently drop it.
         """
         if self.commit == self.older == 0:
             return True
@@ -77,11 +77,9 @@ class Claimed(NamedTuple):
 
 
 def require_whole(folder: Path) -> None:
-    """Raises StorageFailed where the store's file is empty or was cut short, or nobody can tell its newest commit.
+    """Raises StorageFailed if the file is empty or truncated, or if its newest commit is unclear; OSError otherwise.
 
-    Raises OSError where it cannot be read.
-
-    What else may be wrong with it is for others to find.
+    Detects no other damage.
     """
     path = folder / DATA
     with path.open("rb", buffering=0) as file:
@@ -92,7 +90,7 @@ def require_whole(folder: Path) -> None:
             )
         claimed = _claimed(file.fileno())
         while claimed is not None:
-            # After the claim: a validator beside makes the file longer before it says so.
+            # Read the length after the claim: a running validator extends the file before it updates the first page.
             file_bytes = os.fstat(file.fileno()).st_size
             whole = claimed.file_bytes <= file_bytes or _only_free_pages_lack(file.fileno(), claimed, file_bytes)
             if whole and claimed.follows:
@@ -104,36 +102,36 @@ def require_whole(folder: Path) -> None:
 
 
 def _disagreement(claimed: Claimed) -> str:
-    """What is wrong with a file whose first pages are of commits that do not follow each other."""
+    """The fault of a file whose first pages are not of consecutive commits."""
     return (
         f"has a damaged first page: one is of commit {claimed.commit} and leads to page {claimed.tables_root}, the"
-        f" other of {claimed.older} and to {claimed.older_root}, which no two commits in a row do"
+        f" other of commit {claimed.older} and leads to page {claimed.older_root}, which no two commits in a row do"
     )
 
 
 def _lack(claimed_bytes: int, file_bytes: int) -> str:
-    """What is wrong with a file that says that it is longer than it is."""
+    """The fault of a file that is shorter than its first page states."""
     if claimed_bytes - file_bytes > LACKING_BYTES_MAX:
-        return f"has a damaged first page: how long it says that the file of {file_bytes} bytes is no file can be"
+        return f"has a damaged first page: the file has {file_bytes} bytes, and no file can be as long as it says"
     return f"was cut short, or its first pages are damaged: it has {file_bytes} bytes, they say {claimed_bytes}"
 
 
 def lacking_bytes(folder: Path) -> int:
-    """How much of the store's file is not there, by its own claim; free pages at its end count. Raises OSError."""
+    """The missing bytes at the file's end by its own claim, free pages included. Raises OSError."""
     with (folder / DATA).open("rb", buffering=0) as file:
         claimed = _claimed(file.fileno())
         return 0 if claimed is None else max(0, claimed.file_bytes - os.fstat(file.fileno()).st_size)
 
 
 def first_pages_follow(folder: Path) -> bool:
-    """Whether the store's file tells which commit is its newest. Raises OSError."""
+    """Whether the first pages are of consecutive commits, so that the newest one is clear. Raises OSError."""
     with (folder / DATA).open("rb", buffering=0) as file:
         claimed = _claimed(file.fileno())
         return claimed is not None and claimed.follows
 
 
 def _claimed(descriptor: int) -> Claimed | None:
-    """What the file says of itself; None where LMDB takes it for no file of its own."""
+    """The claim of the first pages; None if LMDB would not accept the file as its own."""
     claims = []
     page_bytes = 0
     for number in range(FIRST_PAGES):
@@ -146,7 +144,7 @@ def _claimed(descriptor: int) -> Claimed | None:
         (free_root,) = struct.unpack_from("=Q", page, _FREE_ROOT_AT)
         tables_root, last_page, commit = struct.unpack_from("=QQQ", page, TABLES_ROOT_AT)
         claims.append((commit, page_bytes, last_page + 1, free_root, tables_root))
-    # Of two of one commit LMDB takes the first.
+    # If both are of one commit, LMDB uses the first.
     first, second = claims
     newest, older = (second, first) if second[0] > first[0] else (first, second)
     commit, page_bytes, pages, free_root, tables_root = newest
@@ -154,7 +152,7 @@ def _claimed(descriptor: int) -> Claimed | None:
 
 
 def _only_free_pages_lack(descriptor: int, claimed: Claimed, file_bytes: int) -> bool:
-    """Whether no page that is needed lies behind the file's end: what a commit took and gave back is never written."""
+    """Whether every page beyond the file's end is free: LMDB never writes pages that one commit takes and frees."""
     there = file_bytes // claimed.page_bytes
     if claimed.pages - there > there:
         return False
@@ -166,7 +164,7 @@ def _only_free_pages_lack(descriptor: int, claimed: Claimed, file_bytes: int) ->
 
 
 def _free_pages(descriptor: int, claimed: Claimed, there: int) -> set[int]:
-    """The list of free pages. Raises struct.error, LookupError and OverflowError where it is not whole."""
+    """The numbers of the free pages. Raises struct.error, LookupError and OverflowError if the list is not whole."""
     free: set[int] = set()
     left = [] if claimed.free_root == NO_PAGE else [claimed.free_root]
     size = claimed.page_bytes
@@ -188,6 +186,6 @@ def _free_pages(descriptor: int, claimed: Claimed, there: int) -> set[int]:
                 if marks & _LARGE:
                     (first,) = struct.unpack_from("=Q", page, start)
                     numbers = os.pread(descriptor, 8 * count, first * size + _HEADER_BYTES)
-                # Before the numbers stands how many they are.
+                # The first number is their count.
                 free.update(struct.unpack_from(f"={count}Q", numbers)[1:])
     raise LookupError("it goes in circles")

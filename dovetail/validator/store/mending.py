@@ -1,4 +1,4 @@
-"""A record with one wrong bit, made right: which bit it is follows from the checksum. No LMDB here."""
+"""Corrects a record with one wrong bit, which the checksum identifies. No LMDB here."""
 
 from typing import Final, NamedTuple
 
@@ -6,14 +6,14 @@ from dovetail.validator.store import records
 from dovetail.validator.store.records import SEAL_BYTES, checksum_of
 
 _POLYNOMIAL: Final = 0xEDB88320
-"""Of CRC-32, its lowest power first."""
+"""CRC-32, reflected."""
 
 MENDED_BYTES_MAX: Final = 1024 * 1024
-"""Of a record: the search takes a second for so many."""
+"""The largest record that is corrected; the search takes a second for it."""
 
 
 class Mended(NamedTuple):
-    """The key and the content as they were written. ``bit``: what was wrong, in words."""
+    """The key and the content as they were written. ``bit``: which bit was wrong, in words; empty if none was."""
 
     name: bytes
     content: bytes
@@ -21,11 +21,11 @@ class Mended(NamedTuple):
 
 
 def mended(table: str, name: bytes, record: bytes) -> Mended | None:
-    """What was written, where one bit at most of key, content or checksum is wrong; None where more are.
+    """The record as written, if at most one bit of key, content or checksum is wrong; None otherwise.
 
-    Any two records that differ in one bit have different checksums, up to 512 MiB. So one wrong bit is always found. Of
-    records with many wrong bits, one in 2**32 / (8 * length) is taken for one with a single wrong bit: who mends
-    compares what comes out with the ids, signatures and roots that cover it.
+    Up to 512 MiB, each single wrong bit changes the checksum differently, so it is always found. Of records with many
+    wrong bits, one in 2**32 / (8 * length) looks like one with a single wrong bit. Callers therefore check the result
+    against the ids, signatures and roots that cover it.
     """
     if len(record) < SEAL_BYTES or len(record) > MENDED_BYTES_MAX:
         return None
@@ -35,7 +35,7 @@ def mended(table: str, name: bytes, record: bytes) -> Mended | None:
         return Mended(name, content, "")
     if difference.bit_count() == 1:
         return Mended(name, content, "a bit of its checksum")
-    # What a wrong bit adds to the checksum, beginning with the last bit of the content: each one before is one step on.
+    # ``effect`` is the change of the checksum by one wrong bit. From the last bit backwards, each is one CRC step more.
     both = bytearray(name + content)
     effect = _POLYNOMIAL
     for from_end in range(8 * len(both)):

@@ -1,4 +1,4 @@
-"""How the file of a store is made, and how it is opened: whole, or not at all."""
+"""Creates and opens the file of a store, and refuses a file that is not whole."""
 
 import os
 from contextlib import ExitStack, suppress
@@ -9,32 +9,32 @@ import lmdb
 
 from dovetail.validator.store.full_disk import NO_ROOM
 from dovetail.validator.store.length import DATA, require_whole
-from dovetail.validator.store.owner import make_file, make_where_absent
+from dovetail.validator.store.permissions import make_file, make_where_absent
 from dovetail.validator.store.records import FORMAT, FORMAT_KEY, TABLES
 from dovetail.validator.store.snapshot import StorageFailed
 
 READERS_MAX: Final = 512
-"""Most read snapshots of one store at a time, over all processes: the validator's one, and those of its readers."""
+"""The most read snapshots of a store at a time, in all processes together."""
 
 _SPARE_SNAPSHOTS: Final = 1
-"""What is let go keeps its slot among READERS_MAX for what is begun next: nobody can take it in between."""
+"""An ended snapshot keeps its slot among READERS_MAX for the next one, so that no other process can take the slot."""
 
 LOCK: Final = "lock.mdb"
-"""In a store's folder: LMDB's table of readers."""
+"""The name of LMDB's table of readers in a store's folder."""
 
 _LOCK_BYTES: Final = (READERS_MAX + 2) * 64
-"""How long LMDB makes it: what is common to all, and a place for each reader."""
+"""The size that LMDB gives the table: a header, and a slot for each reader."""
 
 _MAKING: Final = f"{DATA}.new"
 
 
 def make(folder: Path, map_bytes: int) -> None:
-    """Make a store without a block in ``folder``, which the caller owns. Its file has its name when it is on disk.
+    """Create a store without blocks in ``folder``, which the caller owns. The file gets its name once it is synced.
 
-    Raises lmdb.Error and OSError, and then there is none.
+    Raises lmdb.Error and OSError, and then leaves no file.
     """
     made, path = folder / _MAKING, folder / DATA
-    # Who was killed may have left one.
+    # A killed process may have left one.
     made.unlink(missing_ok=True)
     try:
         os.close(make_file(made))
@@ -59,12 +59,12 @@ def make(folder: Path, map_bytes: int) -> None:
 
 
 def open_file(folder: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
-    """The environment of the store in ``folder``, which must be there, and its tables by name.
+    """The environment of the existing store in ``folder``, and its tables by name.
 
-    Raises StorageFailed where the file is no whole store, lmdb.Error and OSError.
+    Raises StorageFailed if the file is no whole store, lmdb.Error and OSError.
     """
     require_whole(folder)
-    # LMDB would make it whoever runs this. Without, it refuses or does without a lock.
+    # LMDB would create the lock file with this process's owner. If creating it fails, LMDB refuses or goes without.
     with suppress(OSError):
         make_where_absent(folder / LOCK)
     _make_room(folder / LOCK)
@@ -79,7 +79,7 @@ def open_file(folder: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
             **options,
         )
         undo.callback(env.close)
-        # Who was killed left its slot behind.
+        # Killed processes leave their slots behind.
         env.reader_check()
         try:
             tables = {name: env.open_db(name.encode(), create=False) for name in TABLES}
@@ -94,12 +94,12 @@ def open_file(folder: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _make_room(lock: Path) -> None:
-    """Take room on the disk for the whole table of readers: LMDB maps it, and a full disk would end the process there.
+    """Allocate the whole table of readers: LMDB maps it, and a full disk would kill the process on access.
 
-    Raises OSError where there is no room; whatever else may be wrong is for LMDB to say.
+    Raises OSError if there is no space; LMDB reports all other errors.
     """
     try:
-        # Not one of full length: another environment of this process would lose its locks when the file is closed.
+        # Do not open a complete file: closing it would drop the locks of other environments of this process.
         if lock.stat().st_size >= _LOCK_BYTES:
             return
         descriptor = os.open(lock, os.O_RDWR)
@@ -113,12 +113,12 @@ def _make_room(lock: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Return when what was written to a file is on disk. Raises OSError."""
+    """Return when the contents of a file are on disk. Raises OSError."""
     _sync(path, os.O_RDWR)
 
 
 def sync_folder(path: Path) -> None:
-    """The same of the names in a folder."""
+    """Return when the names in a folder are on disk. Raises OSError."""
     _sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
 

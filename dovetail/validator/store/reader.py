@@ -1,7 +1,6 @@
-"""The store as it is read: chain and state of one snapshot, and opening what a validator in another process writes to.
+"""Reads chain and state of one snapshot, also beside a validator in another process that writes the store.
 
-How tables are read is in ``dovetail.validator.store.snapshot``, what is in their records in
-``dovetail.validator.store.records``.
+``snapshot`` reads tables, ``records`` decodes their records.
 """
 
 import struct
@@ -17,11 +16,11 @@ from dovetail.ledger.ids import BatchId, BlockId, TransactionId
 from dovetail.validator.core.journal.model import InvalidBatch
 from dovetail.validator.core.state.nodes import EMPTY, Ref
 from dovetail.validator.store import records
-from dovetail.validator.store.full_disk import want_of_room
+from dovetail.validator.store.full_disk import lack_of_room
 from dovetail.validator.store.length import DATA
+from dovetail.validator.store.locks import read_shared
 from dovetail.validator.store.opening import LOCK, READERS_MAX, open_file
-from dovetail.validator.store.owner import want_of_permission
-from dovetail.validator.store.ownership import read_shared
+from dovetail.validator.store.permissions import lack_of_permission
 from dovetail.validator.store.records import (
     FORMAT,
     PRUNED_KEY,
@@ -35,45 +34,45 @@ from dovetail.validator.store.records import (
 from dovetail.validator.store.snapshot import Snapshot, StorageFailed
 
 _LEFT_FREE: Final = 8
-"""Of READERS_MAX, for the validator: it loses its slot for a moment where the map grows."""
+"""Slots of READERS_MAX for the validator, which loses its own for a moment when the map grows."""
 
 _CACHED_NODES_MAX: Final = 65_536
 _CACHED_NODE_BYTES_MAX: Final = 1_024
-"""What is larger is a leaf with a large value; no branch is."""
+"""Larger nodes are leaves with large values; every branch is smaller."""
 
 
 class StoreReader(Snapshot):
-    """Chain and state on disk, as of the snapshot: ``head``, ``pruned`` and all that is read are of one commit.
+    """Chain and state on disk, as of one commit: ``head``, ``pruned`` and every read.
 
-    Whatever is read and is not what was written there raises StorageFailed.
+    Each read raises StorageFailed if a record is not what was written.
 
-    A snapshot keeps what was written after it from reusing the space of what it sees: who reads for long calls
-    ``refresh`` every so often, or the file of a busy validator grows. One thread's alone.
+    Later commits cannot reuse the space that a snapshot sees. Call ``refresh`` now and then in a long read, or the file
+    of a busy validator grows. Use a reader in one thread only.
     """
 
     def __init__(self, path: Path, env: Any, tables: dict[str, Any]) -> None:
-        """``env``: open at ``path``, with all its ``tables`` by name: for ``open``, and for the store that writes.
+        """``env``: open at ``path``, with all its ``tables`` by name. Readers use ``StoreReader.open``.
 
-        Raises StorageFailed where they are of another format; then ``env`` is still its opener's to close.
+        Raises StorageFailed if the store is of another format; the caller then closes ``env``.
         """
         super().__init__(env, tables)
         self._shared: IO[bytes] | None = None
-        """Held by who does not own the store: its file stays in its place."""
+        """The readers' lock, which prevents the replacement of the file; None for the owner of the store."""
         self._nodes: OrderedDict[int, bytes] = OrderedDict()
         try:
             self._check_format(path)
             self.head: BlockInfo | None = self._last_block()
             self.pruned: Pruned = self._read_pruned()
         except StorageFailed:
-            self._let_go()
+            self._end_snapshot()
             raise
 
     @staticmethod
     def open(path: Path) -> "StoreReader":
-        """The store at ``path``, for reading, while a validator in another process may write to it, or none runs.
+        """Open the store at ``path`` for reading, whether or not a validator in another process writes to it.
 
-        Changes nothing but the table of readers in the lock file. A process may have a store open once only. Raises
-        StorageFailed where there is no store, none that may be read, or one of another format.
+        Changes only LMDB's table of readers. A process may open a store only once. Raises StorageFailed if there is no
+        store, no permission to read it, or one of another format.
         """
         with ExitStack() as undo:
             try:
@@ -85,20 +84,20 @@ class StoreReader(Snapshot):
                 shared = read_shared(path)
                 if shared is not None:
                     undo.callback(shared.close)
-                # Without a size of its own the map has the size that the writer gave it.
+                # With map_size=0, the map has the size that the writer gave it.
                 env, tables = open_file(path, map_size=0, readonly=True)
                 undo.callback(env.close)
             except lmdb.ReadersFullError:
                 raise _too_many(path) from None
             except (lmdb.Error, OSError) as error:
                 advice = "where its file is damaged, `dovetail store repair` or a backup brings it back"
-                if want := want_of_permission(error, path, path / LOCK):
+                if want := lack_of_permission(error, path, path / LOCK):
                     advice = f"a reader must be allowed to read {DATA} there and to write {LOCK}: {want}"
                 raise StorageFailed(
-                    f"cannot read the store at {path}: {error}; {want_of_room(error, path) or advice}"
+                    f"cannot read the store at {path}: {error}; {lack_of_room(error, path) or advice}"
                 ) from None
             reader = StoreReader(path, env, tables)
-            # Counted once its own is among them: of those that come together, none goes on unseen.
+            # Count after this reader has its slot, so that simultaneous readers all count each other.
             if len(env.readers().splitlines()) - 1 > READERS_MAX - _LEFT_FREE:
                 raise _too_many(path)
             reader._shared = shared
@@ -106,28 +105,31 @@ class StoreReader(Snapshot):
         return reader
 
     def refresh(self) -> None:
-        """Move on to the newest commit. Raises StorageFailed."""
-        self._let_go()
-        self._move_on()
+        """Move the snapshot to the newest commit. Raises StorageFailed."""
+        self._end_snapshot()
+        self._begin_snapshot()
         self.head = self._last_block()
         self.pruned = self._read_pruned()
 
-    def keep_up(self) -> None:
-        """``refresh`` for who reads old states: where they are pruned the snapshot stays. Raises StorageFailed."""
+    def refresh_unless_pruned(self) -> None:
+        """``refresh``, but keep the snapshot of a pruned store, whose old states may be gone later.
+
+        Raises StorageFailed, also if pruning began since the last snapshot.
+        """
         if not self.pruned.states_from:
             self.refresh()
             if self.pruned.states_from:
                 raise StorageFailed("the validator has begun to prune states meanwhile: start anew")
 
     def close(self) -> None:
-        """Let go of the snapshot and the store."""
-        self._let_go()
+        """End the snapshot and close the store."""
+        self._end_snapshot()
         self._env.close()
         if self._shared is not None:
             self._shared.close()
 
     def node(self, number: int) -> bytes:
-        """The trie node with this number, which must be there. Nodes never change, so the newest used are kept."""
+        """The trie node with this number. Recently used nodes are cached: nodes never change. Raises StorageFailed."""
         node = self._nodes.get(number)
         if node is None:
             node = self.find_node(number)
@@ -137,11 +139,14 @@ class StoreReader(Snapshot):
         return node
 
     def find_node(self, number: int) -> bytes | None:
-        """The trie node with this number; None where there is none."""
+        """The trie node with this number, or None."""
         return self._get("nodes", key(number))
 
     def root_after(self, num: int) -> Ref:
-        """The state after block ``num``, which must be on the chain; -1: before all. Raises StorageFailed if pruned."""
+        """The root of the state after block ``num``, which must be on the chain; -1 gives the empty state.
+
+        Raises StorageFailed if the state is pruned.
+        """
         if num < 0:
             return EMPTY
         if num < self.pruned.states_from:
@@ -159,7 +164,7 @@ class StoreReader(Snapshot):
             self._nodes[number] = node
 
     def block(self, num: int) -> BlockInfo | None:
-        """The block with number ``num``."""
+        """The block with number ``num``, or None."""
         record = self._get("blocks", key(num)) if num >= 0 else None
         try:
             return None if record is None else records.decode_block_info(num, record)
@@ -196,28 +201,28 @@ class StoreReader(Snapshot):
         return records.decode_transaction(number, self._require("transactions", number))
 
     def invalid(self, batch_id: BatchId) -> InvalidBatch | None:
-        """Why a batch was judged INVALID, as far back as is remembered."""
+        """Why a batch is INVALID; None if it is not or is no longer remembered."""
         record = self._get("invalid", id_key(batch_id))
         return None if record is None else records.decode_invalid(record)
 
     def judged_invalid(self, transaction_id: TransactionId) -> bool:
-        """Whether a batch with this transaction was judged INVALID, as far back as is remembered."""
+        """Whether a remembered INVALID batch holds this transaction."""
         return self._get("invalid_transactions", id_key(transaction_id)) is not None
 
     def pending(self) -> Iterator[tuple[int, bytes]]:
-        """Arrival number and bytes of every pending batch, in order of arrival; of a damaged one no bytes."""
+        """Arrival number and bytes of every pending batch, in order of arrival; empty bytes for a damaged one."""
         for name, record in self.raw_entries("pending"):
             yield int.from_bytes(name, "big"), records.opened("pending", name, record) or b""
 
     def superseded(self, num: int) -> list[int]:
-        """The numbers of the nodes that block ``num``, which must be there, replaced."""
+        """The numbers of the nodes that block ``num`` replaced. Raises StorageFailed and struct.error."""
         return records.decode_numbers(self._require("superseded", num))
 
     def _last_block(self) -> BlockInfo | None:
         return self.block(self._last_key("blocks"))
 
     def _block_where(self, ends_after: Callable[[BlockInfo], bool]) -> BlockInfo:
-        """The first block for which ``ends_after`` holds; there must be one."""
+        """The first block for which ``ends_after`` holds; one must exist."""
         assert self.head is not None, "an entry on the chain has a block"
         low, high = 0, self.head.num
         while low < high:
@@ -233,9 +238,9 @@ class StoreReader(Snapshot):
         return records.decode_block_info(num, self._require("blocks", num))
 
     def _check_format(self, path: Path) -> None:
-        found = self._format()
-        if found != FORMAT:
-            words = "none" if found is None else found.decode("ascii", "backslashreplace")
+        stored = self._format()
+        if stored != FORMAT:
+            words = "none" if stored is None else stored.decode("ascii", "backslashreplace")
             raise StorageFailed(
                 f"the store at {path} has the format {words}, this release reads {FORMAT.decode()} only: use the"
                 f" release that made it, or another data_dir; where there never was a ledger there, remove its {DATA}"

@@ -1,8 +1,8 @@
-"""What the store keeps: tables, and how each record looks as bytes. No LMDB here.
+"""The store's tables, and the encoding of their records. No LMDB here.
 
-Blocks, batches and transactions are numbered from 0 without gaps; a block record holds the numbers of its first batch
-and transaction, so that any page of any list is found by arithmetic and one binary search. Every record ends with a
-checksum of its table, its key and itself, which each read compares: of a disk that errs, not of anybody who means harm.
+Blocks, batches and transactions are numbered from 0 without gaps. A block record holds the numbers of its first batch
+and transaction, so any page of a list is found by arithmetic and one binary search. Every record ends with a checksum
+of its table, key and content, which each read compares. The checksum detects disk errors, not deliberate changes.
 """
 
 import struct
@@ -40,17 +40,17 @@ _PRUNED: Final = struct.Struct(">QQQ")
 _SEAL: Final = struct.Struct(">I")
 _NUMBER: Final = struct.Struct(">Q")
 SEAL_BYTES: Final = 4
-"""Of the checksum at the end of every record but that of the format."""
+"""The checksum's length, at the end of every record except the format's."""
 
 _SEEDS: Final = {table: zlib.crc32(table.encode()) for table in TABLES}
-"""So that a record that is read out of another table is none of this one."""
+"""Checksums start with the table's name, so that a record of another table does not match."""
 
 FORMAT_KEY: Final = b"format"
 PRUNED_KEY: Final = b"pruned"
 """The keys of the table ``meta``."""
 
 NUMBER_BYTES: Final = 8
-"""Of a number as a key."""
+"""The length of a number as a key."""
 
 _invalid_encoder: Final = msgspec.msgpack.Encoder()
 _invalid_decoder: Final = msgspec.msgpack.Decoder(InvalidBatch)
@@ -110,10 +110,10 @@ class StoredTransaction(NamedTuple):
 
 
 class Pruned(NamedTuple):
-    """What states are gone. The defaults: none.
+    """Which states are pruned; the defaults mean none.
 
-    ``states_from``: the first block whose state is whole; so are those of all later ones. ``nodes``: how many nodes
-    were removed. ``next_node``: all of them had lower numbers.
+    ``states_from``: the first block whose state is complete, as are all later ones. ``nodes``: the number of removed
+    nodes, all of which had numbers below ``next_node``.
     """
 
     states_from: int = 0
@@ -122,7 +122,7 @@ class Pruned(NamedTuple):
 
 
 def key(number: int) -> bytes:
-    """A number as a key, so that ascending numbers are ascending keys."""
+    """A number as a key. Keys sort like their numbers."""
     return number.to_bytes(NUMBER_BYTES, "big")
 
 
@@ -132,17 +132,17 @@ def id_key(text: str) -> bytes:
 
 
 def checksum_of(table: str, name: bytes, content: bytes) -> int:
-    """Of what stands under the key ``name`` of a table: it tells every change of up to 32 bits in a row."""
+    """The CRC-32 of table, key and content. It detects every change within 32 consecutive bits."""
     return zlib.crc32(content, zlib.crc32(name, _SEEDS[table]))
 
 
 def sealed(table: str, name: bytes, content: bytes) -> bytes:
-    """The record that keeps ``content`` under the key ``name`` of a table."""
+    """The record for ``content`` under the key ``name`` of a table: the content with its checksum."""
     return content + _SEAL.pack(checksum_of(table, name, content))
 
 
 def opened(table: str, name: bytes, record: bytes) -> bytes | None:
-    """The content of a record; None where it is not what was written there."""
+    """The content of a record; None if its checksum does not match."""
     content = record[:-SEAL_BYTES]
     return content if record[-SEAL_BYTES:] == _SEAL.pack(checksum_of(table, name, content)) else None
 
@@ -194,12 +194,12 @@ def decode_transaction(number: int, record: bytes) -> StoredTransaction:
 
 
 def encode_invalid(entry: InvalidBatch) -> bytes:
-    """What follows the number of the record."""
+    """The record without its leading number."""
     return _invalid_encoder.encode(entry._replace(transaction_ids=()))
 
 
 def decode_invalid(record: bytes) -> InvalidBatch:
-    """Raises msgspec.MsgspecError and UnicodeDecodeError for bytes that ``encode_invalid`` never makes."""
+    """Raises msgspec.MsgspecError and UnicodeDecodeError for bytes that ``encode_invalid`` never returns."""
     return _invalid_decoder.decode(record[NUMBER_BYTES:])
 
 
@@ -212,7 +212,7 @@ def decode_pruned(record: bytes) -> Pruned:
 
 
 def number_key(record: bytes) -> bytes:
-    """The key under which its order names a record that begins with its number."""
+    """The key in the order table of a record that begins with its number."""
     return record[:NUMBER_BYTES]
 
 
@@ -221,5 +221,5 @@ def encode_numbers(numbers: list[int]) -> bytes:
 
 
 def decode_numbers(record: bytes) -> list[int]:
-    """Raises struct.error for bytes that ``encode_numbers`` never makes."""
+    """Raises struct.error for bytes that ``encode_numbers`` never returns."""
     return [number for (number,) in _NUMBER.iter_unpack(record)]

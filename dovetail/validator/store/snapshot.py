@@ -1,10 +1,7 @@
 """One read snapshot of the store's tables: records by key and in order, each compared with its checksum.
 
-With ``dovetail.validator.store.opening``, which opens a store, and ``dovetail.validator.store.store``, which writes
-it, the only module
-that knows LMDB. What is in the records is the business of ``dovetail.validator.store.records``, what they mean
-together of
-``dovetail.validator.store.reader``.
+Together with ``opening``, ``reader``, ``store`` and ``salvage``, one of the modules that use LMDB. ``records`` decodes
+the records, ``reader`` combines them.
 """
 
 import struct
@@ -16,32 +13,33 @@ import lmdb
 from lmdb.verify import VerifyError, verify
 
 from dovetail.validator.store import records
-from dovetail.validator.store.full_disk import want_of_room
+from dovetail.validator.store.full_disk import lack_of_room
 from dovetail.validator.store.records import FORMAT_KEY, NUMBER_BYTES, id_key, key
 
 WHEN_DAMAGED: Final = (
     "the ledger is damaged: `dovetail chain verify` shows where; stop the validator, then `dovetail store repair`, or"
     " restore a backup"
 )
-"""What to do where pages or keys are not what was written."""
+"""The advice for damaged pages and keys."""
 
 
 class StorageFailed(Exception):
-    """The disk or the environment refused; the message says what. Nothing of a write was kept."""
+    """The disk or LMDB refused an operation; the message says why. A refused write has changed nothing."""
 
 
 class StorageDamaged(StorageFailed):
-    """What is read is not what was written; the message says where. It does not pass by itself."""
+    """A record or page is not what was written; the message says which. Retrying does not help."""
 
 
 class StorageLost(Exception):
-    """The disk lost a write, or nobody knows what became of one: whoever owns the store must end, and open it anew."""
+    """The disk lost a write, or the outcome of a write is unknown: the store's owner must end and reopen it."""
 
 
 class FileFigures(NamedTuple):
-    """``used_pages``: all that were ever written. ``main_pages``: of the table of tables. ``map_bytes``: its room.
+    """Figures of the store's file.
 
-    ``readers``: places in the table of readers that were taken at one time.
+    ``used_pages``: pages written so far, free ones included. ``main_pages``: pages of the table of tables.
+    ``map_bytes``: the size of the map. ``readers``: slots of the table of readers that have been used.
     """
 
     page_bytes: int
@@ -52,10 +50,10 @@ class FileFigures(NamedTuple):
 
 
 def page_faults(path: Path) -> list[str]:
-    """What is wrong with the pages of the store's file in the folder ``path``, whatever lies in them.
+    """The faults in the page structure of the store's file in the folder ``path``; records are not checked.
 
-    Every page is reached once or free, and each table counts right. Means nothing while somebody writes. Reads the file
-    by itself: damage ends no process here.
+    In a sound file, every page is either free or reached exactly once, and each table's count is right. Meaningless
+    while another process writes. Reads without LMDB, so damage cannot kill the process.
     """
     try:
         faults: list[str] = verify(str(path))  # type: ignore[no-untyped-call]
@@ -65,7 +63,7 @@ def page_faults(path: Path) -> list[str]:
 
 
 class Snapshot:
-    """The tables as of one commit. One thread's alone."""
+    """The tables as of one commit. Use it in one thread only."""
 
     def __init__(self, env: Any, tables: dict[str, Any]) -> None:
         """``env``: open, with its ``tables`` by name. Raises StorageFailed."""
@@ -73,13 +71,13 @@ class Snapshot:
         self._tables = tables
         self._reader: Any = None
         self.damaged_reads = 0
-        """How often something was read that is not what was written."""
+        """How many reads met damage."""
         self.damage = ""
-        """Where that was the last time, in words."""
-        self._move_on()
+        """The last damage, in words."""
+        self._begin_snapshot()
 
     def tables(self) -> list[bytes]:
-        """The names of all tables in the file: TABLES, in a sound store."""
+        """The names of all tables in the file; TABLES in a sound store."""
         try:
             with self._reader.cursor() as cursor:
                 return list(cursor.iternext(values=False))
@@ -87,11 +85,11 @@ class Snapshot:
             raise self._unreadable("of tables", error) from None
 
     def written(self) -> int:
-        """A number that every write to the file changes, in whatever process, whether it is in the snapshot or not."""
+        """The number of the newest commit, by whatever process, whether or not the snapshot includes it."""
         return int(self._env.info()["last_txnid"])
 
     def file(self) -> FileFigures:
-        """How large the file is, as of now."""
+        """The current figures of the file."""
         info, main = self._env.info(), self._env.stat()
         return FileFigures(
             main["psize"],
@@ -102,40 +100,37 @@ class Snapshot:
         )
 
     def copy_to(self, descriptor: int) -> None:
-        """Write the newest commit as a file of its own, without free pages, beside a running writer too.
-
-        Raises StorageFailed.
-        """
+        """Write the newest commit to a new file without free pages. A writer may run. Raises StorageFailed."""
         try:
             self._env.copyfd(descriptor, compact=True)
         except (lmdb.Error, OSError) as error:
             raise StorageFailed(
-                f"the store cannot be copied: {error}; {want_of_room(error, descriptor) or WHEN_DAMAGED}"
+                f"the store cannot be copied: {error}; {lack_of_room(error, descriptor) or WHEN_DAMAGED}"
             ) from None
 
     def count(self, table: str) -> int:
-        """How many entries one of TABLES has."""
-        try:
-            entries: int = self._reader.stat(self._tables[table])["entries"]
-        except lmdb.Error as error:
-            raise self._unreadable(table, error) from None
-        return entries
+        """The number of entries of one of TABLES."""
+        return self._stat(table)["entries"]
 
     def size(self, table: str) -> tuple[int, int, int]:
-        """Of one of TABLES: pages that hold entries, pages that lead to them, pages of large records."""
-        try:
-            stat = self._reader.stat(self._tables[table])
-        except lmdb.Error as error:
-            raise self._unreadable(table, error) from None
+        """The numbers of leaf pages, branch pages and overflow pages of one of TABLES."""
+        stat = self._stat(table)
         return stat["leaf_pages"], stat["branch_pages"], stat["overflow_pages"]
 
+    def _stat(self, table: str) -> dict[str, int]:
+        try:
+            stat: dict[str, int] = self._reader.stat(self._tables[table])
+        except lmdb.Error as error:
+            raise self._unreadable(table, error) from None
+        return stat
+
     def entries(self, table: str) -> Iterator[tuple[bytes, bytes]]:
-        """Key and content of every entry of one of TABLES, in order of the keys."""
+        """Key and content of every entry of one of TABLES, in key order."""
         for name, record in self.raw_entries(table):
             yield name, self._open(table, name, record)
 
     def raw_entries(self, table: str) -> Iterator[tuple[bytes, bytes]]:
-        """The same as they are stored, not compared with their checksums."""
+        """Key and record of every entry, in key order, without a check of the checksums."""
         try:
             with self._reader.cursor(db=self._tables[table]) as cursor:
                 yield from cursor
@@ -169,7 +164,7 @@ class Snapshot:
         return None if record is None else int.from_bytes(record, "big")
 
     def _last_key(self, table: str) -> int:
-        """The highest number in a table; -1 when it is empty."""
+        """The highest number in a table; -1 if it is empty."""
         try:
             with self._reader.cursor(db=self._tables[table]) as cursor:
                 name = cursor.key() if cursor.last() else None
@@ -183,13 +178,13 @@ class Snapshot:
 
     def _format(self) -> bytes | None:
         try:
-            found: bytes | None = self._reader.get(FORMAT_KEY, db=self._tables["meta"])
+            stored: bytes | None = self._reader.get(FORMAT_KEY, db=self._tables["meta"])
         except lmdb.Error as error:
             raise self._unreadable("meta", error) from None
-        return found
+        return stored
 
     def _damaged(self, words: str) -> StorageDamaged:
-        """What to raise for damage, which is counted."""
+        """Count damage. Returns the error to raise."""
         self.damaged_reads += 1
         self.damage = words
         return StorageDamaged(words)
@@ -198,20 +193,23 @@ class Snapshot:
         return self._damaged(f"the store lacks entry {number} of {table}{why}")
 
     def _unreadable(self, table: str, error: lmdb.Error) -> StorageDamaged:
-        self._go_on()
+        self._recover_snapshot()
         return self._damaged(f"the table {table} cannot be read: {error}; {WHEN_DAMAGED}")
 
-    def _go_on(self) -> None:
-        """After a page that cannot be read LMDB reads nothing more in this snapshot; who wants one commit keeps it."""
+    def _recover_snapshot(self) -> None:
+        """Called after a page could not be read: LMDB allows no further read in this snapshot.
 
-    def _let_go(self) -> None:
-        """End the snapshot and keep its slot, which goes where the transaction itself does."""
+        A reader stays with its commit and does nothing; the store's owner begins a new snapshot.
+        """
+
+    def _end_snapshot(self) -> None:
+        """End the snapshot. Its slot in the table of readers stays reserved (``opening._SPARE_SNAPSHOTS``)."""
         if self._reader is not None:
             self._reader.abort()
             self._reader = None
 
-    def _move_on(self) -> None:
-        """Take a snapshot of the newest commit where there is none. Raises StorageFailed."""
+    def _begin_snapshot(self) -> None:
+        """Begin a snapshot of the newest commit. Raises StorageFailed."""
         try:
             self._reader = self._begin()
         except lmdb.Error as error:
@@ -221,11 +219,11 @@ class Snapshot:
         try:
             return self._env.begin()
         except lmdb.MapResizedError:
-            # The writer, in another process, has made the map larger than it is here.
+            # The writer in another process has grown the map.
             self._env.set_mapsize(0)
             return self._env.begin()
 
 
 def shown_key(name: bytes) -> str:
-    """The key of an entry as people read it: a number, or in hex."""
+    """The key of an entry as text: a number, or hex characters."""
     return str(int.from_bytes(name, "big")) if len(name) == NUMBER_BYTES else name.hex()

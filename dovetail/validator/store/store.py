@@ -1,8 +1,7 @@
-"""The store as it is written: one owner, write transactions, growth of the map.
+"""Writes the store: write transactions, growth of the map, pruning.
 
-Everything runs in the validator's loop thread: one owner, no locks. All reads see the newest commit; nothing is
-reported as done before its write transaction is synced. Reading, and what the tables are, is in
-``dovetail.validator.store.reader``, what is in the records in ``dovetail.validator.store.records``.
+Everything runs in the thread of the validator's event loop, without locks. Reads see the newest commit, and each write
+is synced before it returns. ``reader`` has the reads, ``records`` the encoding.
 """
 
 import os
@@ -21,24 +20,24 @@ from dovetail.ledger.limits import Limits
 from dovetail.validator.core.journal.model import BlockCommit, InvalidBatch
 from dovetail.validator.crash_points import CrashPoint, reach
 from dovetail.validator.store import records
-from dovetail.validator.store.full_disk import want_of_room
+from dovetail.validator.store.full_disk import lack_of_room
 from dovetail.validator.store.length import DATA
+from dovetail.validator.store.locks import own
 from dovetail.validator.store.opening import LOCK, make, open_file
-from dovetail.validator.store.owner import make_folder, want_of_permission
-from dovetail.validator.store.ownership import own
+from dovetail.validator.store.permissions import lack_of_permission, make_folder
 from dovetail.validator.store.reader import StoreReader
 from dovetail.validator.store.records import FORMAT, FORMAT_KEY, PRUNED_KEY, BlockInfo, Pruned, id_key, key, sealed
 from dovetail.validator.store.sizes import commit_bytes, invalid_bytes, names_bytes, prune_bytes
 from dovetail.validator.store.snapshot import WHEN_DAMAGED, StorageFailed, StorageLost
 
 _PAGE_OVERHEAD: Final = 3
-"""A write may touch this many times its own bytes in pages: copied tree pages and half-filled new ones."""
+"""A write needs up to this many times its own bytes in pages: copied tree pages and half-filled new ones."""
 _GROWTH_BYTES_MIN: Final = 16 * 1024 * 1024
 _PRUNED_NODES_MAX: Final = 5_000
-"""Most nodes that one write removes, but for the last list of a block, which goes as a whole."""
+"""One write removes the lists of whole blocks until it has removed this many nodes."""
 
 DEPTH_BLOCKS_MIN: Final = 2
-"""The next block executes on the state before the newest while that is being written."""
+"""The next block executes on the previous state while the newest block is written."""
 
 log = structlog.get_logger("validator.store")
 
@@ -46,20 +45,20 @@ _Entry = tuple[bytes, bytes]
 """Key and content."""
 
 _Replaced = tuple[int, list[int]]
-"""The number of a block, and the nodes that it replaced."""
+"""The number of a block, and the numbers of the nodes that it replaced."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
 class _MapWasSmall(StorageFailed):
-    """Less room was made in the map than a write took: no fault of the disk. The map is larger now."""
+    """A write did not fit into the map, which has grown since. Not an error of the disk."""
 
 
-def _in_a_map_that_holds_it(
+def _repeated_in_larger_map(
     write: "Callable[Concatenate[Store, _P], _T]",
 ) -> "Callable[Concatenate[Store, _P], _T]":
-    """Write once more wherever the map was small; each time it has doubled."""
+    """Repeat the write after each _MapWasSmall; the map has doubled each time."""
 
     @wraps(write)
     def written(store: "Store", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -73,12 +72,12 @@ def _in_a_map_that_holds_it(
 
 
 class Store(StoreReader):
-    """Chain and state on disk. ``path``: a folder; it and the file in it are made when absent.
+    """Chain and state on disk. ``path``: the store's folder, created with its file if absent.
 
-    Raises StorageFailed when it cannot be opened.
+    Raises StorageFailed if the store cannot be opened.
 
-    ``state_depth_blocks``: how many of the newest states each commit leaves whole, 0: all. ``sync``: False leaves it to
-    ``sync()`` when what was written is on disk: for what is thrown away if that is not reached.
+    ``state_depth_blocks``: how many of the newest states each commit keeps; 0 keeps all. ``sync``: with False, writes
+    reach the disk only with ``sync()``, for stores that are discarded if that is not reached.
     """
 
     def __init__(self, path: Path, limits: Limits, state_depth_blocks: int = 0, *, sync: bool = True) -> None:
@@ -90,7 +89,7 @@ class Store(StoreReader):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 make_folder(path, exist_ok=True)
                 undo.callback((lock := own(path)).close)
-                # A link to what is not there is no new store: its disk may not be mounted.
+                # ``lexists``: a broken link is no new store; its disk may not be mounted.
                 if not os.path.lexists(path / DATA):
                     make(path, limits.store_map_bytes_initial)
                 env, tables = open_file(path, map_size=limits.store_map_bytes_initial, sync=sync)
@@ -99,36 +98,36 @@ class Store(StoreReader):
                 undo.callback(self._witness.close)
             except (lmdb.Error, OSError) as error:
                 advice = "where its file is damaged, `dovetail store repair` or a backup brings it back"
-                want = want_of_permission(error, path, path / DATA, path / LOCK) or want_of_room(error, path)
+                want = lack_of_permission(error, path, path / DATA, path / LOCK) or lack_of_room(error, path)
                 raise StorageFailed(f"cannot open the store at {path}: {error}; {want or advice}") from None
             self._lock = lock
             self.refused_writes = 0
-            """How many writes the disk refused so far."""
+            """How many writes the disk has refused."""
             self.failure: str | None = None
-            """Why the last of them was refused; None once a write of as many bytes went well, or a trial."""
+            """The last refusal; None after a successful write of at least as many bytes, or of ``retry_write``."""
             self._failed_bytes = 0
             super().__init__(path, env, tables)
             self.next_node_number: int = max(self._last_key("nodes") + 1, self.pruned.next_node)
             self.next_arrival: int = self._last_key("pending") + 1
-            """The arrival number of the next batch that is accepted."""
+            """The arrival number of the next accepted batch."""
             undo.pop_all()
 
     def close(self) -> None:
-        """Let go of the store; another process may own it then."""
+        """Close the store. Another process may own it afterwards."""
         super().close()
         self._witness.close()
         self._lock.close()
 
     def sync(self) -> None:
-        """Return when all that was written is on disk. Raises StorageFailed."""
+        """Return when all writes are on disk. Raises StorageFailed."""
         try:
             self._env.sync(True)
         except lmdb.Error as error:
             raise StorageFailed(f"the store cannot be synced: {error}") from None
 
-    @_in_a_map_that_holds_it
+    @_repeated_in_larger_map
     def add_pending(self, raw_batches: list[bytes]) -> int:
-        """Keep accepted batches; the arrival number of the first. Synced on return. Raises StorageFailed."""
+        """Write accepted batches. Returns the arrival number of the first. Synced on return. Raises StorageFailed."""
         first = self.next_arrival
         names = map(key, range(first, first + len(raw_batches)))
         reach(CrashPoint.PENDING_BEFORE_WRITE)
@@ -139,9 +138,9 @@ class Store(StoreReader):
         self.next_arrival = first + len(raw_batches)
         return first
 
-    @_in_a_map_that_holds_it
+    @_repeated_in_larger_map
     def commit_block(self, commit: BlockCommit) -> BlockInfo:
-        """Move the head by one: block, state, receipts, indexes, statuses and pending removals at once.
+        """Append a block: its record, state, receipts, indexes, statuses and pending removals in one write.
 
         Synced on return. Raises StorageFailed, and then nothing has changed.
         """
@@ -171,56 +170,56 @@ class Store(StoreReader):
         self.head = info
         self.pruned = pruned
         self.next_node_number = next_node
-        # The next block starts from what this one wrote, and hardly anybody looks at what it replaced.
+        # The next block reads the nodes of this one; replaced nodes are hardly read again.
         for number in commit.superseded:
             self._nodes.pop(number, None)
         for number, node in commit.nodes:
             self._keep(number, node)
         return info
 
-    @_in_a_map_that_holds_it
+    @_repeated_in_larger_map
     def reject(self, invalid: list[InvalidBatch], settled: list[int]) -> None:
-        """Judge batches INVALID without a block. Synced on return. Raises StorageFailed."""
+        """Record batches as INVALID without a block. Synced on return. Raises StorageFailed."""
         reach(CrashPoint.VERDICTS_BEFORE_WRITE)
         with self._write(4 * invalid_bytes(invalid)) as transaction:
             self._put_invalid(transaction, invalid, settled)
             reach(CrashPoint.VERDICTS_BEFORE_SYNC)
         reach(CrashPoint.VERDICTS_AFTER_SYNC)
 
-    def try_again(self) -> None:
-        """After a refused write, where there is room for as much: write what stands there already.
+    def retry_write(self) -> None:
+        """Test after a refused write whether writes succeed again: ``failure`` is None then.
 
-        ``failure`` tells whether that went.
+        Rewrites an existing record, if the disk has space for the refused write.
         """
         free = self.free_bytes()
         if free is not None and free < self._failed_bytes * _PAGE_OVERHEAD:
-            # A little would go all the same, into pages that are free within the file.
+            # A small write could still succeed, in free pages of the file.
             return
         failure, failed_bytes, refused = self.failure, self._failed_bytes, self.refused_writes
         try:
             with self._write(0) as transaction:
                 transaction.put(FORMAT_KEY, FORMAT, db=self._tables["meta"])
         except StorageFailed:
-            # What was refused is what people must hear of.
+            # Keep reporting the original refusal.
             self.failure, self._failed_bytes, self.refused_writes = failure, failed_bytes, refused
         else:
             self.failure, self._failed_bytes = None, 0
 
     def used_bytes(self) -> int:
-        """How much of the file holds something, or did once and may hold something again."""
+        """The bytes of the file in use, including free pages that later writes reuse."""
         return int((self._env.info()["last_pgno"] + 1) * self._env.stat()["psize"])
 
     def free_bytes(self) -> int | None:
-        """How much the disk of the store has left; None where it does not tell."""
+        """The free bytes on the store's disk; None if unknown."""
         try:
             disk = os.fstatvfs(self._lock.fileno())
         except OSError:
             return None
         return disk.f_bavail * disk.f_frsize
 
-    @_in_a_map_that_holds_it
-    def remember(self, batches: list[InvalidBatch], transactions: Sequence[TransactionId]) -> None:
-        """What another store remembered of invalid batches, and of the transactions of such, in order.
+    @_repeated_in_larger_map
+    def remember_invalid(self, batches: list[InvalidBatch], transactions: Sequence[TransactionId]) -> None:
+        """Write INVALID batches and transactions that another store remembered, in order.
 
         Synced on return. Raises StorageFailed.
         """
@@ -229,11 +228,11 @@ class Store(StoreReader):
             ids = [(id_key(name), b"") for name in transactions]
             self._remember(transaction, "invalid_transactions", ids, self._limits.invalid_transactions_remembered)
 
-    @_in_a_map_that_holds_it
+    @_repeated_in_larger_map
     def prune(self, depth_blocks: int) -> bool:
-        """Remove a bounded part of the nodes that no state of the newest ``depth_blocks`` needs; whether more are left.
+        """Remove a bounded number of nodes that none of the newest ``depth_blocks`` states needs.
 
-        Synced on return. Raises StorageFailed.
+        Returns whether more such nodes are left. Synced on return. Raises StorageFailed.
         """
         assert depth_blocks >= DEPTH_BLOCKS_MIN, "a validator needs two states"
         until = self.head.num - depth_blocks + 1 if self.head else 0
@@ -245,9 +244,9 @@ class Store(StoreReader):
         return bool(lists) and self.pruned.states_from < until
 
     def _prunable(self, until: int) -> list[_Replaced]:
-        """What the next blocks replaced, in order, so that the states after block ``until`` and later ones stay whole.
+        """The next replaced nodes to remove, in block order, up to block ``until``, as many as one write may remove.
 
-        As many as one write may remove. What block n replaced is in no state from that after n on.
+        The state after block n and all later states do not need the nodes that block n replaced.
         """
         lists: list[_Replaced] = []
         nodes = 0
@@ -257,7 +256,7 @@ class Store(StoreReader):
             try:
                 numbers = self.superseded(num)
             except (StorageFailed, struct.error) as error:
-                # The space stays used; nothing else suffers.
+                # The only consequence is unused space.
                 log.error("states are not pruned", block_num=num, reason=str(error))
                 break
             lists.append((num, numbers))
@@ -265,7 +264,7 @@ class Store(StoreReader):
         return lists
 
     def _prune(self, transaction: Any, lists: list[_Replaced], next_node: int) -> Pruned:
-        """Remove them. ``next_node``: above the numbers of all nodes."""
+        """Remove the nodes of ``lists``. ``next_node``: greater than every node number."""
         pruned = self.pruned
         if not lists:
             return pruned
@@ -317,7 +316,7 @@ class Store(StoreReader):
         self._remember(transaction, "invalid_transactions", ids, limits.invalid_transactions_remembered)
 
     def _remember(self, transaction: Any, table: str, entries: list[_Entry], most: int) -> None:
-        """Put entries into a table that keeps the newest ``most``; a record begins with its number in their order."""
+        """Put entries into a table that keeps the newest ``most``. Each record begins with its order number."""
         if not entries:
             return
         records_table, order_table = self._tables[table], self._tables[f"{table}_order"]
@@ -337,7 +336,7 @@ class Store(StoreReader):
                 transaction.delete(oldest, db=records_table)
 
     def _append(self, transaction: Any, table: str, entries: Iterable[_Entry]) -> None:
-        """Put entries behind all others of a table, in their order; one that stands there is never written over."""
+        """Append entries to a table in ascending key order. Never overwrites an entry."""
         written = ((name, sealed(table, name, content)) for name, content in entries)
         with transaction.cursor(db=self._tables[table]) as cursor:
             given, added = cursor.putmulti(written, append=True)
@@ -345,19 +344,19 @@ class Store(StoreReader):
             raise StorageFailed(f"{given - added} of {given} entries are not behind the last of the table {table}")
 
     def _insert(self, transaction: Any, table: str, entries: list[_Entry]) -> None:
-        """Put entries under random keys: in ascending order neighbours share the pages that their insertion copies."""
+        """Put entries under random keys. Sorted, so that neighbouring keys share copied pages."""
         with transaction.cursor(db=self._tables[table]) as cursor:
             cursor.putmulti((name, sealed(table, name, content)) for name, content in sorted(entries))
 
     @contextmanager
     def _write(self, data_bytes: int) -> Iterator[Any]:
-        """One write transaction, synced when the block ends; the reader moves on to it.
+        """One write transaction, synced at the end of the with-block. The reader then sees it.
 
-        Raises StorageFailed where the disk took nothing of it, StorageLost where that is not sure.
+        Raises StorageFailed if the disk refused the whole write, StorageLost if the outcome is unknown.
         """
-        self._let_go()
+        self._end_snapshot()
         try:
-            # Space that a reader saw which was killed would never be used again.
+            # Without this, the space that a killed reader saw would never be reused.
             self._env.reader_check()
             self._make_room(data_bytes * _PAGE_OVERHEAD)
             with self._env.begin(write=True) as transaction:
@@ -366,7 +365,7 @@ class Store(StoreReader):
                 self.failure, self._failed_bytes = None, 0
         except (lmdb.Error, OSError) as error:
             said = f"the store refused a write of {data_bytes} bytes: {error}"
-            if lack := want_of_room(error, self._lock.fileno(), data_bytes):
+            if lack := lack_of_room(error, self._lock.fileno(), data_bytes):
                 said += f"; {lack}"
             elif isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError):
                 said += f"; {WHEN_DAMAGED}"
@@ -380,27 +379,27 @@ class Store(StoreReader):
             try:
                 self._reader = self._begin()
             except lmdb.Error as error:
-                # LMDB gives up where it cannot tell which of its two heads is on disk.
-                raise StorageLost(f"nobody knows what became of a write of {data_bytes} bytes: {error}") from None
+                # LMDB gives up if it cannot tell which of its two first pages is on disk.
+                raise StorageLost(f"the outcome of a write of {data_bytes} bytes is unknown: {error}") from None
 
-    def _go_on(self) -> None:
-        # Nobody else writes: the newest commit is the one that was being read.
-        self._let_go()
-        self._move_on()
+    def _recover_snapshot(self) -> None:
+        # No other process writes, so the newest commit is the same one.
+        self._end_snapshot()
+        self._begin_snapshot()
 
     def _require_kept(self, said: str) -> None:
-        """Raise StorageLost where the disk lost what it had taken, and ``said`` is no refusal.
+        """Raise StorageLost if the disk lost data of an earlier write.
 
-        The system forgets pages that it could not write: the next sync would succeed without them. It tells once each
-        file that was open then, also this one, which never wrote.
+        The kernel drops pages that it cannot write, and the next sync succeeds without them. It reports the loss once
+        to each open file; ``_witness`` is open for this report only. ``said``: the refusal so far.
         """
         try:
             os.fsync(self._witness.fileno())
         except OSError as error:
-            raise StorageLost(f"{said}; the disk lost what it had taken: {error.strerror}") from None
+            raise StorageLost(f"{said}; the disk lost data that it had accepted: {error.strerror}") from None
 
     def _make_room(self, data_bytes: int) -> None:
-        """Grow the map before a write that it might not hold; no transaction is open in this process then."""
+        """Grow the map if it might be too small for a write. No transaction may be open in this process."""
         info = self._env.info()
         page_bytes = self._env.stat()["psize"]
         used = (info["last_pgno"] + 1) * page_bytes
@@ -411,7 +410,7 @@ class Store(StoreReader):
             reach(CrashPoint.MAP_AFTER_GROWTH)
 
     def _doubled(self) -> bool:
-        """Double the map after a write that it did not hold; False where the system gives no more."""
+        """Double the map; False if the system refuses."""
         try:
             self._env.set_mapsize(2 * self._env.info()["map_size"])
         except lmdb.Error:

@@ -139,7 +139,9 @@ def test_a_node_on_a_disk_that_fails_and_a_clock_that_steps(networks: Networks, 
         shim.fail(Calls.SYNCS, errno.EIO, times=1)
         assert node.validator.wait() == 1
         assert node.validator.err[-1].startswith("dovetail: the store refused a write of ")
-        assert "the disk lost what it had taken: Input/output error: look after the disk" in node.validator.err[-1]
+        assert (
+            "the disk lost data that it had accepted: Input/output error: look after the disk" in node.validator.err[-1]
+        )
         assert "Traceback" not in node.validator.text
         shim.heal()
         sound_from(node.network.data, 0)

@@ -122,7 +122,7 @@ class Verification:
                 yield group
                 group, data_bytes = [], 0
                 # What was written meanwhile must not wait for this reader to let go of what it replaced.
-                self._reader.keep_up()
+                self._reader.refresh_unless_pruned()
         if group:
             yield group
 

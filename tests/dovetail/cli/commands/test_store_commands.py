@@ -16,7 +16,7 @@ from dovetail.validator.maintenance import apart as apart_module
 from dovetail.validator.maintenance import places
 from dovetail.validator.maintenance.apart import Ended, Tell, apart
 from dovetail.validator.store import StorageFailed, opening, records
-from dovetail.validator.store.ownership import own
+from dovetail.validator.store.locks import own
 from tests.dovetail.cli.commands.flipped import lead_nowhere
 from tests.dovetail.cli.commands.stores import BLOCKS, head_of, words
 from tests.dovetail.conftest import Run

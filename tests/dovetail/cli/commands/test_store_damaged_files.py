@@ -96,7 +96,7 @@ def test_of_a_file_of_which_much_is_gone_the_first_blocks_can_be_kept(data: Path
 
 
 @pytest.mark.parametrize(
-    ("at", "said"), [(LAST_PAGE_AT, "has a damaged first page: how long it says"), (MAP_AT, "cannot read the store")]
+    ("at", "said"), [(LAST_PAGE_AT, "has a damaged first page: the file has"), (MAP_AT, "cannot read the store")]
 )
 def test_a_first_page_that_says_too_much_is_refused_and_repaired(data: Path, run: Run, at: int, said: str) -> None:
     """One bit of how many pages there are, or for how much there is room: an address that no machine has."""

@@ -533,10 +533,10 @@ def test_who_asks_for_a_damaged_index_or_hands_such_a_batch_in_ends_no_node(tmp_
         store: Any = open_store(tmp_path)
         batch = make_batch("genesis", make_transaction("genesis"))
         commit(store, [batch])
-        store._let_go()
+        store._end_snapshot()
         with store._env.begin(write=True) as transaction:
             transaction.put(bytes.fromhex(batch.id), b"not what was written", db=store._tables["batch_ids"])
-        store._move_on()
+        store._begin_snapshot()
         bench = Bench(store)
         for wait in (False, True):
             bench.sent.clear()

@@ -218,7 +218,7 @@ def test_a_processor_that_does_not_migrate_is_none_for_a_migration(tmp_path: Pat
 
 
 class NoReader:
-    def keep_up(self) -> None: ...
+    def refresh_unless_pruned(self) -> None: ...
 
 
 async def packed_task(peer: Peer) -> Envelope:

@@ -37,8 +37,8 @@ def damage(chain: Chain, table: str) -> None:
         for name, record in list(cursor):
             at = len(record) // 2
             transaction.put(name, record[:at] + bytes((record[at] ^ 1,)) + record[at + 1 :], db=store._tables[table])
-    store._let_go()
-    store._move_on()
+    store._end_snapshot()
+    store._begin_snapshot()
 
 
 def asked(chain: Chain) -> dict[str, tuple[int, Any, Any]]:

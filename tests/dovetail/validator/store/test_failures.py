@@ -84,7 +84,9 @@ def test_where_the_disk_lost_what_it_had_taken_a_failed_write_is_no_refusal(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "fsync", lost)
-    with pytest.raises(StorageLost, match=r"refused a write .*; the disk lost what it had taken: Input/output error"):
+    with pytest.raises(
+        StorageLost, match=r"refused a write .*; the disk lost data that it had accepted: Input/output error"
+    ):
         _fill(store, monkeypatch)
     store.close()
     monkeypatch.undo()
@@ -132,7 +134,7 @@ def test_where_lmdb_gives_up_a_failed_write_is_no_refusal(tmp_path: Path, monkey
         raise lmdb.PanicError("mdb_txn_begin", 0)
 
     monkeypatch.setattr(Store, "_begin", gives_up)
-    with pytest.raises(StorageLost, match="nobody knows what became of a write"):
+    with pytest.raises(StorageLost, match="the outcome of a write"):
         _fill(store, monkeypatch)
     store.close()
     monkeypatch.undo()
@@ -205,7 +207,7 @@ def test_a_map_that_was_small_is_no_refusal(tmp_path: Path, monkeypatch: pytest.
     info = commit(store, [make_batch("first")], big)
     bad = InvalidBatch(make_batch("bad").id, "invalid_transaction", "no", extended_data=bytes(20_000_000))
     store.reject([bad], [0])
-    store.remember([bad._replace(batch_id=make_batch("worse").id, extended_data=bytes(40_000_000))], [])
+    store.remember_invalid([bad._replace(batch_id=make_batch("worse").id, extended_data=bytes(40_000_000))], [])
     assert (store.failure, store.refused_writes) == (None, 0)
     store.close()
     again = open_store(tmp_path)

@@ -8,7 +8,7 @@ import pytest
 from dovetail.validator.store.carving import Carver
 from dovetail.validator.store.mending import MENDED_BYTES_MAX, mended
 from dovetail.validator.store.records import key, opened, sealed
-from dovetail.validator.store.salvage import At, Salvage, Way, at_of, begin
+from dovetail.validator.store.salvage import ReadMode, ReadPosition, Salvage, read_position, reset_marker
 from tests.dovetail.validator.support import commit, make_batch, open_store
 
 NAME = key(258)
@@ -72,18 +72,18 @@ def test_what_ended_a_process_is_not_read_again_and_the_rest_is(tmp_path: Path) 
     wanted = store.batch(2).raw
     store.close()
     marker = [0, 0, 0]
-    begin(marker)
-    assert at_of(marker) is None
-    at = At("batches", Way.BY_KEY, 2)
+    reset_marker(marker)
+    assert read_position(marker) is None
+    at = ReadPosition("batches", ReadMode.BY_KEY, 2)
     salvage = Salvage(tmp_path / "store", marker, frozenset({at}), tmp_path / "read")
     assert salvage.last("batches") == 4
     found = next(salvage.numbered("batches", 2))
     # By walking the table.
     assert (found.content.endswith(wanted), found.sound, found.mended) == (True, True, "its place in its table")
     assert next(salvage.numbered("batches", 3)).mended == ""
-    assert at_of(marker) == At("batches", Way.BY_KEY, 3)
+    assert read_position(marker) == ReadPosition("batches", ReadMode.BY_KEY, 3)
     salvage.close()
-    walks = (At("batches", Way.FORWARDS, 1), At("batches", Way.BACKWARDS, 1))
+    walks = (ReadPosition("batches", ReadMode.FORWARDS, 1), ReadPosition("batches", ReadMode.BACKWARDS, 1))
     salvage = Salvage(tmp_path / "store", marker, frozenset({at, *walks}), tmp_path / "read")
     found = next(salvage.numbered("batches", 2))
     assert (found.content.endswith(wanted), found.mended) == (True, "the way to it")
@@ -104,7 +104,7 @@ def test_a_file_that_is_taken_for_none_is_read_all_the_same(tmp_path: Path, page
     marker = [0, 0, 0]
     for bit in (*range(8 * 10, 8 * 12), *range(8 * 16, 8 * 24), *range(8 * 40, 8 * 44)):
         (tmp_path / "store" / "data.mdb").write_bytes(flipped(content, page * 4096 * 8 + bit))
-        begin(marker)
+        reset_marker(marker)
         salvage = Salvage(tmp_path / "store", marker, frozenset(), tmp_path / "read")
         assert next(salvage.numbered("batches", 2)).content.endswith(wanted)
         salvage.close()

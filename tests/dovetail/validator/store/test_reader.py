@@ -144,9 +144,9 @@ def test_readers_that_take_every_slot_leave_the_writer_its_own(tmp_path: Path) -
             other_process(tmp_path)
         # Between two snapshots too the slot is its own: who comes just then does not get it.
         held = store._env.readers().count("\n")
-        store._let_go()
+        store._end_snapshot()
         assert store._env.readers().count("\n") == held
-        store._move_on()
+        store._begin_snapshot()
     store.close()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dovetail.validator.maintenance.places import put_aside, swap_in
-from dovetail.validator.store import StorageFailed, Store, StoreReader, ownership
+from dovetail.validator.store import StorageFailed, Store, StoreReader, locks
 from dovetail.validator.store.length import DATA
 from tests.dovetail.validator.support import LIMITS, address, commit, make_batch, open_store
 
@@ -46,7 +46,7 @@ def test_a_reader_that_begins_during_a_swap_waits_for_its_end(
     monkeypatch.setattr(fcntl, "flock", watched)
     readers: list[StoreReader] = []
     reading = threading.Thread(target=lambda: readers.append(StoreReader.open(path)))
-    lock = ownership.keep_readers_out(path)
+    lock = locks.keep_readers_out(path)
     reading.start()
     assert asks.wait(20)
     shutil.copyfile(made / DATA, made / "new")
@@ -67,10 +67,10 @@ def test_a_reader_that_begins_during_a_swap_waits_for_its_end(
 
 def test_a_reader_waits_no_longer_than_a_swap_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who holds the lock may be stopped, or hang in a disk."""
-    monkeypatch.setattr(ownership, "_REPLACING_S_MAX", 0)
+    monkeypatch.setattr(locks, "_REPLACING_S_MAX", 0)
     _store(tmp_path, 1)
     path = tmp_path / "store"
-    lock = ownership.keep_readers_out(path)
+    lock = locks.keep_readers_out(path)
     with pytest.raises(StorageFailed, match=f"the store at {path} is being replaced .* not ended after 0 s: look"):
         StoreReader.open(path)
     lock.close()

@@ -62,7 +62,7 @@ def test_the_silent_take_work_again_when_they_are_heard() -> None:
     assert bench.processors.mark_alive(b"p") == []
     # What it held is somebody else's by now.
     assert bench.answer(sent, OK) == []
-    assert bench.free().room == 10
+    assert bench.free().capacity == 10
     bench.answer(bench.start(make_task(2)), OK)
 
 
@@ -102,7 +102,7 @@ def test_a_task_that_could_not_be_sent_is_lost(gone: bool) -> None:
     assert bench.processors.tick() == [ProcessorUnavailable((FAMILY,), "it takes no messages"), TaskLost(task, True)]
     assert bench.processors.tick() == []
     bench.register()
-    assert bench.free().room == 10
+    assert bench.free().capacity == 10
 
 
 def test_a_state_response_that_could_not_be_sent_loses_the_task() -> None:

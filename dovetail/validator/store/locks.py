@@ -1,7 +1,7 @@
-"""Who owns a store and who reads it, by locks on files beside it.
+"""The locks of a store's owner and its readers, on files beside the data file.
 
-LMDB's own lock is not enough: a reader opens the file of the data before it asks for that lock, and would find itself
-with the old file beside the new one where that is put in its place meanwhile.
+LMDB's own lock is not enough: a reader opens the data file before it takes that lock, and would keep the old file if
+the file is replaced in between.
 """
 
 import fcntl
@@ -11,36 +11,35 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
-from dovetail.validator.store.full_disk import want_of_room
-from dovetail.validator.store.owner import make_where_absent, want_of_permission
+from dovetail.validator.store.full_disk import lack_of_room
+from dovetail.validator.store.permissions import lack_of_permission, make_where_absent
 from dovetail.validator.store.snapshot import StorageFailed
 
 OWNER_LOCK: Final = "owner.lock"
 READERS_LOCK: Final = "readers.lock"
 
 _REPLACING_S_MAX: Final = 10
-"""Replacing takes a moment: what was made is on disk before."""
-_LOOK_S: Final = 0.02
+_POLL_S: Final = 0.02
 
 
 class StoreInUse(StorageFailed):
-    """Another process holds the store, or reads it."""
+    """Another process owns or reads the store."""
 
 
 def own(path: Path) -> IO[bytes]:
-    """Hold the store in the folder ``path`` for this process alone, until the file is closed or the process ends.
+    """Own the store in the folder ``path`` until the file is closed or the process ends.
 
-    Raises StoreInUse where another holds it, and StorageFailed.
+    Raises StoreInUse if another process owns it, and StorageFailed.
     """
     return _hold(path / OWNER_LOCK, f"the store at {path} is in use by another validator: stop that first")
 
 
 def read_shared(path: Path) -> IO[bytes] | None:
-    """Keep the store's file in the folder ``path`` where it is, until the file is closed or the process ends.
+    """Prevent the replacement of the store's file in the folder ``path`` until the returned file is closed.
 
-    Waits where it is being replaced, _REPLACING_S_MAX at most. None where there is no lock and this process may make
-    none: who replaces the file asks for LMDB's own lock too. Raises StorageFailed where there is one that may not be
-    opened or taken.
+    Waits at most _REPLACING_S_MAX while the file is being replaced, then raises StoreInUse. Returns None if there is no
+    lock file and this process may not create one: whoever replaces the file takes LMDB's own lock too. Raises
+    StorageFailed if the lock file cannot be opened or locked.
     """
     lock = path / READERS_LOCK
     try:
@@ -57,14 +56,14 @@ def read_shared(path: Path) -> IO[bytes] | None:
                 f"the file of the store at {path} is being replaced (store compact, store repair), and that has not"
                 f" ended after {_REPLACING_S_MAX} s: look whether that process is stopped, and try again"
             )
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     return file
 
 
 def keep_readers_out(path: Path) -> IO[bytes]:
-    """Let nobody open the store in the folder ``path`` for reading, until the file is closed.
+    """Prevent reads of the store in the folder ``path`` until the returned file is closed.
 
-    Raises StoreInUse where somebody reads it, and StorageFailed.
+    Raises StoreInUse if another process reads it, and StorageFailed.
     """
     return _hold(
         path / READERS_LOCK, f"another process reads the store at {path}: wait until it has ended, and try again"
@@ -72,7 +71,7 @@ def keep_readers_out(path: Path) -> IO[bytes]:
 
 
 def _hold(lock: Path, held: str) -> IO[bytes]:
-    """Lock a file alone, which is made where it is absent. Raises StoreInUse with ``held``, and StorageFailed."""
+    """Lock a file exclusively, and create it if absent. Raises StoreInUse with ``held``, and StorageFailed."""
     while True:
         try:
             file = _open(lock)
@@ -83,7 +82,7 @@ def _hold(lock: Path, held: str) -> IO[bytes]:
             raise StoreInUse(held)
         if is_at(file, lock):
             return file
-        # Who had it meanwhile removed it: another file of that name is the lock.
+        # The previous holder removed the file: a new file of that name is the lock now.
         file.close()
 
 
@@ -96,7 +95,7 @@ def is_at(file: IO[bytes], path: Path) -> bool:
 
 
 def _is_taken(file: IO[bytes], how: int, lock: Path) -> bool:
-    """Take a lock unless another has it. Raises StorageFailed, and closes the file, where there are no locks."""
+    """Take a lock; True if another process holds it. Closes the file and raises StorageFailed if locks do not work."""
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -108,14 +107,14 @@ def _is_taken(file: IO[bytes], how: int, lock: Path) -> bool:
 
 
 def no_locks(lock: Path, error: OSError) -> StorageFailed:
-    """What to raise where a file cannot be locked, though nobody else has the lock."""
+    """The error for a file that cannot be locked though no process holds the lock."""
     return StorageFailed(
         f"the file system of {lock} gives no locks ({error.strerror}): put the data folder on a local one"
     )
 
 
 def _open(lock: Path) -> IO[bytes]:
-    """A lock's file, which is made where it is absent. Raises OSError."""
+    """Open a lock's file, and create it if absent. Raises OSError."""
     with suppress(FileNotFoundError):
         return lock.open("rb")
     make_where_absent(lock)
@@ -123,6 +122,6 @@ def _open(lock: Path) -> IO[bytes]:
 
 
 def cannot_lock(lock: Path, error: OSError) -> StorageFailed:
-    """What to raise where the file of a lock in a store's folder can neither be opened nor made."""
-    want = want_of_permission(error, lock.parent) or want_of_room(error, lock.parent)
+    """The error for a lock file in a store's folder that can neither be opened nor created."""
+    want = lack_of_permission(error, lock.parent) or lack_of_room(error, lock.parent)
     return StorageFailed(f"cannot lock {lock}: {error.strerror}{want and f'; {want}'}")
