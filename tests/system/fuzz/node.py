@@ -145,7 +145,7 @@ class Messages(Target):
         self._node = node = Node(config, self._store, SIGNER)
         self._frames = _Frames(node._gateway._socket)
         node._gateway._socket = self._frames  # type: ignore[assignment]
-        node._gateway._arrived = self._frames.received
+        node._gateway._received = self._frames.received
         node._pool.close()
         node._pool = node._clients.submissions._pool = _Here()  # type: ignore[assignment]
         # Its own ticks would come between the steps.

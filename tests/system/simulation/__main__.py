@@ -1,5 +1,4 @@
-"""Many seeds over all cores, or one of them with its transcript: ``python -m tests.system.simulation``, ``tox -e
-sim``."""
+"""Runs many seeds on all cores, or one with its transcript: ``python -m tests.system.simulation``, ``tox -e sim``."""
 
 import os
 import tempfile
@@ -68,14 +67,14 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def main(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 10_000,
-    first: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
-    seed: Annotated[int | None, typer.Option(min=0, help="Run this seed alone, again exactly as it ran.")] = None,
+    first: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    seed: Annotated[int | None, typer.Option(min=0, help="Run only this seed, exactly as before.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="With --seed: print everything that happens.")] = False,
     processes: Annotated[int, typer.Option(min=0, help="How many processes; 0: one for each core.")] = 0,
 ) -> None:
     """Run a node in simulated worlds, and check that nothing is lost in any of them.
 
-    Each seed draws a world: processors, clients, faults of disk and network, crashes. Exit code 1 where a seed fails.
+    Each seed draws a world: processors, clients, faults of disk and network, crashes. Exit code 1 if a seed fails.
     """
     if seed is None:
         _many(first, seeds, processes or os.cpu_count() or 1)

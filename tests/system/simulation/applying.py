@@ -1,6 +1,6 @@
-"""What a simulated processor does with its work: applying it in both protocols, failing and lying by its nature.
+"""What a simulated processor does with tasks: apply them in both protocols, and fail or lie as it was drawn.
 
-Its frames are the real ones. How it comes and goes is in ``processors``, what a transaction does in ``programs``.
+Its messages are the real ones. ``processors`` holds its connections, ``programs`` what transactions do.
 """
 
 from abc import ABC, abstractmethod
@@ -26,14 +26,14 @@ OK, INVALID, ERROR = (
 )
 LIES = ("outside", "rubbish", "short", "wrong_id", "foreign", "twice")
 FAR = "f" * 70
-"""Nobody may write there."""
+"""An address outside every namespace."""
 
 
-class Nature(NamedTuple):
-    """What one processor is like.
+class Behaviour(NamedTuple):
+    """The behaviour of one processor.
 
-    ``packed``: the version of packed execution, 0 for the 1.x conversation. ``life_ms``: how long it stays, None for
-    ever. ``lie``: of LIES, one in five of its answers is so; "" for none.
+    ``packed``: the version of packed execution, 0 for the 1.x conversation. ``life_ms``: the length of a connection,
+    None for unlimited. ``lie``: one of LIES, in one of five answers; "" for none.
     """
 
     families: tuple[FamilyVersion, ...]
@@ -55,20 +55,20 @@ ListUnder = Callable[[str], Awaitable[Found]]
 
 
 class Applying(ABC):
-    """``_ask`` and ``_send`` reach the node, while there is a connection."""
+    """``_ask`` and ``_send`` reach the node while a connection is open."""
 
-    def __init__(self, name: str, nature: Nature, stage: Stage) -> None:
+    def __init__(self, name: str, behaviour: Behaviour, stage: Stage) -> None:
         self.name = name
-        self.nature = nature
+        self.behaviour = behaviour
         self._stage = stage
         self._packed: deque[Envelope] = deque()
-        """Packed messages that came: they are worked off in their order."""
+        """Packed messages that arrived. They are answered in order."""
         self._newest: tuple[str, Changes] = ("", {})
-        """The context id of the newest of them that was begun, and what its units left."""
+        """The context id of the newest packed message that was begun, and the writes of its units."""
 
     @abstractmethod
     async def _ask(self, message_type: int, request: Message) -> bytes:
-        """The content of what the node answers."""
+        """The content of the node's answer."""
 
     @abstractmethod
     def _send(self, message_type: int, correlation_id: str, content: bytes) -> None: ...
@@ -183,7 +183,7 @@ class Applying(ABC):
     async def _packed_one(
         self, raw: bytes, context_id: str, there: dict[str, bytes], before: Changes, changes: Changes
     ) -> packed_pb2.PackedProcessResponse.TransactionResult:
-        """``before``: what the units before, and this one, left over the state of ``there``."""
+        """``before``: writes of earlier units and of this one, over the state of ``there``."""
         transaction = decode_transaction(raw)
         header = transaction.header
 
@@ -211,20 +211,20 @@ class Applying(ABC):
                 result.state_changes.add(address=name, value=data, type=StateChange.SET)
         return result
 
-    # What it is like
+    # Behaviour
 
     async def _work(self, header: TransactionHeader) -> None:
         """Take the time that an apply takes, or fail."""
         stage = self._stage
-        if self.nature.apply_ms:
-            await pause(stage.rng.randint(0, self.nature.apply_ms))
+        if self.behaviour.apply_ms:
+            await pause(stage.rng.randint(0, self.behaviour.apply_ms))
         if not stage.calm and header.family_name == FLAKY.name and stage.rng.random() < 0.15:
-            raise Failed("it fails at times")
+            raise Failed("it fails sometimes")
 
     def _lie(self, migration: bool) -> str:
-        if self.nature.lie and not self._stage.calm and self._stage.rng.random() < 0.2:
+        if self.behaviour.lie and not self._stage.calm and self._stage.rng.random() < 0.2:
             self._stage.lied = True
-            return self.nature.lie
+            return self.behaviour.lie
         return ""
 
     def _answer(self, message_type: int, correlation_id: str, content: bytes, lie: str) -> None:
@@ -233,7 +233,7 @@ class Applying(ABC):
         elif lie == "wrong_id":
             correlation_id = "f" * 32
         elif lie == "foreign":
-            # For what others hold, that nothing was written: nobody may believe it.
+            # Answers for tasks of other processors, with no writes. The node must ignore them.
             verdict = processor_pb2.TpProcessResponse(status=OK).SerializeToString()
             for context_id, name in list(self._stage.contexts.items())[-8:]:
                 if name != self.name:
@@ -249,7 +249,7 @@ class Applying(ABC):
 async def apply(
     header: TransactionHeader, payload: bytes, migration: bool, changes: Changes, get: Fetch, under: ListUnder
 ) -> bytes:
-    """Run a program; its writes go to ``changes``, which it sees itself. Gives its digest. Raises Invalid."""
+    """Run a program; its writes go to ``changes``, which it reads too. Returns its digest. Raises Invalid."""
     running = steps(
         FamilyVersion(header.family_name, header.family_version), payload, header.inputs if migration else ()
     )
@@ -270,7 +270,7 @@ async def apply(
                 raise Invalid(f"it lists {place}")
             answer = _laid_over(place, await under(place), changes)
         else:
-            # Whether it may is for the validator to say.
+            # The validator decides whether the write is permitted.
             changes[place] = ask.data if ask.kind == "set" else None
             answer = None
 
@@ -281,6 +281,6 @@ def _laid_over(prefix: str, found: Found, changes: Changes) -> Found:
 
 
 def _check(status: int) -> None:
-    """1 is OK in all of these answers; a refusal is that of an access that was not declared."""
+    """1 is OK in all of these answers; others refuse an undeclared access."""
     if status != 1:
         raise Invalid("the validator refused an access")

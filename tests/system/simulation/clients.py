@@ -1,6 +1,6 @@
-"""Simulated clients: they hand in lists, ask and wait for statuses, disconnect, and count the answers that they get.
+"""Simulated clients: they submit batches, ask and wait for statuses, disconnect, and count answers.
 
-Whether an answer is true is checked where it leaves the node, in ``promises``.
+``promises`` checks whether answers are true, where they leave the node.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ _READINGS = (
     31_337,
 )
 _BATCHES_MAX = 90
-"""About so many are made for one world."""
+"""About so many batches are made for one world."""
 
 _CLIENTS = "c"
-"""What the names of clients begin with."""
+"""The prefix of clients' names."""
 
 
 def is_client(identity: bytes) -> bool:
@@ -38,7 +38,7 @@ def is_client(identity: bytes) -> bool:
 
 
 class Client:
-    """One client, over all its connections. ``acts``: how often it does something; ``busy_ms``: its longest pause."""
+    """One client over all its connections. ``acts``: the number of its actions; ``busy_ms``: its longest pause."""
 
     def __init__(self, number: int, acts: int, busy_ms: int, maker: Maker, stage: Stage) -> None:
         self.name = f"{_CLIENTS}{number}"
@@ -50,17 +50,17 @@ class Client:
         self._numbers = count(1)
         self._sent: list[Made] = []
         self._kept: list[Made] = []
-        """Made, and not handed in yet."""
+        """Batches that are made but not submitted."""
         self._open: Counter[str] = Counter()
-        """Correlation ids of what must be answered once each."""
+        """The number of answers due, by correlation id."""
         self._cancelled: set[str] = set()
         self._closed = asyncio.Event()
 
     async def live(self) -> None:
-        """Do what clients do until it is calm; then listen to what still comes."""
+        """Act until the world is calm; then receive the last answers."""
         stage = self._stage
         if stage.rng.random() < 0.8:
-            # Whoever comes before there is a chain is sent away.
+            # A client that comes before the genesis block is refused.
             await stage.ready.wait()
         while not stage.calm:
             if self._connection is None and not self._connect():
@@ -76,7 +76,7 @@ class Client:
             self._connection.read_again()
 
     def unanswered(self) -> list[str]:
-        """The correlation ids of what was asked on the standing connection and is not answered."""
+        """The correlation ids of unanswered requests on the current connection."""
         if self._connection is None or self._connection.missed:
             return []
         return sorted(name for name in self._open if name not in self._cancelled)
@@ -128,7 +128,7 @@ class Client:
             else:
                 chosen.append(self._maker.batch())
         if chosen and rng.random() < 0.1:
-            # What depends on it may come before it, or alone.
+            # Dependent batches may be submitted before their dependencies, or without them.
             self._kept += chosen
             chosen = [self._maker.batch()]
         chosen = chosen or [self._maker.batch()]
@@ -138,7 +138,7 @@ class Client:
     def _submit(self, batches: list[SignedBatch]) -> None:
         content = encode_batch_list(batches)
         if self._stage.rng.random() < 0.03:
-            # Damaged on its way: refused whole, or what is left of it is still a list of sound batches.
+            # Damaged on its way: the list is refused as a whole, or still holds only sound batches.
             place = self._stage.rng.randrange(len(content))
             content = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
         if self._stage.rng.random() < 0.5:
@@ -155,7 +155,7 @@ class Client:
             ids.append(rng.choice(["no id", f"{rng.getrandbits(512):0128x}"]))
         if not ids:
             return
-        # Now and then under a name that waits already: the earlier wait is answered first.
+        # Sometimes the correlation id of a running wait: the node answers the earlier wait first.
         correlation_id = rng.choice(sorted(self._open)) if self._open and rng.random() < 0.05 else self._next_id()
         if correlation_id in self._cancelled:
             return

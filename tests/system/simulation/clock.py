@@ -1,6 +1,6 @@
-"""A fake clock under asyncio's own loop: whenever nobody has anything to do, it moves on to the next timer.
+"""asyncio's own loop on a simulated clock: when no callback is ready, the clock moves to the next timer.
 
-Time is a whole number of milliseconds. One loop, one thread: the same callbacks run in the same order every time.
+Time is a whole number of milliseconds. With one loop in one thread, callbacks run in the same order every time.
 """
 
 import asyncio
@@ -10,15 +10,15 @@ from math import ceil
 from typing import Any, Final
 
 _ROUNDING_S: Final = 1e-6
-"""What floating point may lose of a time; far less than a millisecond."""
+"""The error of a time in floating point; far less than a millisecond."""
 
 
 class Stuck(Exception):
-    """Nothing will ever happen any more, or too much happened."""
+    """No callback will ever run again, or too many ran."""
 
 
 class _Selector(selectors.BaseSelector):
-    """Watches nothing: to wait for files is to move the clock."""
+    """Watches no files: waiting moves the clock."""
 
     def __init__(self, rounds_max: int) -> None:
         self.now_ms = 0
@@ -49,7 +49,7 @@ class _Selector(selectors.BaseSelector):
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
-    """asyncio's loop on a fake clock, which begins at 0. Raises Stuck after ``rounds_max`` rounds."""
+    """asyncio's loop on a simulated clock that begins at 0. Raises Stuck after ``rounds_max`` rounds."""
 
     def __init__(self, rounds_max: int) -> None:
         self._simulated = _Selector(rounds_max)
@@ -62,17 +62,17 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
     @property
     def rounds(self) -> int:
-        """How often the loop has gone round."""
+        """How many rounds the loop has made."""
         return self._simulated.rounds
 
     def time(self) -> float:
         return self._simulated.now_ms / 1000
 
     def stand_still(self, ms: int) -> None:
-        """Time goes by while a callback runs: a disk is slow."""
+        """Let time pass inside a callback, as a slow disk does."""
         self._simulated.now_ms += ms
 
 
 async def pause(ms: int) -> None:
-    """Let this much simulated time go by."""
+    """Let this much simulated time pass."""
     await asyncio.sleep(ms / 1000)

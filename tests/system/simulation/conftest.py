@@ -1,4 +1,4 @@
-"""No log lines of simulated nodes, and those of other tests as they were."""
+"""Suppresses the log lines of simulated nodes, and restores logging for other tests."""
 
 from collections.abc import Iterator
 

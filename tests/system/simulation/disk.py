@@ -1,7 +1,7 @@
-"""A fake disk: LMDB's environment in memory, as far as the store uses it, with faults.
+"""A simulated disk: LMDB's environment in memory, as far as the store uses it, with faults.
 
-The store above it is the real one. A write is kept in tables that stand where they are, with a log to undo it, so that
-nothing is ever copied whole. What is committed is on the disk when it is synced; a crash takes back what is not.
+The store above is the real one. A write changes the tables in place and keeps a log to undo it, so that no table is
+copied. Committed writes count as on the disk when they are synced; a crash undoes the others.
 """
 
 from bisect import bisect_left, insort
@@ -21,17 +21,17 @@ _MAP_BYTES: Final = 1 << 40
 
 
 class Crashed(Exception):
-    """The machine went down in the middle of something."""
+    """The machine crashed during a write."""
 
 
 class Fault(Enum):
-    """What becomes of one write."""
+    """What happens to one write."""
 
-    NONE = "it is synced"
-    REFUSED = "the disk refuses a page of it: nothing is kept"
-    NOT_SYNCED = "the disk refuses it in the end: nothing is kept"
-    CRASH_BEFORE = "the machine goes down before it is synced"
-    CRASH_AFTER = "the machine goes down when it is synced, before anybody knows"
+    NONE = "the write is synced"
+    REFUSED = "the disk refuses a page of the write: nothing is kept"
+    NOT_SYNCED = "the disk refuses the sync: nothing is kept"
+    CRASH_BEFORE = "the machine crashes before the sync"
+    CRASH_AFTER = "the machine crashes after the sync, before the write returns"
 
 
 class _Table:
@@ -59,7 +59,7 @@ class _Table:
 
 
 class _Contents(Mapping[bytes, bytes]):
-    """The contents of a table's records by their keys."""
+    """The records of a table by key, without their checksums."""
 
     def __init__(self, table: _Table) -> None:
         self._table = table
@@ -86,7 +86,7 @@ _Undo = list[tuple[_Table, bytes, bytes | None]]
 
 
 class Disk:
-    """``fault``: what becomes of the next write. ``on_synced``: told when a write is on the disk."""
+    """``fault``: called for the fault of each write. ``on_synced``: called after each synced write."""
 
     def __init__(
         self, fault: Callable[[], Fault] = lambda: Fault.NONE, on_synced: Callable[[], None] = lambda: None
@@ -98,24 +98,24 @@ class Disk:
         self.writes = 0
 
     def open_store(self, folder: Path, limits: Limits) -> Store:
-        """The real store on this disk; ``folder`` holds its lock, and a file by which it asks about syncs."""
+        """The real store on this disk. ``folder`` holds the store's lock, and a file through which it tests syncs."""
         if not self._table("meta").records:
-            # It may be of another disk.
+            # The file may belong to another disk.
             (folder / "data.mdb").unlink(missing_ok=True)
         with patch.object(lmdb, "open", self._open):
             return Store(folder, limits)
 
     def crash(self) -> None:
-        """What was not synced is gone."""
+        """Undo the writes that were not synced."""
         _undo(self._unsynced)
 
     def records(self, table: str) -> "_Contents":
-        """What a table holds, without the checksums."""
+        """The records of a table, without checksums."""
         return _Contents(self._table(table))
 
     def _open(self, path: str, *, subdir: bool = True, sync: bool = True, **options: object) -> "_Environment":
         if not subdir:
-            # A store is made: what is written to it lies in memory.
+            # A new store: what is written to it stays in memory.
             Path(path).write_bytes(b"nothing that LMDB would open")
         return _Environment(self, sync)
 
@@ -146,7 +146,7 @@ def _undo(log: _Undo) -> None:
 
 
 class _Environment:
-    """What ``lmdb.open`` gives: one writer, snapshots that nobody keeps beyond a write."""
+    """What ``lmdb.open`` returns: one writer, and snapshots that end before the next write."""
 
     def __init__(self, disk: Disk, sync: bool) -> None:
         self._disk = disk
@@ -266,7 +266,7 @@ class _Cursor:
         return self._at is not None and self._transaction.delete(self._at, self._table)
 
     def putmulti(self, entries: Iterable[tuple[bytes, bytes]], append: bool = False) -> tuple[int, int]:
-        """How many were given, and how many put: none with ``append`` that is not behind the last."""
+        """How many entries were given and put: with ``append``, only those behind the last key are put."""
         given = added = 0
         for key, value in entries:
             given += 1
@@ -277,5 +277,5 @@ class _Cursor:
 
 
 def any_records(disk: Disk) -> dict[str, dict[bytes, Any]]:
-    """All that is on a disk, by table."""
+    """All records on a disk, by table."""
     return {name: dict(table.records) for name, table in disk._tables.items()}

@@ -1,17 +1,17 @@
-"""What a seed draws of its world: limits that are small at times, what processors are like, when the disk errs."""
+"""What a seed draws of its world: limits, the behaviour of processors, faults of the disk."""
 
 from random import Random
 
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.settings import FamilyVersion
-from tests.system.simulation.applying import LIES, Nature
+from tests.system.simulation.applying import LIES, Behaviour
 from tests.system.simulation.disk import Fault
 from tests.system.simulation.programs import HOT_NEXT
 from tests.system.simulation.stage import Stage
 
 
 class DiskFaults:
-    """How often the disk of one world errs, is slow, or goes down with the machine; not at all once it is calm."""
+    """How often the disk of one world fails, is slow, or crashes with the machine. None once the world is calm."""
 
     def __init__(self, stage: Stage) -> None:
         rng = stage.rng
@@ -34,7 +34,7 @@ class DiskFaults:
         if drawn < self._refusals:
             fault = rng.choice([Fault.REFUSED, Fault.NOT_SYNCED])
             if rng.random() < 0.3:
-                # It is full for a while.
+                # The disk is full for a while.
                 self._full_until_ms = self._stage.loop.now_ms + rng.randint(1, 3_000)
         elif drawn > 1 - self._crashes:
             fault = rng.choice([Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
@@ -43,12 +43,12 @@ class DiskFaults:
         return fault
 
 
-def draw_nature(rng: Random, families: list[FamilyVersion], packed: float, number: int) -> Nature:
-    """``packed``: how likely it speaks the packed protocol."""
+def draw_behaviour(rng: Random, families: list[FamilyVersion], packed: float, number: int) -> Behaviour:
+    """``packed``: the probability of the packed protocol."""
     served = tuple(families) if number == 0 else tuple(rng.sample(families, rng.randint(1, len(families))))
     if rng.random() < 0.5:
         served += (HOT_NEXT,)
-    return Nature(
+    return Behaviour(
         families=served,
         packed=rng.choice([1, 2, 2]) if rng.random() < packed else 0,
         raw_header=rng.random() < 0.5,

@@ -1,4 +1,4 @@
-"""What must hold inside a node between two events, whatever happens outside: counts, waits, and what stands where."""
+"""The invariants of a node between two events: counts, waits, and the places of batches."""
 
 from dovetail.ledger.ids import BatchId, TransactionId
 from dovetail.ledger.settings import FamilyVersion
@@ -11,7 +11,7 @@ from tests.system.simulation.promises import pending_ids
 
 
 def check_node(node: Node, disk: Disk) -> None:
-    """Between two events, when what was pending is restored. Raises Violated."""
+    """Check a node that has restored its pending batches. Raises Violated."""
     queue = node._queue
     entries = list(queue)
     _same("transactions of the queue", queue.room.transactions, sum(len(entry.batch.transactions) for entry in entries))
@@ -24,7 +24,7 @@ def check_node(node: Node, disk: Disk) -> None:
         raise Violated(f"{len(unwritten)} of {len(entries)} pending batches are not written, and no write is due")
     held = {entry.batch.id: entry.arrival for entry in entries if entry.arrival != INJECTED and not entry.unwritten}
     if node._store.head is not None:
-        # The genesis batches are in no table.
+        # No table holds the genesis batches.
         _same("pending batches on the disk", pending_ids(disk), held)
     parked = {batch_id for waiting in queue._parked.values() for batch_id in waiting}
     waiting = {entry.batch.id for entry in entries if entry.reason not in (Reason.QUEUED, Reason.EXECUTING)}
@@ -32,16 +32,16 @@ def check_node(node: Node, disk: Disk) -> None:
     executing = node._production._executing
     in_block = _batches_of(executing)
     if built := node._production._built:
-        # What got no result has left it again.
+        # Batches without a result have left the block again.
         results = zip(built.entries, built.execution.results(), strict=True)
         in_block |= _batches_of(built) - {entry.batch.id for entry, result in results if result is None}
     if executing is not None and not _tasks_held(node) and node._goes_on is None:
-        raise Violated("a block is in the making, and no processor has work of it")
-    _same("batches in the making", {entry.batch.id for entry in entries if entry.reason is Reason.EXECUTING}, in_block)
+        raise Violated("a block is being executed, and no processor has a task of it")
+    _same("batches of the block", {entry.batch.id for entry in entries if entry.reason is Reason.EXECUTING}, in_block)
     ready = {item[1] for item in queue._ready if queue._is_ready(item)}
     backing_off = set(queue._backing_off)
     queued = {entry.batch.id for entry in entries if entry.reason is Reason.QUEUED}
-    _same("batches that may be tried or back off", queued, ready | backing_off)
+    _same("batches that are ready or back off", queued, ready | backing_off)
     _check_waits(node)
 
 
@@ -52,20 +52,20 @@ def _batches_of(candidate: Candidate | None) -> set[BatchId]:
 
 
 def check_quiet(node: Node) -> None:
-    """Nobody waits and nothing runs. Raises Violated."""
+    """Check that no client waits and nothing runs. Raises Violated."""
     statuses = node._clients.statuses
     _same("waits of clients", (statuses.waiters, len(statuses._of_batch)), (0, 0))
     _same("tasks that run", len(node._production._running), 0)
     _same("tasks at processors", _tasks_held(node), 0)
     _same("tasks that are timed", len(node._metrics._given_s), 0)
     _same("lists that are verified", node._clients.submissions._checking_bytes, 0)
-    _same("a block in the making", node._production._executing or node._production._built, None)
+    _same("a block being built", node._production._executing or node._production._built, None)
 
 
 def may_wait(node: Node, model: Model, entry: Pending) -> bool:
-    """Whether a batch may wait though everybody is there and honest.
+    """Whether a batch may stay pending although honest processors of all families are connected.
 
-    It waits for a later block, by the setting as the model reads it; or for a transaction of a batch that does.
+    It waits for a later block, by the permitted families as the model reads them; or for a transaction of such a batch.
     """
     seen: set[str] = set()
     while entry.reason is Reason.WAITING_FOR_DEPENDENCY and entry.batch.id not in seen:
@@ -79,7 +79,7 @@ def may_wait(node: Node, model: Model, entry: Pending) -> bool:
 
 
 def _tasks_held(node: Node) -> int:
-    return sum(len(processor.held) for processor in node._processors._connected.values())
+    return sum(status.in_flight_tasks for status in node._processors.statuses())
 
 
 def _other_holder(node: Node, entry: Pending, dependency: TransactionId | None) -> Pending | None:
@@ -94,10 +94,10 @@ def _check_waits(node: Node) -> None:
     _same("unknown ids that are waited for", statuses._unknown_held, sum(wait.unknown for wait in waits))
     registered = {id(wait) for of_batch in statuses._of_batch.values() for wait in of_batch}
     if not registered <= {id(wait) for wait in waits}:
-        raise Violated("a wait that was freed is still registered under a batch")
+        raise Violated("a wait that ended is still registered under a batch")
     for wait in waits:
         if wait.timer is None or wait.timer.cancelled():
-            raise Violated("a wait has no end")
+            raise Violated("a wait has no timer")
 
 
 def _same(what: str, found: object, expected: object) -> None:

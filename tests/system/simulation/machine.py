@@ -1,6 +1,6 @@
-"""The node of a simulated world on its disk: started, crashed in the middle of things, started again.
+"""The node of a simulated world on its disk: started, crashed, started again.
 
-The node is the real one, wired by itself; only what it has of the world outside is simulated.
+The node is the real one. Only its surroundings are simulated.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ class Machine:
         self._store: Store | None = None
         self._starting: asyncio.Task[None] | None = None
         self.node: Node | None = None
-        """None while it is down."""
+        """None while the node is down."""
         self.restored = False
-        """Whether the node has queued again what was pending."""
+        """Whether the node has restored its pending batches."""
         self.crashes = 0
 
     def start(self) -> None:
-        """Start a node from what is on the disk."""
+        """Start a node from the disk."""
         stage = self._stage
         stage.trace("the node starts")
         try:
@@ -63,7 +63,7 @@ class Machine:
         self._starting = self._spawn(self._reach_genesis(node))
 
     def crash(self) -> None:
-        """The node is gone in the middle of things; a new one starts from what is on the disk."""
+        """Crash the node and the disk, and start a new node later."""
         if self.node is None:
             return
         self.crashes += 1
@@ -77,7 +77,7 @@ class Machine:
         self._stage.loop.call_later(self._stage.rng.choice([1, 50, 1_500]) / 1000, self.start)
 
     def stop(self) -> None:
-        """Nothing of the node goes on; the disk stays as it is."""
+        """Stop the node without changing the disk."""
         if self._starting is not None:
             self._starting.cancel()
             self._starting = None
@@ -98,7 +98,7 @@ class Machine:
             stage.trace("the node is ready")
             stage.ready.set()
         except CannotStart as refusal:
-            # A processor lied about the genesis: whoever operates the node starts it again.
+            # A processor lied about the genesis batches: the operator starts the node again.
             if not stage.lied:
                 raise
             stage.trace(f"the node cannot start: {refusal}")

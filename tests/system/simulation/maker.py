@@ -1,4 +1,4 @@
-"""What clients hand in: transactions and batches of all families, good and bad, from the seed."""
+"""The transactions and batches that clients submit: all families, valid and invalid, drawn from the seed."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -29,18 +29,18 @@ _sign = lru_cache(maxsize=8192)(build_transaction)
 
 
 class Made(NamedTuple):
-    """A batch, and what may become of it. ``may_fail``: whether honest processors may find it invalid."""
+    """A batch and its possible outcomes. ``may_fail``: whether honest processors may find the batch invalid."""
 
     batch: SignedBatch
     transactions: tuple[SignedTransaction, ...]
     families: frozenset[FamilyVersion]
     dependencies: frozenset[TransactionId]
-    """On transactions that do not stand before it in the batch itself."""
+    """Dependencies on transactions that do not stand before it in the batch."""
     may_fail: bool
 
 
 class Maker:
-    """``families``: of which transactions are. ``upgrade_at``: the block from which HOT_NEXT migrates, if at all."""
+    """``families``: those of transactions. ``upgrade_at``: the block from which HOT_NEXT migrates, None for never."""
 
     def __init__(self, rng: Random, families: Sequence[FamilyVersion], upgrade_at: int | None, settings: float) -> None:
         """``settings``: how many of a hundred transactions change the permitted families."""
@@ -52,11 +52,11 @@ class Maker:
         self._nonce = 0
         self._transactions: list[SignedTransaction] = []
         self._facts: dict[TransactionId, tuple[FamilyVersion, bool]] = {}
-        """Of which family each is, and whether it may come to be invalid."""
+        """The family of each transaction, and whether the transaction may be invalid."""
         self.made: dict[str, Made] = {}
 
     def batch(self) -> Made:
-        """A batch that was not there before."""
+        """A new batch."""
         rng = self._rng
         signer = rng.choice(SIGNERS)
         transactions: list[SignedTransaction] = []
@@ -64,7 +64,7 @@ class Maker:
             transactions.append(self._transaction(signer, tuple(item.id for item in transactions)))
         held = {item.id for item in transactions}
         if self._transactions and rng.random() < 0.08:
-            # A transaction that is somewhere already, in another batch of the same batcher.
+            # A transaction of another batch of the same batcher.
             again = rng.choice(self._transactions)
             if again.id not in held and _batcher(again) == signer.public_key:
                 transactions.append(again)
@@ -72,7 +72,7 @@ class Maker:
         return self._batch_of(signer, transactions)
 
     def genesis(self) -> list[Made]:
-        """The batches of block 0: some state, and a plan."""
+        """The batches of block 0: some state, and permitted families."""
         signer = SIGNERS[0]
         operations = " ".join(f"s{number}" for number in range(0, _HALF, 3))
         outputs = (address(0)[:6],)
@@ -123,7 +123,7 @@ class Maker:
         if rng.random() < 0.18:
             operations.append(rng.choice("feeww"))
         if rng.random() < 0.3:
-            # Values depend on what was there before.
+            # Written values then depend on earlier transactions.
             target = next(iter(sorted(writes)), None)
             if target is not None:
                 reads.add(target)

@@ -1,6 +1,6 @@
-"""What the chain must be: the blocks on the disk run again one transaction after the other, over one dictionary.
+"""What the chain must be: the blocks on the disk, run again serially over one dictionary.
 
-Written without the validator's executor, rules and trie. It is told whenever a write is on the disk.
+The model does not use the validator's executor, rules and trie. ``Model.check`` is called after every synced write.
 """
 
 import json
@@ -22,7 +22,7 @@ from tests.vectors.naive_trie import root_hash
 
 
 class Violated(Exception):
-    """Something does not hold; the message says what."""
+    """An invariant does not hold; the message says which."""
 
 
 class Entry(NamedTuple):
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 
 
 Permitted = dict[FamilyVersion, list[Entry]] | None
-"""None: everything is permitted."""
+"""None: every family is permitted."""
 
 
 class Model:
@@ -42,17 +42,17 @@ class Model:
 
     def __init__(self) -> None:
         self.blocks: list[str] = []
-        """The ids of the blocks that were checked."""
+        """The ids of the checked blocks."""
         self.state: dict[str, bytes] = {}
         self.batches: set[str] = set()
         self.transactions: set[str] = set()
         self.migrated: set[FamilyVersion] = set()
         self._batch_count = 0
         self._base: tuple[int, Permitted] = (0, None)
-        """What the last write was judged by: the number of its block, and what was permitted before it."""
+        """The number of the block of the last write, and the families that were permitted before that block."""
 
     def check(self, disk: Disk) -> None:
-        """Check the block that a write added, if it did. Raises Violated."""
+        """Check the block that a write added, if any. Raises Violated."""
         blocks = disk.records("blocks")
         permitted = self.permitted()
         self._base = len(self.blocks), permitted
@@ -85,7 +85,7 @@ class Model:
         self.blocks.append(info.id)
 
     def permitted(self) -> Permitted:
-        """What the setting says in the state so far."""
+        """The permitted families in the current state."""
         value = decode_setting(self.state.get(PERMITTED_AT)).get(TRANSACTION_FAMILIES)
         if value is None:
             return None
@@ -97,13 +97,13 @@ class Model:
         return entries
 
     def may_enter_later(self, family: FamilyVersion) -> bool:
-        """Whether only a later block than the next one may hold a family's transactions."""
+        """Whether a family's transactions are permitted only after the next block."""
         num = len(self.blocks)
         entries = (self.permitted() or {}).get(family, [])
         return any(entry.from_block > num for entry in entries) and not _cover(entries, num)
 
     def was_shut_out(self, family: FamilyVersion) -> bool:
-        """Whether neither the block of the last write nor a later one could hold a family's transactions."""
+        """Whether a family's transactions were permitted neither in the block of the last write nor later."""
         num, permitted = self._base
         entries = None if permitted is None else permitted.get(family, [])
         return entries is not None and not _cover(entries, num) and all(entry.from_block <= num for entry in entries)
@@ -162,7 +162,7 @@ def decoded(raw: bytes) -> VerifiedBatch:
 
 
 def migrated_by(transaction: VerifiedTransaction) -> tuple[str, ...]:
-    """The prefixes that it migrates; none where it is no migration."""
+    """The prefixes that a transaction migrates; empty if it is no migration."""
     header = decode_transaction(transaction.raw).header
     return header.inputs if header.payload_encoding == migration.PAYLOAD_ENCODING else ()
 

@@ -1,11 +1,11 @@
-"""Simulated processors: they come, register, serve, fall silent, drain, die with work, and come again.
+"""Simulated processors: they connect, register, serve, fall silent, drain, die with tasks, and connect again.
 
-What they do with their work is in ``applying``.
+``applying`` holds what they do with tasks.
 """
 
 import asyncio
 from collections.abc import Coroutine
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 from google.protobuf.message import Message
@@ -13,8 +13,9 @@ from google.protobuf.message import Message
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.validator.node import Node
 from protos import processor_pb2
+from protos.node_pb2 import ProcessorStatus
 from protos.validator_pb2 import Message as Envelope
-from tests.system.simulation.applying import Applying, Nature
+from tests.system.simulation.applying import Applying, Behaviour
 from tests.system.simulation.clock import pause
 from tests.system.simulation.model import Violated
 from tests.system.simulation.programs import NAMESPACES
@@ -35,14 +36,14 @@ _RESPONSES = frozenset(
 
 
 _COMES_MS_MAX = 1_000
-"""So long a registration may be on its way."""
+"""The longest that a registration may be on its way."""
 
 
 class Processor(Applying):
     """One processor, over all its connections."""
 
-    def __init__(self, name: str, nature: Nature, stage: Stage) -> None:
-        super().__init__(name, nature, stage)
+    def __init__(self, name: str, behaviour: Behaviour, stage: Stage) -> None:
+        super().__init__(name, behaviour, stage)
         self._connection: Connection | None = None
         self._asked: dict[str, asyncio.Future[bytes]] = {}
         self._numbers = count(1)
@@ -63,13 +64,13 @@ class Processor(Applying):
             if self._connection is None:
                 await pause(rng.randint(1, 300))
                 continue
-            for family in self.nature.families:
+            for family in self.behaviour.families:
                 self._register(family)
-            if self.nature.life_ms is None or self._stage.calm:
+            if self.behaviour.life_ms is None or self._stage.calm:
                 await self._closed.wait()
             else:
-                # Whatever comes first: the end of its life, or of its connection.
-                alarm = self._stage.loop.call_later(self.nature.life_ms / 1000, self._closed.set)
+                # Until the end of its life or of its connection.
+                alarm = self._stage.loop.call_later(self.behaviour.life_ms / 1000, self._closed.set)
                 await self._closed.wait()
                 alarm.cancel()
                 if self._stage.calm and self._connection is not None and not self._left:
@@ -81,22 +82,25 @@ class Processor(Applying):
             await pause(rng.randint(1, 2_000))
 
     def leave(self) -> None:
-        """Go, with all that it holds, and do not come again."""
+        """Disconnect with all tasks, and do not come back."""
         self._left = True
         self.drop(flushed=False)
         self._closed.set()
 
     def check_served(self, node: Node) -> None:
-        """The node gives it work, unless it has left, is about to, or has only just come. Raises Violated."""
+        """Check that the node gives it work, unless it has left, is leaving or has just come. Raises Violated."""
         came_now = self._stage.loop.now_ms - self._came_ms < _COMES_MS_MAX
         if self._connection is None or self._goes or came_now:
             return
-        known = node._processors._connected.get(self._connection.identity)
-        if known is None or not all(map(known.takes, self.nature.families)):
-            raise Violated(f"{self.name} is there, and takes no work: {known and known.state}")
+        name = self._connection.identity.hex()
+        known = [status for status in node._processors.statuses() if status.connection_id == name]
+        working = [status.families for status in known if status.state == ProcessorStatus.TAKES_WORK]
+        served = {FamilyVersion(entry.family_name, entry.family_version) for entry in chain(*working)}
+        if not served.issuperset(self.behaviour.families):
+            raise Violated(f"{self.name} is connected, but the node gives it no work: {known}")
 
     def drop(self, *, flushed: bool) -> None:
-        """Close the connection; what was being worked on is lost."""
+        """Close the connection. Tasks in progress are lost."""
         if self._connection is not None:
             self._connection.close(flushed=flushed)
         self._on_close()
@@ -111,7 +115,7 @@ class Processor(Applying):
         if way in ("drain", "unregister"):
             connection.send(Envelope.TP_UNREGISTER_REQUEST, self._next_id(), b"")
             if way == "drain":
-                # It works off what it has.
+                # It works off its tasks.
                 while self._jobs and connection.is_open:
                     await pause(5)
             else:
@@ -134,14 +138,14 @@ class Processor(Applying):
         self._closed.set()
 
     def _register(self, family: FamilyVersion) -> None:
-        nature = self.nature
+        behaviour = self.behaviour
         request = processor_pb2.TpRegisterRequest(
             family=family.name,
             version=family.version,
             namespaces=NAMESPACES[family],
-            max_occupancy=nature.occupancy,
-            packed_version=nature.packed,
-            request_header_style="RAW" if nature.raw_header else "EXPANDED",
+            max_occupancy=behaviour.occupancy,
+            packed_version=behaviour.packed,
+            request_header_style="RAW" if behaviour.raw_header else "EXPANDED",
             migrates=True,
         )
         self._send(Envelope.TP_REGISTER_REQUEST, self._next_id(), request.SerializeToString())

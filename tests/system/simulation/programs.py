@@ -1,7 +1,7 @@
-"""The families of the simulated world: what their transactions say, and what they do.
+"""The families of the simulated world: the payloads of their transactions, and what these do.
 
-A payload is a small program whose written values depend on all that it read before, so that any difference in order
-shows in the state. ``steps`` asks for what it needs and is given it: by a processor over the wire, or by the model from
+A payload is a small program whose written values depend on everything read before, so that a different order gives
+a different state. ``steps`` yields requests and is sent the answers: by a processor over the wire, or by the model from
 its dictionary.
 """
 
@@ -20,7 +20,7 @@ LIST = FamilyVersion("list", "1.0")
 FLAKY = FamilyVersion("flaky", "1.0")
 SETTINGS = FamilyVersion(settings.FAMILY_NAME, settings.FAMILY_VERSION)
 MIGRATED: Final = "aaaaaa"
-"""What HOT_NEXT migrates."""
+"""The prefix that HOT_NEXT migrates."""
 
 NAMESPACES: Final = {
     HOT: (MIGRATED,),
@@ -30,13 +30,13 @@ NAMESPACES: Final = {
     SETTINGS: (settings.NAMESPACE,),
 }
 ADDRESSES: Final = 64
-"""Half of them in each namespace, four under each prefix of eight characters."""
+"""Half of the addresses are in each namespace, four under each prefix of eight characters."""
 
 Found = list[tuple[str, bytes]]
 
 
 class Ask(NamedTuple):
-    """What a program asks for: one of get, list, set and delete, at an address or prefix."""
+    """A request of a program: get, list, set or delete, at an address or prefix."""
 
     kind: str
     place: str
@@ -56,15 +56,15 @@ def address(number: int) -> str:
 
 
 def may_fail(payload: str) -> bool:
-    """Whether a program can come to be invalid though everybody is honest."""
+    """Whether a program may be invalid at honest processors."""
     return any(operation[0] in "few" for operation in payload.split())
 
 
 def steps(family: FamilyVersion, payload: bytes, migrated: tuple[str, ...]) -> Steps:
-    """Apply a transaction; gives a digest of all that it saw. ``migrated``: the prefixes, where it is a migration.
+    """Apply a transaction. Returns a digest of everything read. ``migrated``: the prefixes of a migration, else empty.
 
-    Its operations: g(et), s(et), d(elete), l(ist what shares the first eight characters), f(ail), e: fail if what was
-    seen is even, w(rite what was not declared).
+    Operations: g(et), s(et), d(elete), l(ist under the first eight characters), f(ail), e: fail if the digest is even,
+    w(rite an undeclared address).
     """
     seen = hashlib.sha256(repr(family).encode() + payload)
     if migrated:

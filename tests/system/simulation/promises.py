@@ -1,4 +1,4 @@
-"""What the node promised to clients, held against the disk when it says so, after every crash, and in the end."""
+"""The node's promises to clients, checked against the disk: when they are sent, after every crash, and at the end."""
 
 from collections.abc import Callable, Iterable
 
@@ -20,7 +20,7 @@ _NAMES = {number: name for name, number in Envelope.MessageType.items()}
 
 
 class Promises:
-    """Batches that were accepted, and those that a client was told are COMMITTED."""
+    """The batches that were accepted, and those that were reported COMMITTED."""
 
     def __init__(self, disk: Disk, model: Model, maker: Maker, stage: Stage) -> None:
         self._disk = disk
@@ -30,12 +30,12 @@ class Promises:
         self.accepted: set[str] = set()
         self.committed: set[str] = set()
         self.holder: Callable[[TransactionId], Pending | None] = lambda name: None
-        """Which pending batch of the node that runs holds a transaction."""
+        """The running node's pending batch that holds a transaction."""
         self._verdicts: set[bytes] = set()
-        """The places of those in their order that were looked at."""
+        """The keys of ``invalid_order`` that were checked."""
 
     def watch(self, identity: bytes, envelope: Envelope) -> None:
-        """Something leaves the node. Raises Violated where it says what is not so."""
+        """Check a message that leaves the node. Raises Violated if it is untrue."""
         message_type = envelope.message_type
         self._stage.trace(f"-> {identity.decode()} {_NAMES.get(message_type, message_type)}")
         if not is_client(identity):
@@ -55,15 +55,15 @@ class Promises:
                 self._check_status(status)
 
     def check(self) -> None:
-        """What was promised still stands. Raises Violated."""
+        """Check all promises against the disk. Raises Violated."""
         on_chain = self._disk.records("batch_ids")
         for batch_id in self.committed:
             if records.id_key(batch_id) not in on_chain:
-                raise Violated(f"batch {batch_id[:8]} was told COMMITTED and is not on the chain")
+                raise Violated(f"batch {batch_id[:8]} was reported COMMITTED and is not on the chain")
         self.check_accepted(self.accepted)
 
     def check_accepted(self, batch_ids: Iterable[str]) -> None:
-        """Each of them is committed, invalid or pending, on the disk."""
+        """Check that each batch is committed, invalid or pending on the disk."""
         unsettled = {batch_id for batch_id in batch_ids if not self.is_settled(batch_id)}
         missing = unsettled - pending_ids(self._disk).keys() if unsettled else None
         if missing:
@@ -74,7 +74,7 @@ class Promises:
         return name in self._disk.records("batch_ids") or name in self._disk.records("invalid")
 
     def check_verdicts(self) -> None:
-        """Every batch that the last write judged INVALID could be. Raises Violated."""
+        """Check that the batches that the last write made INVALID can be invalid. Raises Violated."""
         order = self._disk.records("invalid_order")
         for key in reversed(order):
             if key in self._verdicts:
@@ -88,7 +88,7 @@ class Promises:
     def _is_possible(self, made: Made | None, verdict: InvalidBatch) -> bool:
         lied = self._stage.lied
         if made is None:
-            # A migration, or what a liar made of it.
+            # A migration, or a batch that a lying processor damaged.
             return lied
         if verdict.reason == "invalid_transaction":
             return made.may_fail or lied
@@ -105,7 +105,7 @@ class Promises:
         return verdict.reason == "dependency_missing" and not all(self._still_comes(name) for name in missing)
 
     def _still_comes(self, name: TransactionId) -> bool:
-        """Whether a pending batch holds a transaction that waits for no other itself."""
+        """Whether a pending batch holds a transaction and does not wait for a dependency itself."""
         holder = self.holder(name)
         return holder is not None and holder.reason is not Reason.WAITING_FOR_DEPENDENCY
 
@@ -115,7 +115,7 @@ class Promises:
         if self._stage.traced:
             self._stage.trace(f"   {batch_id[:8]} {word} {status.reason}")
         if batch_id in self.committed and status.status != ClientBatchStatus.COMMITTED:
-            raise Violated(f"batch {batch_id[:8]} was told COMMITTED, and now {word}")
+            raise Violated(f"batch {batch_id[:8]} was reported COMMITTED, and is now {word}")
         name = records.id_key(batch_id) if is_id(batch_id) else b""
         on_chain = batch_id in self._model.batches
         if status.status == ClientBatchStatus.COMMITTED:
@@ -128,7 +128,7 @@ class Promises:
         else:
             true = not on_chain and batch_id not in self.accepted and name not in self._disk.records("invalid")
         if not true:
-            raise Violated(f"batch {batch_id[:8]} is told {word}, which it is not")
+            raise Violated(f"batch {batch_id[:8]} is reported {word}, which is untrue")
 
 
 def pending_ids(disk: Disk) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What all actors of one simulated world share: chance, clock, network, what was made, and whether it is calm yet."""
+"""What all actors of one simulated world share: randomness, clock, network, transcript, the end of faults."""
 
 import asyncio
 import zlib
@@ -10,7 +10,7 @@ from tests.system.simulation.wire import Network
 
 
 class Stage:
-    """``fail`` ends the simulation with an error; ``show`` prints a line of the transcript, None where nobody reads."""
+    """``fail`` ends the simulation with an error; ``show`` prints a line of the transcript, None for no transcript."""
 
     def __init__(
         self,
@@ -26,13 +26,13 @@ class Stage:
         self.ready = asyncio.Event()
         """Set when there is a genesis block."""
         self.calmed = asyncio.Event()
-        """Set when faults end: everybody is honest, nobody leaves."""
+        """Set when faults end. From then on all processors are honest and stay."""
         self.lied = False
-        """Whether some processor lied: then an honest program may come to be judged invalid."""
+        """Whether some processor lied. Then honest transactions may become invalid."""
         self.contexts: dict[str, str] = {}
-        """Who was asked under which context id; what a liar knows of others."""
+        """The name of the processor that was sent each context id. Lying processors use the ids of others."""
         self.digest = 0
-        """Of the transcript: equal for equal runs. Nothing that the node draws by itself is in it."""
+        """A checksum of the transcript, equal for equal runs. It has nothing that the node draws at random."""
         self._show = show
 
     @property
@@ -41,11 +41,11 @@ class Stage:
 
     @property
     def traced(self) -> bool:
-        """Whether somebody reads the transcript: a line may cost something then."""
+        """Whether the transcript is printed. Lines that are costly to make are made only then."""
         return self._show is not None
 
     def trace(self, line: str) -> None:
-        """One line of the transcript."""
+        """Add a line to the transcript."""
         line = f"{self.loop.now_ms:>7} ms  {line}"
         self.digest = zlib.crc32(line.encode(), self.digest)
         if self._show is not None:

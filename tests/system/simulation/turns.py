@@ -1,4 +1,4 @@
-"""A turn of one of the processes that run seeds: one after the other, each with a limit on real time."""
+"""A range of seeds for one process: run one after the other, each with a limit of real time."""
 
 import logging
 import signal
@@ -13,16 +13,16 @@ from tests.system.simulation.clock import Stuck
 from tests.system.simulation.world import Outcome, run_world
 
 _SEED_S_MAX: Final = 120
-"""A seed that takes longer never ends."""
+"""A seed that takes longer counts as endless."""
 
 
 def quiet() -> None:
-    """No log lines: the transcript tells what happens."""
+    """Suppress log lines: the transcript shows what happens."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
 def run_turn(seeds: range) -> list[tuple[Outcome, str]]:
-    """How each seed ended, and what failed in words, empty where nothing did."""
+    """Run the seeds. Returns each outcome, and its failure in words, empty for none."""
     quiet()
     signal.signal(signal.SIGALRM, _never_ends)
     ended = []
@@ -32,7 +32,7 @@ def run_turn(seeds: range) -> list[tuple[Outcome, str]]:
             outcome = run_world(seed, Path(folder))
             signal.alarm(0)
             failure = "" if outcome.failure is None else f"{type(outcome.failure).__name__}: {outcome.failure}"
-            # An exception may hold what cannot be sent.
+            # An exception may hold values that cannot be pickled.
             ended.append((outcome._replace(failure=None), failure))
     return ended
 

@@ -1,4 +1,4 @@
-"""Fake verifier processes: the real check, whose results come at a later moment, and not in the order of the asking."""
+"""Simulated verifier processes: the real check, whose results arrive later and in any order."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -13,7 +13,7 @@ _checked = lru_cache(maxsize=4096)(checked_batch)
 
 
 class SimulatedVerifiers(VerifierPool):
-    """``on_results`` is called after results were handed on."""
+    """``on_results`` is called after results were delivered."""
 
     def __init__(self, loop: SimulatedLoop, rng: Random, on_results: Callable[[], None]) -> None:
         self._loop = loop
@@ -40,7 +40,7 @@ class SimulatedVerifiers(VerifierPool):
         return self._asked > 0
 
     def watch(self) -> None:
-        """None dies."""
+        """Do nothing: no process dies."""
 
     def close(self) -> None:
         self._closed = True

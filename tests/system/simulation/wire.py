@@ -1,7 +1,6 @@
-"""Fake sockets: connections between peers and the node that runs. Each frame is delayed, and a connection keeps order.
+"""Simulated sockets: connections between peers and the running node, with delayed but ordered frames.
 
-The gateway above them is the real one, as far as it is not about opening sockets. What is in the frames is known to
-those who send and take them, and to whoever watches what leaves the node.
+The gateway above is the real one, except for opening sockets. This module does not look into frames.
 """
 
 from collections import deque
@@ -19,11 +18,11 @@ OnFrame = Callable[[Envelope], None]
 Watch = Callable[[bytes, Envelope], None]
 
 _SWEEP_FRAMES_MAX = 40
-"""Small, so that a sweep leaves something behind now and then."""
+"""Small, so that a sweep sometimes leaves frames behind."""
 
 
 class Network:
-    """``watch`` is told what leaves the node, and to whom, when it is sent. One node at a time, none at first."""
+    """``watch`` is called with every frame that the node sends, and its receiver. No node listens at first."""
 
     def __init__(self, loop: SimulatedLoop, rng: Random, peer_messages_max: int, watch: Watch) -> None:
         self.loop = loop
@@ -35,7 +34,7 @@ class Network:
         self._numbers = count(1)
 
     def connect(self, name: str, on_frame: OnFrame, on_close: Callable[[], None]) -> "Connection | None":
-        """None while no node listens."""
+        """Connect to the node; None while no node listens."""
         if self.socket is None:
             return None
         identity = f"{name}#{next(self._numbers)}".encode()
@@ -48,11 +47,11 @@ class Network:
         return self.socket is not None and identity in self.socket.routes
 
     def after(self, earliest_ms: int) -> int:
-        """When something arrives that leaves now, behind what arrives at ``earliest_ms``."""
+        """The time at which a frame sent now arrives, not before ``earliest_ms``."""
         return max(self.loop.now_ms + self.rng.randint(*self.delay_ms), earliest_ms)
 
     def at(self, when_ms: int, call: Callable[[], None]) -> None:
-        """Call at a time; in the order of the calls to this method, where the times are the same."""
+        """Call at a time. Calls at the same time run in the order in which they were requested."""
         if when_ms <= self.loop.now_ms:
             self.loop.call_soon(call)
         else:
@@ -75,12 +74,12 @@ class Connection:
         self._out_ms = self._in_ms = 0
         self.is_open = True
         self.reads = True
-        """A peer that does not read leaves what it is sent where it is."""
+        """A peer that does not read leaves frames in its inbox."""
         self.missed = False
-        """Whether something was dropped, because it did not read."""
+        """Whether a frame was dropped because the peer did not read."""
 
     def send(self, message_type: int, correlation_id: str, content: bytes) -> None:
-        """Send to the node; nothing where the connection is closed."""
+        """Send to the node; nothing if the connection is closed."""
         if self.is_open:
             envelope = Envelope(message_type=message_type, correlation_id=correlation_id, content=content)  # type: ignore[arg-type]
             self.send_raw(envelope.SerializeToString())
@@ -91,7 +90,7 @@ class Connection:
         self._network.at(self._out_ms, self._arrive)
 
     def close(self, *, flushed: bool) -> None:
-        """``flushed``: what was sent before arrives before the end; otherwise what is on its way is lost."""
+        """``flushed``: frames on their way arrive before the end; otherwise they are lost."""
         if self.is_open:
             self.is_open = False
             if not flushed:
@@ -105,7 +104,7 @@ class Connection:
             self._network.loop.call_soon(self._take)
 
     def lose(self) -> None:
-        """The node is gone. Some of what it sent last still arrives."""
+        """The node is gone. Some of the frames that it sent last still arrive."""
         for _ in range(self._network.rng.randint(0, len(self._in)) if self._in else 0):
             self._take()
         self._in.clear()
@@ -117,7 +116,7 @@ class Connection:
     # From the node
 
     def deliver(self, frame: bytes) -> None:
-        """Raises zmq.Again where too much waits for the peer."""
+        """Raises zmq.Again if too many frames wait for the peer."""
         if len(self._in) >= self._network.peer_messages_max:
             self.missed = True
             raise zmq.Again()
@@ -138,7 +137,7 @@ class Connection:
 
 
 class NodeSocket:
-    """What the gateway has for its ROUTER."""
+    """The gateway's ROUTER."""
 
     def __init__(self, network: Network, on_sweep: Callable[[], None], on_disconnect: Callable[[], None]) -> None:
         self._network = network
@@ -159,7 +158,7 @@ class NodeSocket:
         self._announce()
 
     def send(self, frames: list[bytes]) -> None:
-        """Raises zmq.Again when the peer does not read, zmq.ZMQError when it is gone."""
+        """Raises zmq.Again if the peer does not read, zmq.ZMQError if it is gone."""
         identity, frame = frames
         connection = self.routes.get(identity)
         if connection is None:
@@ -168,7 +167,7 @@ class NodeSocket:
         connection.deliver(frame)
 
     def close(self) -> None:
-        """All connections end with the node."""
+        """End all connections."""
         if not self._closed:
             self._closed = True
             self._network.socket = None
@@ -182,7 +181,7 @@ class NodeSocket:
             self._announce()
 
     def ended(self, connection: Connection) -> None:
-        """Noticed a moment before the route is gone, or a moment after."""
+        """Report the end of a connection, a moment before or after its route is removed."""
         if self._closed:
             return
         network = self._network
@@ -209,11 +208,11 @@ class NodeSocket:
 
 
 class SimulatedGateway(Gateway):
-    """The gateway on a fake socket."""
+    """The gateway on a simulated socket."""
 
     def __init__(self, network: Network, on_sweep: Callable[[], None], on_disconnect: Callable[[], None]) -> None:
         self._socket = NodeSocket(network, on_sweep, on_disconnect)  # type: ignore[assignment]
-        self._arrived = self._socket.received
+        self._received = self._socket.received
         self.endpoint = "simulated"
 
     def close(self) -> None:

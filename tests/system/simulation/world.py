@@ -1,7 +1,7 @@
-"""One simulated world: a node with everybody around it, drawn from a seed, run until it is calm and nothing is left.
+"""One simulated world: a node, its processors and its clients, drawn from a seed and run until everything is settled.
 
-What lives here: what is drawn, when things start, stop and crash, and when what is checked. What the actors do is
-theirs; what must hold is in ``model``, ``promises`` and ``invariants``.
+What is drawn, when things start, stop and crash, and when checks run. The invariants themselves are in ``model``,
+``promises`` and ``invariants``.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from dovetail.ledger.signing import Signer
 from dovetail.validator.config import ValidatorConfig
 from dovetail.validator.node import GENESIS_FILE
 from protos import genesis_pb2
-from tests.system.simulation.applying import Nature
+from tests.system.simulation.applying import Behaviour
 from tests.system.simulation.clients import Client
 from tests.system.simulation.clock import SimulatedLoop, pause
 from tests.system.simulation.disk import Crashed, Disk
-from tests.system.simulation.drawn import DiskFaults, draw_limits, draw_nature
+from tests.system.simulation.drawn import DiskFaults, draw_behaviour, draw_limits
 from tests.system.simulation.invariants import check_node, check_quiet, may_wait
 from tests.system.simulation.machine import Machine
 from tests.system.simulation.maker import Maker
@@ -34,13 +34,13 @@ _SIGNER: Final = Signer("11" * 32)
 _ROUNDS_MAX: Final = 300_000
 _CHECK_MS: Final = 330
 _SETTLE_MS_MAX: Final = 240_000
-"""How much simulated time accepted batches have to end once it is calm."""
+"""The simulated time in which accepted batches must end once the world is calm."""
 
 _WAIT_MS_MAX: Final = 20_000
 
 
 class Outcome(NamedTuple):
-    """How a world ended. ``digest``: of its transcript. ``failure``: what did not hold."""
+    """The end of a world. ``digest``: of its transcript. ``failure``: the invariant that failed."""
 
     seed: int
     failure: BaseException | None
@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
 
 
 def run_world(seed: int, folder: Path, show: Callable[[str], None] | None = None) -> Outcome:
-    """Run the world of a seed. ``folder``: for what the node reads as files, the same for all worlds."""
+    """Run the world of a seed. ``folder``: for files that the node reads, the same for all worlds."""
     world = World(seed, folder, show)
     try:
         return world.run()
@@ -103,7 +103,7 @@ class World:
             len(self.promises.accepted), self.machine.crashes, self.loop.rounds,
         )  # fmt: skip
 
-    # The course of things
+    # The course of events
 
     async def _main(self) -> None:
         self._failed = self.loop.create_future()
@@ -115,9 +115,9 @@ class World:
         self.machine.start()
         packed = rng.choice([0.0, 0.5, 1.0, 1.0])
         for number in range(rng.randint(1, 5)):
-            nature = draw_nature(rng, self._families, packed, number)
-            self._processors.append(Processor(f"p{number}", nature, self.stage))
-        self._processors.append(Processor("s0", Nature((SETTINGS,), packed=rng.choice([0, 2])), self.stage))
+            behaviour = draw_behaviour(rng, self._families, packed, number)
+            self._processors.append(Processor(f"p{number}", behaviour, self.stage))
+        self._processors.append(Processor("s0", Behaviour((SETTINGS,), packed=rng.choice([0, 2])), self.stage))
         busy_ms = rng.choice([2, 20, 100, 300])
         self._clients = [
             Client(number, rng.randint(6, 35), busy_ms, self.maker, self.stage) for number in range(rng.randint(1, 5))
@@ -133,41 +133,41 @@ class World:
         self._check_end()
 
     async def _calm_down(self) -> None:
-        """Faults end, everybody honest is there, and nobody hands in anything."""
+        """End all faults, connect honest processors of all families, and let clients submit no more."""
         self.stage.trace("calm")
         self.stage.calmed.set()
         for processor in self._processors:
-            # The honest may stay: they must not be forgotten.
-            if processor.nature.lie or self.rng.random() < 0.5:
+            # Honest processors may stay: the node must not forget them.
+            if processor.behaviour.lie or self.rng.random() < 0.5:
                 processor.leave()
-        # Whoever sat where the last was lost comes anew, so that what was refused for them is tried again.
+        # The last processors to arrive, so that batches which others refused are tried again.
         await pause(3_000)
         for number, families in enumerate([(HOT, LIST, HOT_NEXT), (FLAKY, SETTINGS), (HOT, HOT_NEXT, FLAKY)]):
-            honest = Processor(f"h{number}", Nature(families, packed=2 if number != 1 else 0), self.stage)
+            honest = Processor(f"h{number}", Behaviour(families, packed=2 if number != 1 else 0), self.stage)
             self._processors.append(honest)
             self._spawn(honest.live())
 
     async def _settle(self) -> None:
-        """Wait until every accepted batch has ended, or waits for what it may wait for. Raises Violated."""
+        """Wait until every accepted batch has ended or may stay pending. Raises Violated."""
         end_ms = self.loop.now_ms + _SETTLE_MS_MAX
         while left := self._unsettled():
             if self.loop.now_ms > end_ms:
-                raise Violated(f"accepted and without an end: {'; '.join(left[:3])}")
+                raise Violated(f"accepted, but not settled: {'; '.join(left[:3])}")
             await pause(500)
-        # The waits of clients, the longest of which is 15 s.
+        # The longest wait of a client is 15 s.
         end_ms = self.loop.now_ms + _WAIT_MS_MAX
         while self._waited_for() and self.loop.now_ms < end_ms:
             await pause(500)
-        # What is still on its way, and those who are gone.
+        # Frames on their way, and connections that are closing.
         await pause(1_500)
 
     def _waited_for(self) -> bool:
-        """Whether some client still waits for an answer."""
+        """Whether a client still waits for an answer."""
         assert self.machine.node is not None, "it is calm"
         return bool(self.machine.node._clients.statuses.waiters) or any(client.unanswered() for client in self._clients)
 
     def _unsettled(self) -> list[str]:
-        """The accepted batches that have no end, and may not wait; in words."""
+        """The accepted batches that are not settled and may not stay pending, in words."""
         node = self.machine.node
         if node is None or not self.machine.restored or node._store.head is None:
             return ["the node starts"]
@@ -177,7 +177,7 @@ class World:
             if not may_wait(node, self.model, entry)
         ]
         if node._production._executing or node._production._built:
-            left.append("a block is in the making")
+            left.append("a block is being built")
         return left
 
     def _check_end(self) -> None:
@@ -210,7 +210,7 @@ class World:
                 gone.clear()
                 continue
             check_node(self.machine.node, self.disk)
-            # Who was gone when last looked at has no waits any more.
+            # A connection that was gone at the last check has no waits any more.
             waiting = set(self.machine.node._clients.statuses.peers)
             if left := gone & waiting:
                 raise Violated(f"waits of connections that are gone: {sorted(left)}")

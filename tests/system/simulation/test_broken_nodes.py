@@ -1,4 +1,4 @@
-"""The node is broken on purpose, in one place at a time: the simulation finds it within some seeds."""
+"""The simulation finds a broken node: each test breaks one place of the node, and some seed must fail."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ from tests.system.simulation.model import Violated
 from tests.system.simulation.world import run_world
 
 SEEDS = 120
-"""How many are tried at most."""
+"""How many seeds are tried at most."""
 
 Patch = pytest.MonkeyPatch
 
@@ -46,7 +46,7 @@ def answer_before_the_sync(patch: Patch) -> None:
 
 
 def accept_with_the_verdict_and_not_wait_for_it(patch: Patch) -> None:
-    """Whatever waits for its block counts as settled with the next one."""
+    """Every batch that waits for its block counts as settled with the next block."""
     settled = Submissions.settled
 
     def all_of_them(self: Submissions, batch_ids: Any) -> None:
@@ -57,13 +57,13 @@ def accept_with_the_verdict_and_not_wait_for_it(patch: Patch) -> None:
 
 
 def commit_without_sync(patch: Patch) -> None:
-    """A crash takes what clients were told."""
+    """A crash loses what clients were told."""
     opened = Disk._open
     patch.setattr(Disk, "_open", lambda self, path, **options: opened(self, path, **{**options, "sync": False}))
 
 
-def tell_committed_before_it_is(patch: Patch) -> None:
-    """What is in a block that is made is told as if the block were written."""
+def report_committed_too_early(patch: Patch) -> None:
+    """A batch is reported COMMITTED before its block is written."""
     status_of = Statuses._status
 
     def early(self: Statuses, text: str) -> ClientBatchStatus:
@@ -75,7 +75,7 @@ def tell_committed_before_it_is(patch: Patch) -> None:
     patch.setattr(Statuses, "_status", early)
 
 
-def forget_to_remove_what_is_settled(patch: Patch) -> None:
+def keep_settled_batches_pending(patch: Patch) -> None:
     put_invalid = Store._put_invalid
     patch.setattr(
         Store, "_put_invalid", lambda self, transaction, invalid, _: put_invalid(self, transaction, invalid, [])
@@ -90,7 +90,7 @@ def run_in_any_order(patch: Patch) -> None:
     patch.setattr(_Places, "enter", lambda self, index, batch: set())
 
 
-def keep_what_a_failed_batch_wrote(patch: Patch) -> None:
+def keep_writes_of_failed_batches(patch: Patch) -> None:
     finish = Execution._finish
 
     def kept(self: Execution, index: int, result: Any) -> None:
@@ -100,11 +100,11 @@ def keep_what_a_failed_batch_wrote(patch: Patch) -> None:
     patch.setattr(Execution, "_finish", kept)
 
 
-def believe_what_processors_write(patch: Patch) -> None:
+def skip_the_check_of_writes(patch: Patch) -> None:
     patch.setattr(run, "_refusal", lambda transaction, outcome, namespaces, limits: None)
 
 
-def take_answers_from_anybody(patch: Patch) -> None:
+def accept_answers_from_any_processor(patch: Patch) -> None:
     take_answer = Processors._take_answer
 
     def anybody(self: Processors, processor: Any, correlation_id: str, content: bytes) -> Any:
@@ -139,11 +139,11 @@ def overlook_activation(patch: Patch) -> None:
     patch.setattr(Body, "_bar", lambda self, family: None)
 
 
-def wake_nobody(patch: Patch) -> None:
+def never_wake_parked_batches(patch: Patch) -> None:
     patch.setattr(PendingQueue, "_wake", lambda self, cause: None)
 
 
-def forget_what_a_lost_processor_held(patch: Patch) -> None:
+def forget_tasks_of_lost_processors(patch: Patch) -> None:
     abandon = Execution.abandon
 
     def lost(self: Execution, task: Any, begun: bool) -> list[int]:
@@ -155,8 +155,8 @@ def forget_what_a_lost_processor_held(patch: Patch) -> None:
     patch.setattr(Execution, "abandon", lost)
 
 
-def believe_what_follows_what_is_not_so(patch: Patch) -> None:
-    """A task that ran over writes which the rules refused counts as any other."""
+def keep_tasks_that_follow_refused_writes(patch: Patch) -> None:
+    """A task that ran over refused writes counts as any other."""
     patch.setattr(Execution, "_ended", lambda self, task, *, sound: None)
 
 
@@ -173,7 +173,7 @@ def keep_what_the_disk_did_not_take(patch: Patch) -> None:
     patch.setattr(Production, "take_back", lambda self, unwritten: None)
 
 
-def leave_waits_behind(patch: Patch) -> None:
+def keep_waits_of_closed_connections(patch: Patch) -> None:
     patch.setattr(Node, "_on_disconnect", lambda self: None)
 
 
@@ -190,29 +190,29 @@ def miscount_the_queue(patch: Patch) -> None:
 BREAKS: Sequence[Callable[[Patch], None]] = (
     answer_before_the_sync,
     commit_without_sync,
-    tell_committed_before_it_is,
-    forget_to_remove_what_is_settled,
+    report_committed_too_early,
+    keep_settled_batches_pending,
     restore_nothing,
     run_in_any_order,
-    keep_what_a_failed_batch_wrote,
-    believe_what_processors_write,
-    take_answers_from_anybody,
+    keep_writes_of_failed_batches,
+    skip_the_check_of_writes,
+    accept_answers_from_any_processor,
     commit_a_transaction_again,
     overlook_dependencies,
     overlook_activation,
-    wake_nobody,
-    forget_what_a_lost_processor_held,
-    believe_what_follows_what_is_not_so,
+    never_wake_parked_batches,
+    forget_tasks_of_lost_processors,
+    keep_tasks_that_follow_refused_writes,
     build_on_what_the_disk_refused,
     keep_what_the_disk_did_not_take,
-    leave_waits_behind,
+    keep_waits_of_closed_connections,
     accept_with_the_verdict_and_not_wait_for_it,
     miscount_the_queue,
 )
 
 
-FIRST: dict[Callable[[Patch], None], int] = {take_answers_from_anybody: 35, build_on_what_the_disk_refused: 20}
-"""Where to begin, for what is found seldom."""
+FIRST: dict[Callable[[Patch], None], int] = {accept_answers_from_any_processor: 35, build_on_what_the_disk_refused: 20}
+"""The first seed to try, for faults that are found in few seeds."""
 
 
 @contextmanager
@@ -223,7 +223,7 @@ def broken(break_it: Callable[[Patch], None]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("break_it", BREAKS, ids=lambda break_it: break_it.__name__)
-def test_what_is_broken_is_found(break_it: Callable[[Patch], None], tmp_path: Path) -> None:
+def test_the_simulation_finds_a_broken_node(break_it: Callable[[Patch], None], tmp_path: Path) -> None:
     with broken(break_it):
         first = FIRST.get(break_it, 0)
         for seed in range(first, first + SEEDS):
