@@ -3,7 +3,6 @@
 from typing import Final, NamedTuple
 
 from dovetail.ledger.ids import TransactionId
-from dovetail.ledger.permitted import MIGRATED_PREFIXES_MAX
 from protos import events_pb2, transaction_receipt_pb2
 
 _SET: Final = transaction_receipt_pb2.StateChange.SET
@@ -41,22 +40,6 @@ def encode_receipt(receipt: Receipt) -> bytes:
     if receipt.data:
         message.data.extend(receipt.data)
     return message.SerializeToString()
-
-
-def receipt_refusal(size: int, bytes_max: int, migrates: bool = False) -> str | None:
-    """Why an encoded receipt of ``size`` bytes is not kept, with the values; None if it is.
-
-    ``migrates``: it is that of one slice of a migration.
-    """
-    if size <= bytes_max:
-        return None
-    why = f"its receipt has {size} bytes, at most {bytes_max} are kept"
-    if migrates:
-        why += (
-            f"; have migrate write smaller values, or name finer prefixes, up to {MIGRATED_PREFIXES_MAX}, in the member"
-            " migrate of the setting, so that each slice holds less"
-        )
-    return why
 
 
 def encode_event(event: Event) -> events_pb2.Event:

@@ -11,12 +11,14 @@ from typing import Final, Literal, NamedTuple
 import processor_sdk
 from dovetail.ledger.ids import TransactionId
 from dovetail.ledger.limits import Limits
-from dovetail.ledger.receipt import Receipt, decode_event, encode_receipt, receipt_refusal
-from dovetail.rehearsal.history import Before, Happened
+from dovetail.ledger.outcome import Kept, keep
+from dovetail.ledger.receipt import decode_event
+from dovetail.rehearsal.history import Before, PastTransaction, changes_of
 from dovetail.rehearsal.values import HEX_BYTES_SHOWN_MAX, Value, codecs_of, shown
 from processor_sdk.apply.dispatch import Judgement
 from processor_sdk.context import Context
 from protos import events_pb2, processor_pb2
+from protos.transaction_receipt_pb2 import TransactionReceipt
 
 Kind = Literal[
     "invalid", "internal_error", "write_missing", "write_added", "write_changed", "events", "receipt_data"
@@ -24,13 +26,7 @@ Kind = Literal[
 """What differs: the verdict (OK in history; the new handler refuses, or ends without a verdict), a write that only
 history, or only the new handler has, or that writes something else, the events, the receipt data."""
 
-_OK: Final = processor_pb2.TpProcessResponse.OK
 _INVALID: Final = processor_pb2.TpProcessResponse.INVALID_TRANSACTION
-_RECEIPT_BYTES: Final = 200
-_CHANGE_BYTES: Final = 100
-_PIECE_BYTES: Final = 16
-"""More than a receipt holds once, for each change beside its value, and for an event or a piece of data beside it."""
-
 _EVENTS_SHOWN_MAX: Final = 8
 _EVENT_CHARACTERS_SHOWN_MAX: Final = 400
 _OURS: Final = (str(Path(processor_sdk.__file__).parent), str(Path(__file__).parent))
@@ -78,62 +74,63 @@ class Findings:
 
 
 class Outcome(NamedTuple):
-    """What a new handler did, in the form in which a receipt keeps it; ``refusal``: why it did nothing."""
+    """What a validator makes of a new handler's apply: a serialized receipt, or why there is none."""
 
     kind: Literal["invalid", "internal_error"] | None
     refusal: str
-    changes: Mapping[str, bytes | None]
-    events: tuple[bytes, ...]
-    data: tuple[bytes, ...]
+    receipt: bytes
 
 
 def _sums(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted((Counter(one) + Counter(other)).items()))
 
 
-def outcome_of(happened: Happened, judgement: Judgement, before: Before, limits: Limits) -> Outcome:
-    """What the validator would make of ``judgement``: without removals of what was not there, within its limits."""
+def outcome_of(
+    past: PastTransaction, judgement: Judgement, before: Before, namespaces: tuple[str, ...], limits: Limits
+) -> Outcome:
+    """``namespaces``: of the new handler; ``limits``: of the validator that is to run it."""
     context = judgement.context
     if context is None:
-        if judgement.status == _INVALID:
-            return Outcome("invalid", judgement.message, {}, (), ())
-        return Outcome("internal_error", judgement.message + place_of(judgement.error), {}, (), ())
-    changes = kept_changes(context, before)
-    refusal = too_large(happened.transaction.id, changes, context, limits)
-    if refusal:
-        return Outcome("invalid", refusal, {}, (), ())
-    events = tuple([event.SerializeToString() for event in context.events])
-    return Outcome(None, "", changes, events, tuple(context.receipt_data))
+        return Outcome(*failure_of(judgement), b"")
+    transaction_id, header, _, _ = past.transaction
+    kept = kept_of(transaction_id, header.outputs, context, before, namespaces, limits)
+    return Outcome("invalid", kept, b"") if isinstance(kept, str) else Outcome(None, "", kept.receipt)
 
 
-def kept_changes(context: Context, before: Before) -> dict[str, bytes | None]:
-    """What an apply changed, without removals of what was not there."""
-    changes = context.changes
-    if None not in changes.values():
-        return changes
-    return {
-        address: value for address, value in changes.items() if value is not None or before.get(address) is not None
-    }
+def failure_of(judgement: Judgement) -> tuple[Literal["invalid", "internal_error"], str]:
+    """Kind and message of an apply that a handler did not end well."""
+    if judgement.status == _INVALID:
+        return "invalid", judgement.message
+    return "internal_error", judgement.message + _place_of(judgement.error)
 
 
-def same(happened: Happened, outcome: Outcome) -> bool:
-    """Whether nothing differs."""
-    if outcome.kind is not None or outcome.changes != happened.changes:
-        return False
-    receipt = happened.receipt
-    if (receipt.events or outcome.events) and _events(happened) != outcome.events:
-        return False
-    return tuple(receipt.data) == outcome.data
+def kept_of(
+    transaction_id: TransactionId,
+    outputs: tuple[str, ...],
+    context: Context,
+    before: Before,
+    namespaces: tuple[str, ...],
+    limits: Limits,
+    migrates: bool = False,
+) -> Kept | str:
+    """What a validator keeps of an apply, or why it keeps nothing (``dovetail.ledger.outcome``)."""
+    events = tuple(map(decode_event, context.events)) if context.events else ()
+    data = tuple(context.receipt_data)
+    return keep(
+        transaction_id, outputs, namespaces, context.changes, events, data, before.get, limits, migrates=migrates
+    )
 
 
-def differences(happened: Happened, outcome: Outcome, context: Context | None) -> Iterator[Difference]:
+def differences(past: PastTransaction, outcome: Outcome, context: Context | None) -> Iterator[Difference]:
     """What differs. ``context``: of an apply that recorded its codecs, so that values can be read."""
-    difference = partial(Difference, happened.block_num, happened.batch_id, happened.transaction.id)
+    difference = partial(Difference, past.block_num, past.batch_id, past.transaction.id)
     if outcome.kind is not None:
         yield difference(outcome.kind, outcome.refusal)
         return
     codecs = codecs_of(context)
-    old, new = happened.changes, outcome.changes
+    old_receipt = TransactionReceipt.FromString(past.receipt)
+    new_receipt = TransactionReceipt.FromString(outcome.receipt)
+    old, new = changes_of(old_receipt), changes_of(new_receipt)
     for address in sorted(old.keys() | new.keys()):
         if address not in new:
             kind: Kind = "write_missing"
@@ -150,21 +147,21 @@ def differences(happened: Happened, outcome: Outcome, context: Context | None) -
             shown(old.get(address), address, codecs),
             shown(new.get(address), address, codecs),
         )
-    old_events = _events(happened)
-    if old_events != outcome.events:
+    old_events, new_events = list(old_receipt.events), list(new_receipt.events)
+    if old_events != new_events:
         yield difference(
             "events",
-            f"history has {len(old_events)} events, the new handler {len(outcome.events)}",
-            old_events=_shown_events(old_events),
-            new_events=_shown_events(outcome.events),
+            f"history has {len(old_events)} events, the new handler {len(new_events)}",
+            old_events=tuple(map(_shown_event, old_events[:_EVENTS_SHOWN_MAX])),
+            new_events=tuple(map(_shown_event, new_events[:_EVENTS_SHOWN_MAX])),
         )
-    data = tuple(happened.receipt.data)
-    if data != outcome.data:
+    old_data, new_data = list(old_receipt.data), list(new_receipt.data)
+    if old_data != new_data:
         yield difference(
             "receipt_data",
-            f"history has {len(data)} pieces of receipt data, the new handler {len(outcome.data)}",
-            old=_first_difference(data, outcome.data),
-            new=_first_difference(outcome.data, data),
+            f"history has {len(old_data)} pieces of receipt data, the new handler {len(new_data)}",
+            old=_first_difference(old_data, new_data),
+            new=_first_difference(new_data, old_data),
         )
 
 
@@ -174,51 +171,11 @@ def _written(changes: Mapping[str, bytes | None], address: str, who: str = "hist
     return f"{who} removes it" if changes[address] is None else f"{who} sets it"
 
 
-def too_large(
-    transaction_id: TransactionId,
-    changes: dict[str, bytes | None],
-    context: Context,
-    limits: Limits,
-    migrates: bool = False,
-) -> str | None:
-    """What a validator refuses of an apply that the SDK lets pass, in its words; None where there is nothing.
-
-    ``changes``: those that are kept; ``migrates``: it was a slice of a migration.
-    """
-    most = _RECEIPT_BYTES + _CHANGE_BYTES * len(changes)
-    for address, value in changes.items():
-        if value is not None:
-            most += len(value)
-            if len(value) > limits.state_value_bytes_max:
-                return (
-                    f"it wrote {len(value)} bytes at {address}, one address holds at most"
-                    f" {limits.state_value_bytes_max}"
-                )
-    for data in context.receipt_data:
-        most += _PIECE_BYTES + len(data)
-    for event in context.events:
-        most += _PIECE_BYTES + event.ByteSize()
-    # Encoding each to measure it would cost more than most applies.
-    if most <= limits.receipt_bytes_max:
-        return None
-    events = tuple(map(decode_event, context.events))
-    receipt = encode_receipt(Receipt(transaction_id, changes, events, tuple(context.receipt_data)))
-    return receipt_refusal(len(receipt), limits.receipt_bytes_max, migrates)
-
-
-def place_of(error: BaseException | None) -> str:
+def _place_of(error: BaseException | None) -> str:
     """Where in the author's code ``error`` came up."""
     frames = traceback.extract_tb(error.__traceback__) if error is not None else []
     theirs = [frame for frame in frames if not frame.filename.startswith(_OURS)]
     return f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
-
-
-def _events(happened: Happened) -> tuple[bytes, ...]:
-    return tuple([event.SerializeToString() for event in happened.receipt.events])
-
-
-def _shown_events(events: tuple[bytes, ...]) -> tuple[str, ...]:
-    return tuple(_shown_event(events_pb2.Event.FromString(event)) for event in events[:_EVENTS_SHOWN_MAX])
 
 
 def _shown_event(message: events_pb2.Event) -> str:
@@ -228,7 +185,7 @@ def _shown_event(message: events_pb2.Event) -> str:
     return f"{event.event_type} [{attributes}]{data}"[:_EVENT_CHARACTERS_SHOWN_MAX]
 
 
-def _first_difference(data: tuple[bytes, ...], other: tuple[bytes, ...]) -> Value | None:
+def _first_difference(data: list[bytes], other: list[bytes]) -> Value | None:
     """The first piece of ``data`` that is not in its place in ``other``."""
     for place, piece in enumerate(data):
         if place >= len(other) or other[place] != piece:

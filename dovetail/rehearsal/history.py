@@ -35,18 +35,13 @@ class Span(NamedTuple):
         return self.end - self.first
 
 
-class Happened(NamedTuple):
-    """A committed transaction. ``changes``: address to new value, None where it was removed."""
+class PastTransaction(NamedTuple):
+    """A committed transaction. ``receipt``: serialized."""
 
     block_num: int
     batch_id: BatchId
     transaction: Transaction
-    changes: Mapping[str, bytes | None]
-    receipt: transaction_receipt_pb2.TransactionReceipt
-
-
-_Raw = tuple[bytes, BatchId, Mapping[str, bytes | None], transaction_receipt_pb2.TransactionReceipt]
-"""A transaction as its batch holds it, the batch's id, what the transaction changed, its receipt."""
+    receipt: bytes
 
 
 class Before:
@@ -88,6 +83,11 @@ class Before:
         return self.failed
 
 
+def changes_of(receipt: transaction_receipt_pb2.TransactionReceipt) -> dict[str, bytes | None]:
+    """Address to new value, None where the transaction removed the entry."""
+    return {change.address: change.value if change.type == _SET else None for change in receipt.state_changes}
+
+
 def span_of(store: StoreReader, first_block: int, last_block: int) -> Span:
     """All transactions of these blocks. Raises StorageFailed where the store has not both."""
     begin, end = _required(store, first_block), _required(store, last_block)
@@ -110,14 +110,14 @@ class BlockHistory:
         self.before = Before(Changed(Stored(store.node, store.root_after(num - 1)), self._changes))
         """The state that the transaction given last saw, until the next is asked for."""
 
-    def of(self, family: FamilyVersion, first: int, end: int, others: Counter[str]) -> Iterator[Happened]:
+    def of(self, family: FamilyVersion, first: int, end: int, others: Counter[str]) -> Iterator[PastTransaction]:
         """The transactions of ``family`` among those numbered ``first`` to before ``end``, in order.
 
         Goes on where it stopped before: ``end`` is not less than ``next``. Leaves out a migration, which no client
         sent. Counts in ``others`` the transactions of the family's other versions.
         """
         try:
-            for raw, batch_id, made, receipt in islice(self._rest, end - self.next):
+            for raw, batch_id, receipt in islice(self._rest, end - self.next):
                 number = self.next
                 self.next += 1
                 if number < first:
@@ -127,24 +127,23 @@ class BlockHistory:
                 if header.family_name != family.name or _is_migration(header):
                     continue
                 if header.family_version == family.version:
-                    yield Happened(self.num, batch_id, transaction, made, receipt)
+                    yield PastTransaction(self.num, batch_id, transaction, receipt)
                 else:
                     others[header.family_version] += 1
         except (DecodeError, NotDecodable, struct.error) as error:
             raise StorageFailed(f"block {self.num} cannot be read: {error}") from None
 
-    def _transactions(self) -> Iterator[_Raw]:
+    def _transactions(self) -> Iterator[tuple[bytes, BatchId, bytes]]:
+        """Serialized transaction, id of its batch, serialized receipt."""
         store, changes = self._store, self._changes
         number = self._block.first_transaction
         for batch_number in self._block.batches:
             batch = raw_pb2.RawBatch.FromString(store.batch(batch_number).raw)
             batch_id = BatchId(batch.header_signature)
             for raw in batch.transactions:
-                receipt = transaction_receipt_pb2.TransactionReceipt.FromString(store.transaction(number).receipt)
-                made = {
-                    change.address: change.value if change.type == _SET else None for change in receipt.state_changes
-                }
-                yield raw, batch_id, made, receipt
+                receipt = store.transaction(number).receipt
+                made = changes_of(transaction_receipt_pb2.TransactionReceipt.FromString(receipt))
+                yield raw, batch_id, receipt
                 changes.update(made)
                 number += 1
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.settings import FamilyVersion
-from dovetail.rehearsal.differences import Difference, Findings, Outcome, differences, outcome_of, same
-from dovetail.rehearsal.history import Before, BlockHistory, Happened, Span
+from dovetail.rehearsal.differences import Difference, Findings, Outcome, differences, outcome_of
+from dovetail.rehearsal.history import Before, BlockHistory, PastTransaction, Span
 from dovetail.rehearsal.values import RecordingContext, RecordingMigrationContext
 from dovetail.validator.store import StoreReader
 from processor_sdk.apply.dispatch import Dispatcher, Judgement
@@ -41,6 +41,7 @@ class Judge:
     ) -> None:
         self.store = store
         self.limits = limits
+        self.namespaces = handler.namespaces
         self._family = family
         self._judged_by = (handler.family_name, handler.family_version)
         self._dispatcher = Dispatcher((handler,))
@@ -59,13 +60,13 @@ class Judge:
         with self._clock.running():
             for num in range(span.first_block, span.last_block + 1):
                 block = self._block(num, span.first)
-                for happened in block.of(self._family, span.first, span.end, others):
-                    outcome = self._outcome(happened, block.before)
+                for past in block.of(self._family, span.first, span.end, others):
+                    outcome = self._outcome(past, block.before)
                     transactions += 1
-                    if same(happened, outcome):
+                    if outcome.receipt == past.receipt:
                         continue
                     differing += 1
-                    for difference in self._differences(happened, outcome, block.before):
+                    for difference in self._differences(past, outcome, block.before):
                         kinds[difference.kind] += 1
                         if len(found) < differences_max:
                             found.append(difference)
@@ -79,17 +80,17 @@ class Judge:
             return begun
         return BlockHistory(self.store, num)
 
-    def _outcome(self, happened: Happened, before: Before) -> Outcome:
-        judgement = self._timed(before, lambda: self._dispatcher.judge(self._judged_by, happened.transaction, before))
-        return outcome_of(happened, judgement, before, self.limits)
+    def _outcome(self, past: PastTransaction, before: Before) -> Outcome:
+        judgement = self._timed(before, lambda: self._dispatcher.judge(self._judged_by, past.transaction, before))
+        return outcome_of(past, judgement, before, self.namespaces, self.limits)
 
-    def _differences(self, happened: Happened, outcome: Outcome, before: Before) -> Iterator[Difference]:
+    def _differences(self, past: PastTransaction, outcome: Outcome, before: Before) -> Iterator[Difference]:
         context = None
         if outcome.kind is None:
             context = self._timed(
-                before, lambda: self._recording.judge(self._judged_by, happened.transaction, before)
+                before, lambda: self._recording.judge(self._judged_by, past.transaction, before)
             ).context
-        return differences(happened, outcome, context)
+        return differences(past, outcome, context)
 
     def slice(self, prefixes: tuple[str, ...], before: Before) -> Judgement:
         """How the handler ends the slice of its migration under ``prefixes``, its codecs recorded.

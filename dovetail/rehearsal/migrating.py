@@ -11,17 +11,15 @@ from dovetail.ledger import migration
 from dovetail.ledger.ids import TransactionId
 from dovetail.ledger.permitted import Permission, permitted_families
 from dovetail.ledger.settings import FamilyVersion
-from dovetail.rehearsal.differences import kept_changes, place_of, too_large
+from dovetail.rehearsal.differences import failure_of, kept_of
 from dovetail.rehearsal.history import Before
 from dovetail.rehearsal.judging import Judge
 from dovetail.rehearsal.values import Value, codecs_of, shown
 from dovetail.validator.core.journal import migrations
 from dovetail.validator.core.state.view import Stored
 from dovetail.validator.store import StoreReader
-from processor_sdk.apply.dispatch import Judgement
 from processor_sdk.context import Context
 from processor_sdk.handler import TransactionHandler
-from protos import processor_pb2
 
 _SOME_ID: Final = TransactionId("0" * 128)
 """Receipts are measured with it; every id is as long."""
@@ -106,10 +104,11 @@ def migrate_slice(judge: Judge, block_num: int, prefixes: tuple[str, ...], chang
     judgement = judge.slice(prefixes, before)
     context = judgement.context
     if context is None:
-        return _refused(prefixes, leaves, judgement)
-    refusal = too_large(_SOME_ID, kept_changes(context, before), context, judge.limits, migrates=True)
-    if refusal:
-        return SliceFindings(prefixes, leaves, refused="invalid", message=refusal)
+        refused, message = failure_of(judgement)
+        return SliceFindings(prefixes, leaves, refused=refused, message=message)
+    kept = kept_of(_SOME_ID, prefixes, context, before, judge.namespaces, judge.limits, migrates=True)
+    if isinstance(kept, str):
+        return SliceFindings(prefixes, leaves, refused="invalid", message=kept)
     counts: Counter[str] = Counter()
     changes: list[Change] = []
     for kind, address, old, new in _effects(context, before):
@@ -137,9 +136,3 @@ def _effects(context: Context, before: Before) -> Iterator[tuple[str, str, bytes
                 yield "unchanged", address, old, new
         else:
             yield "added" if old is None else "removed" if new is None else "changed", address, old, new
-
-
-def _refused(prefixes: tuple[str, ...], leaves: int, judgement: Judgement) -> SliceFindings:
-    invalid = judgement.status == processor_pb2.TpProcessResponse.INVALID_TRANSACTION
-    message = judgement.message if invalid else judgement.message + place_of(judgement.error)
-    return SliceFindings(prefixes, leaves, refused="invalid" if invalid else "internal_error", message=message)

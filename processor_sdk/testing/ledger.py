@@ -10,22 +10,21 @@ from itertools import count, groupby
 from operator import attrgetter
 from typing import Any
 
-from dovetail.ledger.access import write_refusal
-from dovetail.ledger.addresses import AccessList
 from dovetail.ledger.errors import RefusedBatch
 from dovetail.ledger.ids import TransactionId
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.migration import PUBLIC_KEY, is_sliced
+from dovetail.ledger.outcome import keep, without_idle_removals
 from dovetail.ledger.permitted import Permission
-from dovetail.ledger.receipt import Event, Receipt, encode_receipt, receipt_refusal
+from dovetail.ledger.receipt import Event, Receipt
 from dovetail.ledger.settings import FamilyVersion
 from processor_sdk.apply.dispatch import Dispatcher
 from processor_sdk.handler import TransactionHandler
 from processor_sdk.migration import INHERITED_MIGRATE
 from processor_sdk.testing.interpreters import Recipe
 from processor_sdk.testing.migrating import Activation, Sample, done, migration_of
-from processor_sdk.testing.model import Outcome, Result, Verdict
-from processor_sdk.testing.runs import INVALID, Runs, effective
+from processor_sdk.testing.model import Result, Verdict
+from processor_sdk.testing.runs import INVALID, Runs
 from processor_sdk.testing.state import State, View
 from processor_sdk.testing.transactions import SIGNER, Applicable, Batch, UnsignedTransaction, batch_of, unsigned
 
@@ -253,42 +252,32 @@ class Ledger:
             outcomes = (runs.singly if migrates else runs.packed)(batch.id, transactions, before)
             sample = Sample(transactions, self.state) if migrates else None
             for place, (transaction, told) in enumerate(zip(transactions, outcomes, strict=False)):
-                outcome = told._replace(changes=effective(told, before))
+                outcome = told._replace(changes=without_idle_removals(told.changes, before.get))
                 # Before the rules: what a handler does wrong at all is more than what they say of one time.
                 if sample is None or sample.takes(place, outcome):
                     runs.check(batch.id, transaction, before, outcome)
-                refused = self._judge(transaction, told, outcome, handler.namespaces, migrates)
-                if isinstance(refused, Result):
-                    return refused
-                receipts.append(refused)
-                changes.update(outcome.changes)
+                if outcome.verdict == INVALID:
+                    return _invalid(transaction, outcome.message, outcome.extended_data)
+                kept = keep(
+                    transaction.id,
+                    transaction.outputs,
+                    handler.namespaces,
+                    told.changes,
+                    outcome.events,
+                    outcome.data,
+                    before.get,
+                    self._limits,
+                    migrates,
+                )
+                if isinstance(kept, str):
+                    return _invalid(transaction, kept)
+                receipts.append(Receipt(transaction.id, kept.changes, outcome.events, outcome.data))
+                changes.update(kept.changes)
         return Result(Verdict.OK, receipts=tuple(receipts))
 
-    def _judge(
-        self,
-        transaction: UnsignedTransaction,
-        told: Outcome,
-        outcome: Outcome,
-        namespaces: tuple[str, ...],
-        migrates: bool,
-    ) -> Result | Receipt:
-        """The rules of the validator's executor on what came back, in its words; the receipt where all hold."""
-        id_ = transaction.id
-        if outcome.verdict == INVALID:
-            return Result(Verdict.INVALID, "invalid_transaction", outcome.message, id_, outcome.extended_data)
-        outputs = AccessList(transaction.outputs)
-        most = self._limits.state_value_bytes_max
-        for address, value in told.changes.items():
-            refusal = write_refusal(address, outputs, namespaces)
-            if refusal is None and value is not None and len(value) > most:
-                refusal = f"it wrote {len(value)} bytes at {address}, one address holds at most {most}"
-            if refusal is not None:
-                return Result(Verdict.INVALID, "invalid_transaction", refusal, id_)
-        receipt = Receipt(id_, outcome.changes, outcome.events, outcome.data)
-        refusal = receipt_refusal(len(encode_receipt(receipt)), self._limits.receipt_bytes_max, migrates)
-        if refusal is not None:
-            return Result(Verdict.INVALID, "invalid_transaction", refusal, id_)
-        return receipt
+
+def _invalid(transaction: UnsignedTransaction, message: str, extended_data: bytes = b"") -> Result:
+    return Result(Verdict.INVALID, "invalid_transaction", message, transaction.id, extended_data)
 
 
 def _no_handler(family: FamilyVersion) -> str:

@@ -125,15 +125,6 @@ class Runs:
         return f"the {self._method} of transaction {transaction.id[:16]}… of {transaction.family}"
 
 
-def effective(outcome: Outcome, before: View) -> dict[str, bytes | None]:
-    """The changes without removals of what was not there."""
-    return {
-        address: value
-        for address, value in outcome.changes.items()
-        if value is not None or before.get(address) is not None
-    }
-
-
 def _single_request(batch_id: BatchId, transaction: UnsignedTransaction, migrates: bool) -> bytes:
     message = transaction_pb2.Transaction.FromString(transaction.raw)
     request = processor_pb2.TpProcessRequest(

@@ -11,6 +11,7 @@ from dovetail.ledger.addresses import AccessList
 from dovetail.ledger.batch import VerifiedTransaction
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.listing import Entry
+from dovetail.ledger.outcome import total_refusal
 from dovetail.ledger.receipt import Event
 from dovetail.validator.core.execution.model import TransactionOutcome, Verdict
 from dovetail.validator.core.state.view import Changed, View
@@ -66,9 +67,7 @@ class TransactionContext:
         wanted = list(entries)
         self._check_writes(address for address, _ in wanted)
         self._changes_bytes += sum(len(address) + len(data) for address, data in wanted)
-        if self._changes_bytes > self._limits.transaction_changes_bytes_max:
-            most = self._limits.transaction_changes_bytes_max
-            self._refuse_if(f"it wrote {self._changes_bytes} bytes, one transaction may write {most}")
+        self._refuse_if(total_refusal(self._changes_bytes, self._limits))
         self._changes.update(wanted)
         return [address for address, _ in wanted]
 

@@ -9,12 +9,10 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-from dovetail.ledger.access import write_refusal
-from dovetail.ledger.addresses import AccessList
 from dovetail.ledger.batch import VerifiedBatch, VerifiedTransaction
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.listing import Entry
-from dovetail.ledger.receipt import Receipt, encode_receipt, receipt_refusal
+from dovetail.ledger.outcome import keep
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.validator.core.execution.model import Rejected, Settled, TransactionOutcome, Unit, Verdict, Withdrawn
 from dovetail.validator.core.state.view import Changed, View
@@ -64,28 +62,29 @@ class Run:
         self, unit: Unit, outcomes: Sequence[TransactionOutcome], namespaces: tuple[str, ...], limits: Limits
     ) -> Rejected | Withdrawn | None:
         """Add what a unit of it wrote, and its receipts; the reason where they may not stand."""
-        view = self.view
         changes = dict(self.changes)
+        before = Changed(self.view, changes).get
         receipts = []
         for transaction, outcome in zip(unit.transactions, outcomes, strict=False):
             if outcome.verdict is not Verdict.OK:
                 if outcome.verdict is Verdict.INVALID:
                     return Rejected("invalid_transaction", outcome.message, transaction.id, outcome.extended_data)
                 return Withdrawn("internal_error", transaction.family, message=outcome.message)
-            refusal = _refusal(transaction, outcome, namespaces, limits)
-            if refusal:
-                return Rejected("invalid_transaction", refusal, transaction.id)
-            kept = outcome.changes
-            if None in kept.values():
-                # A removal of what is not there changes nothing.
-                found = Changed(view, changes)
-                kept = {name: value for name, value in kept.items() if value is not None or found.get(name) is not None}
-            receipt = encode_receipt(Receipt(transaction.id, kept, outcome.events, outcome.data))
-            refusal = receipt_refusal(len(receipt), limits.receipt_bytes_max, self.migration)
-            if refusal:
-                return Rejected("invalid_transaction", refusal, transaction.id)
-            receipts.append(receipt)
-            changes.update(kept)
+            kept = keep(
+                transaction.id,
+                transaction.outputs,
+                namespaces,
+                outcome.changes,
+                outcome.events,
+                outcome.data,
+                before,
+                limits,
+                self.migration,
+            )
+            if isinstance(kept, str):
+                return Rejected("invalid_transaction", kept, transaction.id)
+            receipts.append(kept.receipt)
+            changes.update(kept.changes)
         if len(outcomes) != len(unit.transactions):
             message = f"its processor answered {len(outcomes)} of {len(unit.transactions)} transactions"
             return Withdrawn("internal_error", unit.transactions[0].family, message=message)
@@ -110,19 +109,3 @@ class Found:
 
     def under(self, prefix: str, after: str) -> Iterator[Entry]:
         return self._run.view.under(prefix, after)
-
-
-def _refusal(
-    transaction: VerifiedTransaction, outcome: TransactionOutcome, namespaces: tuple[str, ...], limits: Limits
-) -> str | None:
-    """Why the writes of a transaction may not stand; None if they may."""
-    if not outcome.changes:
-        return None
-    outputs = AccessList(transaction.outputs)
-    for address, value in outcome.changes.items():
-        refusal = write_refusal(address, outputs, namespaces)
-        if refusal is not None:
-            return refusal
-        if value is not None and len(value) > limits.state_value_bytes_max:
-            return f"it wrote {len(value)} bytes at {address}, one address holds at most {limits.state_value_bytes_max}"
-    return None

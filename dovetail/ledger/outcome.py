@@ -1,0 +1,78 @@
+"""The rule on an apply's result: which writes and sizes may stand. Validator, test kit and rehearsal apply it.
+
+Reads are checked when a processor asks for them (``dovetail.ledger.access``). Handlers give the verdicts.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dovetail.ledger.access import write_refusal
+from dovetail.ledger.addresses import ADDRESS_CHARACTERS, AccessList
+from dovetail.ledger.ids import TransactionId
+from dovetail.ledger.limits import Limits
+from dovetail.ledger.permitted import MIGRATED_PREFIXES_MAX
+from dovetail.ledger.receipt import Event, Receipt, encode_receipt
+
+
+class Kept(NamedTuple):
+    """The effects of an apply that breaks no rule. ``receipt``: serialized."""
+
+    changes: dict[str, bytes | None]
+    receipt: bytes
+
+
+def keep(
+    transaction_id: TransactionId,
+    outputs: tuple[str, ...],
+    namespaces: tuple[str, ...],
+    changes: dict[str, bytes | None],
+    events: tuple[Event, ...],
+    data: tuple[bytes, ...],
+    before: Callable[[str], bytes | None],
+    limits: Limits,
+    migrates: bool = False,
+) -> Kept | str:
+    """The changes and the receipt that the ledger keeps of an apply, or why its transaction is invalid.
+
+    ``outputs``: of the transaction, checked by ``check_declarations``; ``namespaces``: of the processor;
+    ``changes``: address to new value, None removes; ``before``: gives the value at an address before the apply;
+    ``migrates``: the apply is one slice of a migration.
+    """
+    if changes:
+        writable = AccessList(outputs)
+        named = writable.entries
+        value_bytes_max = limits.state_value_bytes_max
+        for address, value in changes.items():
+            # Most writes go to an address that the outputs name in full.
+            if address not in named or len(address) != ADDRESS_CHARACTERS or not address.startswith(namespaces):
+                refusal = write_refusal(address, writable, namespaces)
+                if refusal is not None:
+                    return refusal
+            if value is not None and len(value) > value_bytes_max:
+                return f"it wrote {len(value)} bytes at {address}, one address holds at most {value_bytes_max}"
+        if None in changes.values():
+            changes = without_idle_removals(changes, before)
+    receipt = encode_receipt(Receipt(transaction_id, changes, events, data))
+    if len(receipt) > limits.receipt_bytes_max:
+        refusal = f"its receipt has {len(receipt)} bytes, at most {limits.receipt_bytes_max} are kept"
+        if migrates:
+            refusal += (
+                "; have migrate write smaller values, or name finer prefixes, up to"
+                f" {MIGRATED_PREFIXES_MAX}, in the member migrate of the setting, so that each slice holds less"
+            )
+        return refusal
+    return Kept(changes, receipt)
+
+
+def without_idle_removals(
+    changes: dict[str, bytes | None], before: Callable[[str], bytes | None]
+) -> dict[str, bytes | None]:
+    """``changes`` without removals of absent entries, which change nothing."""
+    return {address: value for address, value in changes.items() if value is not None or before(address) is not None}
+
+
+def total_refusal(written_bytes: int, limits: Limits) -> str | None:
+    """Why a transaction may not write ``written_bytes`` in a 1.x conversation; None if it may."""
+    if written_bytes <= limits.transaction_changes_bytes_max:
+        return None
+    return f"it wrote {written_bytes} bytes, one transaction may write {limits.transaction_changes_bytes_max}"
