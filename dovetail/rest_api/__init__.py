@@ -1,4 +1,4 @@
-"""The HTTP door: routes, JSON views, errors, proxy headers and the connection to the validator.
+"""The REST API: the HTTP interface of a node (API.md).
 
-Holds no state of its own, so any number of them may stand in front of one validator. Meets it on the wire only.
+The process keeps no state of its own, so several of them may serve one validator, which they reach over ZeroMQ only.
 """

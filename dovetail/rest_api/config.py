@@ -1,4 +1,4 @@
-"""What an operator may set on a REST API. Reading files, environment and flags is the command line's business."""
+"""The settings of a REST API. Files, environment variables and options are read elsewhere (``dovetail.node``)."""
 
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -24,7 +24,7 @@ POSITIVE_KEYS: Final = (
 
 @dataclass(frozen=True)
 class RestConfig:
-    """One typed configuration. A wrong value raises ValueError that names key, value and what is allowed."""
+    """The settings of one REST API. A wrong value raises ValueError with its key, the value and the allowed values."""
 
     bind: str = "127.0.0.1:8080"
     """HOST:PORT to listen on; an IPv6 host in brackets."""
@@ -32,36 +32,36 @@ class RestConfig:
     validator: str = "tcp://127.0.0.1:4004"
 
     timeout_s: int = 300
-    """How long the validator may take to answer, and the wait of a client that names no number of seconds."""
+    """The time limit of an answer from the validator, and the wait of a client that gives no number of seconds."""
 
     trusted_proxies: tuple[str, ...] = ("127.0.0.1", "::1")
-    """Addresses or networks (CIDR) whose forwarding headers are believed."""
+    """The addresses or networks (CIDR) whose forwarding headers count."""
 
     requests_in_flight_max: int = 20_000
-    """Questions to the validator that wait for their answer at one time."""
+    """The number of requests to the validator that may wait for an answer at one time."""
 
     request_bytes_in_flight_max: int = 256 * 1024 * 1024
-    """What those questions may hold together."""
+    """The bytes that these requests may hold together."""
 
     request_s_max: int = 60
-    """How long a request may take to arrive whole, from its first byte."""
+    """The time in which an HTTP request must arrive, from its first byte to its last."""
 
     body_bytes_in_flight_max: int = 256 * 1024 * 1024
-    """What the bodies that are being read may hold together; only what came of them counts."""
+    """The bytes that partly received request bodies may hold together."""
 
     answer_s_max: int = 300
-    """How long a client may take to read an answer, from when it first has to be waited for."""
+    """The time a client has to read an answer, from the first time that sending blocks."""
 
     answer_bytes_in_flight_max: int = 256 * 1024 * 1024
-    """What large answers from the ledger may hold together, until their clients take them."""
+    """The bytes that large answers from the ledger may hold together while their clients read them."""
 
     limits: Limits = field(default_factory=Limits)
 
     validator_key: str = ""
-    """The file of the validator's public connection key; empty: its port asks for no key."""
+    """The file of the validator's public connection key; empty if the validator's port requires no key."""
 
     connection_key: str = ""
-    """The file of this REST API's secret connection key; both or neither."""
+    """The file of this REST API's secret connection key. Set both keys or neither."""
 
     def __post_init__(self) -> None:
         split_bind(self.bind)
@@ -84,7 +84,7 @@ def split_bind(bind: str) -> tuple[str, int]:
 
 
 def networks(entries: tuple[str, ...]) -> tuple[Network, ...]:
-    """The trusted proxies as networks; a single address is a network of one. Raises ValueError."""
+    """The trusted proxies as networks; an address becomes a network of one. Raises ValueError."""
     found: list[Network] = []
     for entry in entries:
         try:

@@ -1,6 +1,6 @@
-"""Every refusal of the API as one type, and the table of codes, statuses and titles (API.md, Errors).
+"""The API's errors: one exception type, and the table of codes, HTTP statuses and titles (API.md, Errors).
 
-What was wrong with a particular request is said where it is found; here is only its shape.
+The message of an error is written where the error is raised.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 
 class Problem(Enum):
-    """(code, HTTP status, title). The codes of the last four are their HTTP status: API.md gives them none."""
+    """(code, HTTP status, title). API.md gives the last four no code, so their code is their HTTP status."""
 
     UNKNOWN = (10, 500, "Unknown Validator Error")
     NOT_READY = (15, 503, "Validator Not Ready")
@@ -49,12 +49,12 @@ class Problem(Enum):
 
 
 _RETRY_AFTER: Final[Mapping[str, str]] = {"Retry-After": "1"}
-_PASSING: Final = (429, 503)
-"""Statuses of refusals that pass by themselves."""
+_TEMPORARY: Final = (429, 503)
+"""The HTTP statuses of errors after which a client may try again."""
 
 
 class ApiError(Exception):
-    """A request that is answered with an error. ``message`` says what was wrong with this very request."""
+    """An error answer. ``message`` says what is wrong with this request."""
 
     def __init__(
         self, problem: Problem, message: str, *, status: int | None = None, headers: Mapping[str, str] | None = None
@@ -63,7 +63,7 @@ class ApiError(Exception):
         self.problem = problem
         self.message = message
         self.status = problem.status if status is None else status
-        self.headers: Mapping[str, str] = {**(_RETRY_AFTER if self.status in _PASSING else {}), **(headers or {})}
+        self.headers: Mapping[str, str] = {**(_RETRY_AFTER if self.status in _TEMPORARY else {}), **(headers or {})}
 
     def body(self) -> bytes:
         """The JSON error object."""
@@ -71,18 +71,18 @@ class ApiError(Exception):
         return msgspec.json.encode({"error": error})
 
     def response(self) -> Response:
-        """The HTTP answer."""
+        """The HTTP answer with the error object as its body."""
         return Response(self.body(), self.status, self.headers, "application/json")
 
 
 def no_chain() -> ApiError:
-    """Code 15 of a validator that has not made block 0 yet."""
+    """Code 15: the validator has no genesis block yet."""
     return ApiError(Problem.NOT_READY, "the validator has no genesis block yet")
 
 
 CLIENT_GONE: Final = 499
-"""What logs and metrics say instead of an HTTP status where the client left before its answer began."""
+"""The status in logs and metrics of a request whose client disconnected before its answer began."""
 
 
 class ClientGone(Exception):
-    """The HTTP client closed its connection while its answer was awaited: nobody is left to answer."""
+    """The HTTP client closed its connection before its answer was ready, so there is nobody to answer."""

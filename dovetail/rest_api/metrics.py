@@ -1,7 +1,7 @@
-"""What this process counts, in Prometheus' format. The path that shows it is in ``health``.
+"""The metrics of this process in Prometheus' text format. ``handlers.health`` serves them.
 
-The names begin with ``dovetail_rest_`` here and with ``dovetail_validator_`` in the validator, so no family can come
-twice. Nothing that a client sends becomes a label value.
+Names begin with ``dovetail_rest_``, and those of the validator with ``dovetail_validator_``, so that the two sets can
+be joined. Nothing that a client sends becomes a label value.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2
 
 
 class Metrics:
-    """The figures of one REST API, in a registry of their own."""
+    """The metrics of one REST API, in a registry of its own."""
 
     def __init__(self, validator: Validator) -> None:
         self._registry = CollectorRegistry()
@@ -43,24 +43,24 @@ class Metrics:
     def _gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         Gauge(f"dovetail_rest_{name}", text, registry=self._registry).set_function(read)
 
-    def began(self) -> None:
-        """A request came."""
+    def request_started(self) -> None:
+        """Count a request as in flight."""
         self._in_flight += 1
 
-    def ended(self) -> None:
-        """It holds nothing any more, whatever it was told."""
+    def request_ended(self) -> None:
+        """Stop counting a request as in flight, whether or not it was answered."""
         self._in_flight -= 1
 
-    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
-        """A request was. ``route`` is its template, empty for an unknown path; ``status`` 499: the client left."""
+    def count_answer(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a finished request. ``route``: its template, or empty; ``status`` may be ``errors.CLIENT_GONE``."""
         method = method if method in _METHODS else _OTHER_METHOD
         self._requests.labels(route, method, str(status)).inc()
         self._seconds.labels(route, method).observe(seconds)
 
-    def refused(self, status: int) -> None:
-        """Something came that is no request, or no whole one, or a connection too many, and was told so."""
+    def count_refusal(self, status: int) -> None:
+        """Count a refused connection, or an answer to what is no complete HTTP request."""
         self._requests.labels("", _OTHER_METHOD, str(status)).inc()
 
     def text(self) -> bytes:
-        """All figures in Prometheus' text format, version 0.0.4."""
+        """All metrics in Prometheus' text format, version 0.0.4."""
         return generate_latest(self._registry)

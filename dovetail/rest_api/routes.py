@@ -1,7 +1,7 @@
-"""The one table of paths, which routes and documents, and the paths that tell of the API itself.
+"""The table of all paths, by which the server dispatches and from which the documentation is made.
 
-Its parts stand in ``ledger_endpoints`` and ``node_endpoints``; the server is ``app``, the document is made in
-``openapi``, its page in ``docs``.
+Its parts are ``openapi.declarations.ledger``, ``openapi.declarations.node``, and the paths about the API itself: their
+handlers stand here, because they need the whole table.
 """
 
 from functools import lru_cache
@@ -22,9 +22,6 @@ from dovetail.rest_api.openapi.declarations.node import NODE
 from dovetail.rest_api.request import links
 from dovetail.rest_api.request.call import Call
 
-__all__ = ["ENDPOINTS", "Endpoint"]
-
-
 VERSION: Final = installed_version()
 _NAME: Final = "Dovetail REST API"
 _LINKED: Final = {
@@ -38,19 +35,19 @@ _LINKED: Final = {
 
 
 async def get_root(call: Call) -> Response:
-    """The service's name and version, and where to go on."""
+    """The service's name, its version and links to its main paths."""
     return pieces.json_answer({"data": _root(call.base, VERSION), "link": call.link()})
 
 
 async def get_openapi(call: Call) -> Response:
-    """The OpenAPI 3.1 document, whose server is the address that the client used."""
+    """The OpenAPI 3.1 document, with the URL by which the client reached the API as its server."""
     servers = pieces.whole([{"url": call.base}]).pieces
     text = pieces.Text([_opened_document(call.config), b',"servers":', *servers, b"}"])
     return pieces.text_answer(text, JSON)
 
 
 async def get_docs(call: Call) -> Response:
-    """The same as a page to read."""
+    """The OpenAPI document as an HTML page."""
     text = _page(call.config).replace(docs.BASE, docs.escaped(call.base)).encode()
     headers = {"Content-Security-Policy": docs.SECURITY_POLICY, "X-Content-Type-Options": "nosniff"}
     return pieces.text_answer(pieces.Text([text]), "text/html", headers=headers)
@@ -61,10 +58,10 @@ def _root(base: str, installed: str) -> pieces.Json:
     return {"name": _NAME, "version": installed, "links": linked}
 
 
-# One API has one configuration.
+# The size is 1, because an API has one configuration.
 @lru_cache(maxsize=1)
 def _opened_document(config: RestConfig) -> bytes:
-    """The document's text but for its closing brace: ``servers`` follows."""
+    """The encoded document without its closing brace, because ``servers`` follows."""
     return msgspec.json.encode(openapi.document(ENDPOINTS, VERSION, config)).removesuffix(b"}")
 
 

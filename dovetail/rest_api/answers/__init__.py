@@ -1,1 +1,1 @@
-"""Answers: resources as JSON, sent in pieces under one bound on memory."""
+"""Answers: resources as JSON, sent in pieces, and a quota for the memory that they hold."""

@@ -1,30 +1,32 @@
-"""JSON that may be large, in pieces: made once, never joined, and let go piece by piece as the client takes it.
+"""Large JSON answers in pieces: encoded once, never joined, and freed piece by piece while the client reads.
 
-Knows no resource. A value that is an iterator becomes an array whose items are made when their turn comes, so neither
-all objects of a block nor its text twice need to be in memory.
+An iterator becomes a JSON array, and its items are created one at a time. So memory never holds all objects of a
+block, nor its text twice. Nothing here depends on a resource.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from dovetail.rest_api.answers.quota import Account
+from dovetail.rest_api.answers.quota import ByteQuota
 
 PIECE_BYTES: Final = 64 * 1024
-"""How much goes out at once, and up to where JSON is made in one piece."""
+"""The size of one write, and the largest JSON that is encoded in one piece."""
+
+ItemT = TypeVar("ItemT")
 
 Json = dict[str, object]
-"""A JSON object before it is text."""
+"""A JSON object before it is encoded."""
 
 _TRIMMED_BYTES_MIN: Final = 1024
 
 
 class Text:
-    """JSON text as its pieces, in order; may stand for a value in other JSON."""
+    """Encoded JSON as a list of pieces. It may be a value in other JSON."""
 
     __slots__ = ("pieces",)
 
@@ -44,26 +46,27 @@ def _as_json(value: object) -> object:
     raise TypeError(f"{type(value).__name__} has no JSON")
 
 
-_STANDS_FOR_MORE: Final = (Text, Iterator)
+_COMPOSED: Final = (Text, Iterator)
 _encoder = msgspec.json.Encoder(enc_hook=_as_json)
 
 
 def whole(content: object) -> Text:
-    """``content`` in one piece."""
+    """Encode ``content`` as one piece."""
     return Text([_encoded(content)])
 
 
 def pieces(content: object) -> Text:
-    """``content`` in pieces of about ``PIECE_BYTES``, with only one item of an iterator held at a time."""
+    """Encode ``content`` in pieces of about ``PIECE_BYTES``, with one item of an iterator in memory at a time."""
     return Text(list(_gathered(_walk(content))))
 
 
-def json_answer(content: object, status: int = 200, *, account: Account | None = None) -> Response:
-    """The answer whose body is ``content``; what stands in it as ``Text`` is taken as it is.
+def json_answer(content: object, status: int = 200, *, quota: ByteQuota | None = None) -> Response:
+    """The HTTP answer with ``content`` as its body. ``Text`` inside ``content`` is not encoded again.
 
-    ``account`` bounds what it holds over ``PIECE_BYTES``: only for what may be refused after its handler has run.
+    ``quota`` counts an answer over ``PIECE_BYTES`` and may refuse it. So pass a quota only where a refusal is harmless
+    after the handler has run.
     """
-    return text_answer(Text(list(_walk(content))), "application/json", status, account=account)
+    return text_answer(Text(list(_walk(content))), "application/json", status, quota=quota)
 
 
 def text_answer(
@@ -72,44 +75,43 @@ def text_answer(
     status: int = 200,
     headers: Mapping[str, str] = MappingProxyType({}),
     *,
-    account: Account | None = None,
+    quota: ByteQuota | None = None,
 ) -> Response:
-    """The answer whose body is ``text``; one over ``PIECE_BYTES`` ends only when the client has taken most of it."""
+    """The HTTP answer with ``text`` as its body, sent in pieces if it is larger than ``PIECE_BYTES``."""
     if text.size() <= PIECE_BYTES:
         return Response(b"".join(text.pieces), status, headers, media_type)
-    return _PiecesResponse(text, media_type, status, headers, account)
+    return _PiecesResponse(text, media_type, status, headers, quota)
 
 
 class _PiecesResponse(Response):
-    """A body of known length that is sent piece by piece; a slow client slows it down."""
+    """A body of known length, sent piece by piece at the speed of its client."""
 
     def __init__(
-        self, text: Text, media_type: str, status: int, headers: Mapping[str, str], account: Account | None
+        self, text: Text, media_type: str, status: int, headers: Mapping[str, str], quota: ByteQuota | None
     ) -> None:
         size = text.size()
         super().__init__(None, status, {**headers, "content-length": str(size)}, media_type)
         self._pieces = text.pieces
-        # Without one that is shared, its own: alone, anything may be held.
-        self._account = account or Account("one answer", size)
+        self._quota = quota or ByteQuota("one answer", size)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "HEAD":
             self._pieces.clear()
         held = Text(self._pieces).size()
-        # An empty one is never too much.
-        self._account.take(held)
+        self._quota.reserve(held)
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             sent = 0
-            for piece in _gathered(_taken(self._pieces)):
+            self._pieces.reverse()
+            for piece in _gathered(pop_all(self._pieces)):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
-                # It went out once the client had taken most of what went before.
-                self._account.give_back(sent)
+                # This send returned, so the client has read most of the piece before.
+                self._quota.release(sent)
                 held -= sent
                 sent = len(piece)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            self._account.give_back(held)
+            self._quota.release(held)
 
 
 def _walk(content: object) -> Iterator[bytes]:
@@ -122,7 +124,7 @@ def _walk(content: object) -> Iterator[bytes]:
             yield from _walk(item)
             opening = b","
         yield b"[]" if opening == b"[" else b"]"
-    elif isinstance(content, dict) and any(isinstance(value, _STANDS_FOR_MORE) for value in content.values()):
+    elif isinstance(content, dict) and any(isinstance(value, _COMPOSED) for value in content.values()):
         opening = b"{"
         for name, value in content.items():
             yield opening + _encoded(name) + b":"
@@ -135,18 +137,18 @@ def _walk(content: object) -> Iterator[bytes]:
 
 def _encoded(content: object) -> bytes:
     text = _encoder.encode(content)
-    # The encoder leaves up to half of its buffer behind the text; a copy has none.
+    # The encoder's buffer may be half empty; a copy has the exact size.
     return bytes(memoryview(text)) if len(text) > _TRIMMED_BYTES_MIN else text
 
 
-def _taken(parts: list[bytes]) -> Iterator[bytes]:
-    parts.reverse()
-    while parts:
-        yield parts.pop()
+def pop_all(items: list[ItemT]) -> Iterator[ItemT]:
+    """Yield the items from the last to the first, and drop each from the list."""
+    while items:
+        yield items.pop()
 
 
 def _gathered(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The same text in parts of at least ``PIECE_BYTES``, but for the last."""
+    """Join parts until each has at least ``PIECE_BYTES``; the last one may be smaller."""
     gathered: list[bytes] = []
     size = 0
     for part in parts:

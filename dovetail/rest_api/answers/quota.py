@@ -1,33 +1,33 @@
-"""One bound over what all connections of an API hold together: bodies that are being read, answers not yet taken.
+"""A quota for the bytes that all connections hold together: request bodies, and answers that clients have not read.
 
-What a single body or page may hold is a limit of its own, checked where it is read or made. No HTTP, no sockets.
+The limits of a single body or page are checked elsewhere, where it is read or made.
 """
 
 from dovetail.rest_api.errors import ApiError, Problem
 
 
-class Account:
-    """Bytes that are held now. ``holds`` says what they are, in the words of a refusal."""
+class ByteQuota:
+    """Counts the bytes that are held now. ``content`` names them in error messages."""
 
-    def __init__(self, holds: str, bytes_max: int) -> None:
-        self._holds = holds
+    def __init__(self, content: str, bytes_max: int) -> None:
+        self._content = content
         self._bytes_max = bytes_max
         self.bytes_held = 0
 
-    def take(self, size: int, *, own: int = 0) -> None:
-        """Hold ``size`` bytes more, until they are given back. Raises ApiError 15 when that would be over the bound.
+    def reserve(self, size: int, *, own: int = 0) -> None:
+        """Add ``size`` bytes. Raises ApiError 15 if they exceed the quota and another holder has bytes reserved.
 
-        Alone, anything may be held: what passed its own limit must pass here at some time. ``own``: how much of what
-        is held the same taker holds already.
+        A single holder may exceed the quota: its body or answer has passed a limit of its own, and would never pass
+        here otherwise. ``own``: the bytes that this holder has reserved already.
         """
         if size and self.bytes_held > own and self.bytes_held + size > self._bytes_max:
             raise ApiError(
                 Problem.NOT_READY,
-                f"this REST API holds {self.bytes_held} bytes of {self._holds} already; with {size} more they would be"
-                f" over its limit of {self._bytes_max}",
+                f"this REST API holds {self.bytes_held} bytes of {self._content} already; with {size} more they would"
+                f" be over its limit of {self._bytes_max}",
             )
         self.bytes_held += size
 
-    def give_back(self, size: int) -> None:
-        """Hold ``size`` bytes less."""
+    def release(self, size: int) -> None:
+        """Subtract ``size`` bytes."""
         self.bytes_held -= size

@@ -1,8 +1,8 @@
-"""Resources as JSON: messages of the validator in, dictionaries out (seed specification, Resources; API.md).
+"""Views: the validator's messages as JSON objects (seed specification, Resources; API.md).
 
-The member names and their order are the contract with clients. Binary values stay bytes: the encoder writes them as
-standard base64. Lists of transactions and batches are iterators, to be read once (see ``pieces``). Raises DecodeError
-or NotDecodable, also while they are read, for what is no message of its kind. No HTTP.
+Member names and their order are the contract with clients. Binary values stay bytes, which the encoder writes as
+standard base64. Lists of transactions and batches are iterators that can be read once (see ``pieces``). A view raises
+DecodeError or NotDecodable for an undecodable message, also while its iterators are read.
 """
 
 from collections.abc import Callable, Iterable
@@ -65,17 +65,17 @@ def block(message: block_pb2.Block) -> Json:
 
 
 def leaf(message: state_context_pb2.TpStateEntry) -> Json:
-    """A leaf of the state in a list."""
+    """A leaf of the state, as an item of a list."""
     return {"address": message.address, "data": message.data}
 
 
 def text(view: Json, message_bytes: int) -> Text:
-    """The JSON of a view: in one piece, which is faster, when the message it was made of is small."""
+    """Encode a view: in one piece, which is faster, if its message is small."""
     return whole(view) if message_bytes <= PIECE_BYTES else pieces(view)
 
 
 class Item(NamedTuple):
-    """One item of a list: the id or address that ``min`` and ``max`` may name, and its JSON text."""
+    """One item of a list: its id or address, which ``min`` and ``max`` may name, and its JSON."""
 
     key: str
     text: Text
@@ -107,11 +107,11 @@ ITEMS: Final[dict[int, Callable[[bytes], Item]]] = {
     query_pb2.ListRequest.TRANSACTIONS: _transaction_item,
     query_pb2.ListRequest.STATE: _leaf_item,
 }
-"""By the resource of a ListRequest: how one of its ``items`` becomes JSON."""
+"""For each resource of a ListRequest, the function that decodes one of its ``items``."""
 
 
 def page(items: Iterable[Item], bytes_max: int) -> list[Item]:
-    """The leading items whose JSON stays within ``bytes_max``, and one at least."""
+    """The leading items whose JSON fits into ``bytes_max``; at least one item."""
     kept: list[Item] = []
     size = 0
     for item in items:
@@ -122,24 +122,23 @@ def page(items: Iterable[Item], bytes_max: int) -> list[Item]:
     return kept
 
 
-def statuses(ids: Iterable[str], told: dict[str, ClientBatchStatus]) -> Json:
-    """``data`` and, when there is something to tell, ``details`` of a status answer.
+def statuses(ids: Iterable[str], found: dict[str, ClientBatchStatus]) -> Json:
+    """``data`` and, unless all are empty, ``details`` of a status answer.
 
-    ``told`` holds what the validator said by batch id; an id that it does not hold is UNKNOWN.
+    ``found`` holds the validator's answer for each batch id; an id without an entry is UNKNOWN.
     """
     data: dict[str, str] = {}
     details: dict[str, Json] = {}
     for batch_id in ids:
-        status = told.get(batch_id)
-        data[batch_id] = _WORDS.get(status.status, "UNKNOWN") if status is not None else "UNKNOWN"
-        detail = _details(status) if status is not None else {}
-        if detail:
+        status = found.get(batch_id, ClientBatchStatus())
+        data[batch_id] = _WORDS.get(status.status, "UNKNOWN")
+        if detail := _details(status):
             details[batch_id] = detail
     return {"data": data, "details": details} if details else {"data": data}
 
 
 def not_an_id() -> ClientBatchStatus:
-    """The status of a string that can be no batch id."""
+    """The status of a string that does not have the form of a batch id."""
     return ClientBatchStatus(status=ClientBatchStatus.UNKNOWN, reason="not_an_id")
 
 
@@ -147,13 +146,12 @@ _WORDS: Final[dict[int, str]] = {
     ClientBatchStatus.COMMITTED: "COMMITTED",
     ClientBatchStatus.INVALID: "INVALID",
     ClientBatchStatus.PENDING: "PENDING",
-    ClientBatchStatus.UNKNOWN: "UNKNOWN",
 }
 
 
 def _details(status: ClientBatchStatus) -> Json:
     detail: Json = {"reason": status.reason} if status.reason else {}
-    # A batch ends at its first invalid transaction.
+    # Execution of a batch ends at its first invalid transaction.
     for invalid in list(status.invalid_transactions)[:1]:
         detail["transaction_id"] = invalid.transaction_id
         detail["message"] = invalid.message

@@ -1,10 +1,10 @@
-"""Handing in batches and asking what became of them: POST /batches, GET and POST /batch_status.
+"""The handlers that submit batches and read their status: POST /batches, GET and POST /batch_status.
 
-The body travels on as it came: whether it is good is the validator's to say. Nothing is kept here.
+The validator alone parses the body of POST /batches. Nothing is stored here.
 """
 
 import asyncio
-from typing import Final, NoReturn
+from typing import Final
 
 import msgspec
 from starlette.responses import Response
@@ -40,9 +40,9 @@ _INVALID = {
 
 
 async def post_batches(call: Call) -> Response:
-    """Accept all batches of a BatchList or none: 202, or with ``wait`` 201 (all committed) or 200 (how they stand).
+    """Submit a BatchList, all or nothing: 202, or with ``wait`` 201 (all committed) or 200 (their statuses).
 
-    The link names the first ``limits.status_ids_max`` batches: one with more could not be followed.
+    The link names the first ``limits.status_ids_max`` batches, the most that GET /batch_status accepts.
     """
     if call.media_type != "application/octet-stream":
         raise ApiError(
@@ -57,14 +57,13 @@ async def post_batches(call: Call) -> Response:
     answer = await call.ask(
         Envelope.CLIENT_BATCH_SUBMIT_REQUEST, body, Envelope.CLIENT_BATCH_SUBMIT_RESPONSE, Submitted
     )
-    # A wait may be long, and the validator has it.
+    # The wait may be long and no longer needs the body.
     del body
     if answer.status != Submitted.OK:
-        _refuse(call, answer)
+        raise _refusal(call, answer)
     ids = list(dict.fromkeys(answer.batch_ids))
     if not ids:
         raise ApiError(Problem.INVALID_RESPONSE, "the validator accepted the batches without naming their ids")
-    # No question may name more.
     named = [("id", ",".join(ids[: call.limits.status_ids_max]))]
     if not wait_s:
         return json_answer({"link": links.url(call.base, "/batch_status", named)}, 202)
@@ -76,37 +75,36 @@ async def post_batches(call: Call) -> Response:
 
 
 async def get_batch_status(call: Call) -> Response:
-    """How the batches named in the query stand; with ``wait`` once each is COMMITTED or INVALID."""
+    """The statuses of the batches in the query; with ``wait``, once each is COMMITTED or INVALID."""
     ids = call.query.ids(call.limits.status_ids_max)
     if ids is None:
         raise ApiError(Problem.INVALID_ID_QUERY, "the query parameter id is absent")
     wait_s = call.wait_s()
-    told = await _statuses(call, ids, wait_s)
-    return json_answer(views.statuses(ids, told) | {"link": call.link()})
+    return json_answer(views.statuses(ids, await _statuses(call, ids, wait_s)) | {"link": call.link()})
 
 
 async def post_batch_status(call: Call) -> Response:
-    """The same for the ids of a JSON array in the body; without a link."""
+    """The statuses of the batches in a JSON array; without a link."""
     if call.media_type != "application/json":
         raise ApiError(Problem.NOT_JSON, _wrong_type(call.media_type, "application/json", "an array of batch ids"))
     wait_s = call.wait_s()
     ids = _decode_ids(await call.body(), call.limits.status_ids_max)
-    told = await _statuses(call, ids, wait_s)
-    return json_answer(views.statuses(ids, told))
+    return json_answer(views.statuses(ids, await _statuses(call, ids, wait_s)))
 
 
 async def _statuses(call: Call, ids: list[str], wait_s: int) -> dict[str, ClientBatchStatus]:
+    """Ask the validator for the statuses by id; a wait ends early if the client disconnects."""
     asking = _ask_statuses(call, ids, wait_s)
-    return await (call.unless_gone(asking) if wait_s else asking)
+    return await (call.unless_disconnected(asking) if wait_s else asking)
 
 
 async def _ask_statuses(call: Call, ids: list[str], wait_s: int) -> dict[str, ClientBatchStatus]:
-    """What the validator says of each id; strings that can be no id are not sent.
+    """The status of each id; strings that do not have the form of an id are not sent.
 
-    A list of batches may hold more ids than one question: then one is asked after the other, in the time that is left.
+    More than ``limits.status_ids_max`` ids need several requests, one after the other, within ``wait_s`` seconds.
     """
-    told = {batch_id: views.not_an_id() for batch_id in ids if not is_id(batch_id)}
-    askable = [batch_id for batch_id in ids if batch_id not in told]
+    found = {batch_id: views.not_an_id() for batch_id in ids if not is_id(batch_id)}
+    askable = [batch_id for batch_id in ids if batch_id not in found]
     clock = asyncio.get_running_loop().time
     end = clock() + wait_s
     for start in range(0, len(askable), call.limits.status_ids_max):
@@ -120,37 +118,23 @@ async def _ask_statuses(call: Call, ids: list[str], wait_s: int) -> dict[str, Cl
             wait_s=left_s,
         )
         if answer.status not in (StatusResponse.OK, StatusResponse.NO_RESOURCE):
-            if answer.message:
-                raise said_why(call, answer.message)
-            raise unknown_error(call, f"status {answer.status} to a question about {len(part)} batches")
-        told |= {status.batch_id: status for status in answer.batch_statuses}
-    return told
+            message = f"the validator answered status {answer.status} to a question about {len(part)} batches"
+            raise call.unknown_error(answer.message or message)
+        found |= {status.batch_id: status for status in answer.batch_statuses}
+    return found
 
 
-def unknown_error(call: Call, answered: str) -> ApiError:
-    """Code 10 for an answer that nothing in this request accounts for."""
-    return ApiError(Problem.UNKNOWN, f"the validator answered {answered} (request {call.request_id})")
-
-
-def said_why(call: Call, message: str) -> ApiError:
-    """Code 10 of a validator that cannot answer, in its own words."""
-    return ApiError(Problem.UNKNOWN, f"{message} (request {call.request_id})")
-
-
-def _refuse(call: Call, answer: Submitted) -> NoReturn:
+def _refusal(call: Call, answer: Submitted) -> ApiError:
+    message = answer.message or answer.reason or f"status {answer.status} and no reason"
     if answer.status == Submitted.INVALID_BATCH:
-        raise ApiError(_INVALID.get(answer.reason, Problem.BATCHES_INVALID), _said(answer))
+        return ApiError(_INVALID.get(answer.reason, Problem.BATCHES_INVALID), message)
     if answer.status == Submitted.QUEUE_FULL:
-        raise ApiError(Problem.QUEUE_FULL, _said(answer))
+        return ApiError(Problem.QUEUE_FULL, message)
     if answer.reason == "not_ready":
-        raise ApiError(Problem.NOT_READY, _said(answer))
+        return ApiError(Problem.NOT_READY, message)
     if answer.reason == "storage_failed":
-        raise ApiError(Problem.UNKNOWN, _said(answer), status=503)
-    raise unknown_error(call, _said(answer))
-
-
-def _said(answer: Submitted) -> str:
-    return answer.message or answer.reason or f"status {answer.status} and no reason"
+        return ApiError(Problem.UNKNOWN, message, status=503)
+    return call.unknown_error(f"the validator answered {message}")
 
 
 def _wrong_type(found: str, wanted: str, content: str) -> str:

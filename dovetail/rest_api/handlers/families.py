@@ -1,6 +1,6 @@
-"""Which families may enter a block, and who serves them: /status/families.
+"""The handler of /status/families: each family's permission, migration, processors and pending batches.
 
-The validator knows; here are only the shapes.
+The validator has the values; only their JSON is made here.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ _MIGRATIONS: Final[dict[int, str]] = {
 
 
 async def get_status_families(call: Call) -> Response:
-    """Every family that the validator tells of. Raises as ``Call.ask``, and ApiError 15 without a chain, 20 else."""
+    """Every family in the validator's answer. Raises as ``Call.ask``, and ApiError 15 before genesis."""
     answer = await call.ask(
         Envelope.FAMILIES_REQUEST,
         node_pb2.FamiliesRequest(),

@@ -1,6 +1,7 @@
-"""What programs around a node ask: /healthz and /readyz, for whoever starts and balances processes, and /metrics.
+"""The handlers of /healthz, /readyz and /metrics, which supervisors, load balancers and monitoring ask.
 
-A process that is alive but not ready wants traffic elsewhere, not a restart: so only /readyz looks at the validator.
+Only /readyz depends on the validator: a process without a validator needs no restart, but its traffic should go
+elsewhere.
 """
 
 from typing import Final
@@ -18,23 +19,23 @@ from protos.validator_pb2 import Message as Envelope
 
 log = structlog.get_logger(__name__)
 
-_READY_TIMEOUT_S: Final = 3
-_METRICS_TIMEOUT_S: Final = 2
+READY_TIMEOUT_S: Final = 3
+METRICS_TIMEOUT_S: Final = 2
 _METRICS_MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 async def get_healthz(call: Call) -> Response:
     """This process answers: always 200."""
-    # Asked often, by programs whose parameters mean nothing here: they are not repeated.
+    # The link does not repeat parameters, which have no meaning here.
     return json_answer({"data": {"status": "alive"}, "link": links.url(call.base, call.path)})
 
 
 async def get_readyz(call: Call) -> Response:
-    """The validator answers and has a genesis block; raises ApiError 15, 17 or 18 otherwise.
+    """The validator answers and has a genesis block. Raises ApiError 15, 17 or 18 otherwise.
 
-    What keeps it from working as it should does not make it unready: it still answers whoever reads.
+    A node with conditions is still ready, because it answers reading clients.
     """
-    status = await ask_status(call, timeout_s=_READY_TIMEOUT_S)
+    status = await ask_status(call, timeout_s=READY_TIMEOUT_S)
     if status.status == NodeStatus.NOT_READY:
         raise no_chain()
     data = {
@@ -52,16 +53,16 @@ async def get_readyz(call: Call) -> Response:
 
 
 async def get_metrics(call: Call) -> Response:
-    """This process's figures and, when the validator answers soon, the validator's."""
+    """The metrics of this process and, if the validator answers in time, those of the validator."""
     try:
-        theirs = await call.ask(
+        answer = await call.ask(
             Envelope.METRICS_REQUEST,
             node_pb2.MetricsRequest(),
             Envelope.METRICS_RESPONSE,
             node_pb2.MetricsResponse,
-            timeout_s=_METRICS_TIMEOUT_S,
+            timeout_s=METRICS_TIMEOUT_S,
         )
-        text = theirs.text
+        text = answer.text
     except ApiError as error:
         log.info("metrics without the validator's", request_id=call.request_id, reason=error.message)
         text = b""

@@ -1,8 +1,7 @@
-"""How the validator and its machine do: /stats/validator, /stats/gossip, /status/config, /status/processors,
-/status/system.
+"""The handlers of /stats/validator, /stats/gossip, /status/config, /status/processors and /status/system.
 
-The validator counts and measures; here are only the shapes (API.md, Statistics and status). Each of them asks the
-validator, so that a lost one is never answered with numbers.
+The validator counts and measures; only the JSON is made here (API.md, Statistics and status). Each handler asks the
+validator, so that none answers with numbers while the validator is unreachable.
 """
 
 from collections.abc import Iterable
@@ -28,8 +27,7 @@ _OWN_LIMITS: Final = (
     "status_ids_max",
     "status_wait_s_max",
 )
-"""The limits that the REST API itself holds requests to; its configuration may differ from the validator's."""
-
+"""The limits that the REST API checks itself. Its configuration may differ from the validator's."""
 
 _STATES: Final = {
     node_pb2.ProcessorStatus.TAKES_WORK: "takes_work",
@@ -39,11 +37,11 @@ _STATES: Final = {
 
 
 async def get_stats_validator(call: Call) -> Response:
-    """Totals since the validator started, over all and by family."""
+    """Totals since the validator started: of all families together, and of each family."""
     status = await ask_status(call)
     families: dict[str, node_pb2.Totals] = {}
     for family in status.families:
-        # Names may hold colons: what reads the same is one entry.
+        # Names and versions may hold colons, so two families may have the same key; then their totals are added.
         key = f"{family.family_name}:{family.family_version}"
         families[key] = _sum(families[key], family.totals) if key in families else family.totals
     data = _totals(status.timestamp, status.totals)
@@ -52,7 +50,7 @@ async def get_stats_validator(call: Call) -> Response:
 
 
 async def get_stats_gossip(call: Call) -> Response:
-    """Totals of what went to and came from peers: zeros, this validator has none."""
+    """Totals of the traffic with peers; always zeros, because this validator has no peers."""
     status = await ask_status(call)
     data = {
         "timestamp": status.timestamp,
@@ -65,7 +63,7 @@ async def get_stats_gossip(call: Call) -> Response:
 
 
 async def get_status_config(call: Call) -> Response:
-    """The running configuration: the validator's, this API's, and the limits. Raises ApiError 20 without limits."""
+    """The configuration of the validator and this API. Raises ApiError 20 if the validator's answer has no limits."""
     tables = _tables((await ask_status(call)).config)
     limits = tables.pop("limits", {})
     if "block_transactions_max" not in limits:
@@ -81,7 +79,7 @@ async def get_status_config(call: Call) -> Response:
 
 
 async def get_status_processors(call: Call) -> Response:
-    """The connected processors; without a genesis block too."""
+    """The connected processors, also before genesis."""
     answer = await call.ask(
         Envelope.PROCESSORS_REQUEST,
         node_pb2.ProcessorsRequest(),
@@ -92,7 +90,7 @@ async def get_status_processors(call: Call) -> Response:
 
 
 async def get_status_system(call: Call) -> Response:
-    """The machine that the validator runs on: fractions from 0 to 1, and bytes since the validator started."""
+    """The validator's machine: load as fractions from 0 to 1, network traffic in bytes since the validator started."""
     status = await ask_status(call)
     system = status.system
     data = {
@@ -106,7 +104,7 @@ async def get_status_system(call: Call) -> Response:
 
 
 async def ask_status(call: Call, *, timeout_s: float | None = None) -> NodeStatus:
-    """What the validator says of itself, before genesis too. Raises as ``Call.ask``, and ApiError 20 for no status."""
+    """The validator's own status, also before genesis. Raises as ``Call.ask``, and ApiError 20 for another status."""
     answer = await call.ask(
         Envelope.NODE_STATUS_REQUEST,
         node_pb2.NodeStatusRequest(),
@@ -153,7 +151,7 @@ def _sum(one: node_pb2.Totals, other: node_pb2.Totals) -> node_pb2.Totals:
 
 
 def _totals(timestamp: str, totals: node_pb2.Totals) -> Json:
-    # A chain of one writer takes nothing back.
+    # The only writer of a chain never rolls back.
     return {
         "timestamp": timestamp,
         "blocks": {"committed": totals.blocks_committed, "rolledback": 0, "claimed": totals.blocks_claimed},
@@ -168,7 +166,7 @@ def _totals(timestamp: str, totals: node_pb2.Totals) -> Json:
 
 
 def _tables(entries: Iterable[node_pb2.ConfigEntry]) -> dict[str, Json]:
-    """The entries by table, as a configuration file has them."""
+    """The entries grouped as the tables of a configuration file."""
     tables: dict[str, Json] = {"validator": {}}
     for entry in entries:
         table, _, key = entry.key.rpartition(".")

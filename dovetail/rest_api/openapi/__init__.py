@@ -1,1 +1,1 @@
-"""The declarations of all paths, and the documents made from them."""
+"""The declarations of all paths, and the OpenAPI document and HTML page that are made from them."""

@@ -1,6 +1,6 @@
-"""The OpenAPI 3.1 document of the API, built from the table that routes. Knows no path by name.
+"""Builds the OpenAPI 3.1 document from the table of routes. No path is named here.
 
-HEAD and OPTIONS, the error answers and the headers that every answer carries follow by rule and are declared nowhere.
+HEAD, OPTIONS, error answers and the headers of every answer are derived by rule; no declaration contains them.
 """
 
 import re
@@ -37,20 +37,20 @@ _REQUEST_ID: Final[Json] = {
 
 
 def document(endpoints: Iterable[Endpoint], version: str, config: RestConfig) -> Json:
-    """Everything but ``servers``, whose one URL depends on how the client reached the API.
+    """The document without ``servers``, whose one URL depends on how the client reached the API.
 
-    ``{name}`` in a declaration becomes the limit or setting of that name in ``config``; where it is the whole value of
-    a schema's keyword, a number.
+    ``{name}`` in a declaration is replaced by the limit or setting of that name in ``config``: by a number if it is the
+    whole text, by digits inside a text.
     """
     running = {**asdict(config.limits), "timeout_s": config.timeout_s}
-    return {name: _filled(value, running) for name, value in _declared(endpoints, version).items()}
+    return {name: _fill_in(value, running) for name, value in _declared(endpoints, version).items()}
 
 
-def _filled(value: object, running: Mapping[str, int]) -> object:
+def _fill_in(value: object, running: Mapping[str, int]) -> object:
     if isinstance(value, dict):
-        return {key: _filled(member, running) for key, member in value.items()}
+        return {key: _fill_in(member, running) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_filled(member, running) for member in value]
+        return [_fill_in(member, running) for member in value]
     if not isinstance(value, str):
         return value
     whole = running.get(value[1:-1]) if value.startswith("{") else None
@@ -104,10 +104,10 @@ def _declared(endpoints: Iterable[Endpoint], version: str) -> Json:
 
 
 def problems_by_status(operation: Operation) -> dict[int, list[Problem]]:
-    """Every problem that the operation may be answered with, by HTTP status, in the order of status and code."""
+    """Every problem that the operation may answer with, by HTTP status, in the order of status and code."""
     pairs = {(problem.status, problem) for problem in (*ALWAYS, *operation.problems)} | set(operation.with_status)
     if any(parameter.where == "path" for parameter in operation.parameters):
-        # A part of the path that holds an escaped slash makes it another path.
+        # An escaped slash in a parameter makes another path, which is unknown.
         pairs.add((404, Problem.PATH_NOT_FOUND))
     found: dict[int, list[Problem]] = {}
     for status, problem in sorted(pairs, key=lambda pair: (pair[0], pair[1].code)):
@@ -231,7 +231,7 @@ def _options(endpoint: Endpoint) -> Json:
     get = endpoint.operations["GET"]
     in_path = tuple(parameter for parameter in get.parameters if parameter.where == "path")
     asked = get._replace(parameters=in_path, problems=(), with_status=())
-    # Which methods a path has does not depend on the name in it.
+    # OPTIONS answers the same for any value of a path parameter.
     anything = [_parameter(parameter._replace(schema={"type": "string"})) for parameter in in_path]
     answers: Json = {"204": {"description": "They stand in Allow.", "headers": _headers("Allow")}}
     for status, problems in problems_by_status(asked).items():

@@ -1,6 +1,6 @@
-"""The documentation as a page to read, made of the OpenAPI document and of nothing else.
+"""Builds the HTML page of the documentation from the OpenAPI document. No path is named here.
 
-No scripts, nothing from elsewhere, relative links: it works behind any prefix of a proxy. Knows no path by name.
+The page has no scripts, loads nothing and has relative links only, so it works behind any path prefix of a proxy.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 BASE: Final = "{base-url}"
-"""Stands in a page for the address that the client used, which is put in its place escaped."""
+"""The placeholder of the API's base URL. ``routes`` replaces it by the escaped URL that the client used."""
 
 _STYLE: Final = files("dovetail.rest_api.openapi").joinpath("docs.css").read_text("utf-8")
 _STYLE_HASH: Final = b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
@@ -23,7 +23,7 @@ _STYLE_HASH: Final = b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode(
 SECURITY_POLICY: Final = (
     f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""The page's Content-Security-Policy: its own style, and nothing else at all."""
+"""The page's Content-Security-Policy, which allows its own style only."""
 
 _code = re.compile(r"`([^`]+)`")
 
@@ -32,12 +32,12 @@ Node = Mapping[str, Any]
 
 
 def escaped(base: str) -> str:
-    """A base URL as it may stand in the page: inside of a shell's single quotes, too."""
+    """The base URL, escaped for HTML and for single quotes in a shell."""
     return escape(base.replace("'", "%27"))
 
 
 def page(document: Node) -> str:
-    """The whole page, with ``BASE`` in it."""
+    """The page, with ``BASE`` in place of the base URL."""
     return "\n".join(_page(document))
 
 
@@ -76,7 +76,7 @@ def _page(document: Node) -> Iterator[str]:
 
 
 def _operations(document: Node) -> Iterator[tuple[str, str, Node]]:
-    """Those of the document that need words of their own; HEAD and OPTIONS follow by rule."""
+    """The operations with a section of their own: all but HEAD and OPTIONS."""
     for path, item in document["paths"].items():
         for method, operation in item.items():
             if method not in ("head", "options"):
@@ -130,7 +130,7 @@ def _answer_shape(answer: Node) -> str:
 
 
 def _shape(schema: Node) -> str:
-    """A schema in a word: its name, its pattern or its type."""
+    """A schema in short: its name, pattern or type."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f' <a href="#schema-{name}">{name}</a>'
@@ -140,7 +140,7 @@ def _shape(schema: Node) -> str:
 
 
 def _curl(method: str, path: str, parameters: list[Node], body: Node | None) -> str:
-    """A line that a shell runs as it stands."""
+    """A curl command that a shell can run unchanged."""
     pairs = []
     for parameter in parameters:
         examples = list(parameter.get("examples", {}).values())

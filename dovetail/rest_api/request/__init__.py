@@ -1,1 +1,1 @@
-"""One HTTP request: its parameters, its links, its refusals."""
+"""One HTTP request: its parameters and body, its call to the validator, and the links in its answer."""

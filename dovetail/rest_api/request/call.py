@@ -1,6 +1,6 @@
-"""One HTTP request in the hands of its handler: its parameters, its body, its question to the validator.
+"""One HTTP request as its handler sees it: parameters, body, and calls to the validator.
 
-What a particular resource is and how it answers stands in the routes.
+Nothing here depends on a resource; handlers do.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from starlette.requests import ClientDisconnect, Request
 
 from dovetail.ledger.limits import Limits
-from dovetail.rest_api.answers.quota import Account
+from dovetail.rest_api.answers.quota import ByteQuota
 from dovetail.rest_api.config import RestConfig, networks
 from dovetail.rest_api.errors import ApiError, ClientGone, Problem
 from dovetail.rest_api.metrics import Metrics
@@ -23,89 +23,93 @@ from protos.validator_pb2 import Message as Envelope
 ResultT = TypeVar("ResultT")
 
 
-class Door:
-    """What all requests of one API share."""
+class ApiContext:
+    """The objects that all requests of one API share."""
 
     def __init__(self, config: RestConfig) -> None:
         self.config = config
         self.validator = Validator(config)
         self.metrics = Metrics(self.validator)
         self.trusted = networks(config.trusted_proxies)
-        # Just under the API's own timeout, so that the answer comes before it (seed specification, wait).
-        self.own_wait_s = max(1, config.timeout_s * 95 // 100)
-        self.bodies = Account("bodies that are being read", config.body_bytes_in_flight_max)
-        self.answers = Account("answers that are being sent", config.answer_bytes_in_flight_max)
+        # A little less than the API's own timeout, so that the answer arrives before it (seed specification, wait).
+        self.default_wait_s = max(1, config.timeout_s * 95 // 100)
+        self.body_quota = ByteQuota("bodies that are being read", config.body_bytes_in_flight_max)
+        self.answer_quota = ByteQuota("answers that are being sent", config.answer_bytes_in_flight_max)
 
 
 class Call:
-    """One request. ``base`` is the address that the client used, ``request_id`` what both processes log."""
+    """One request. ``base``: the URL by which the client reached the API; ``request_id``: the id in both logs."""
 
-    def __init__(self, door: Door, request: Request) -> None:
-        self._door = door
+    def __init__(self, context: ApiContext, request: Request) -> None:
+        self._context = context
         self._request = request
         self.request_id: str = request.state.request_id
-        self.query = Query(request.scope["query_string"], door.config.limits)
+        self.query = Query(request.scope["query_string"], context.config.limits)
         self.path: str = request.scope["path"]
-        self.base = links.base_url(request.scope, door.trusted)
+        self.base = links.base_url(request.scope, context.trusted)
 
     @property
     def config(self) -> RestConfig:
         """This API's configuration."""
-        return self._door.config
+        return self._context.config
 
     @property
     def metrics(self) -> Metrics:
-        """This API's figures."""
-        return self._door.metrics
+        """This API's metrics."""
+        return self._context.metrics
 
     @property
-    def answers(self) -> Account:
-        """What the large answers from the ledger hold that are being sent."""
-        return self._door.answers
+    def answer_quota(self) -> ByteQuota:
+        """The quota of large answers from the ledger."""
+        return self._context.answer_quota
 
     @property
     def limits(self) -> Limits:
         """The configured limits."""
-        return self._door.config.limits
+        return self._context.config.limits
 
     @property
     def media_type(self) -> str:
-        """The content type without its parameters, in lower case; empty when there is none."""
+        """The content type without its parameters, in lower case; empty if the header is absent."""
         return self._request.headers.get("content-type", "").split(";")[0].strip().lower()
 
-    def named(self, parameter: str) -> str:
-        """The decoded part of the path that stands for ``parameter``."""
-        return str(self._request.path_params[parameter])
+    def path_parameter(self, name: str) -> str:
+        """The decoded value of a parameter in the path."""
+        return str(self._request.path_params[name])
 
     def link(self) -> str:
-        """The URL of this request, as the client sees it."""
+        """The URL of this request as the client sees it."""
         return links.url(self.base, self.path, self.query.pairs)
 
     def wait_s(self) -> int:
-        """Seconds to wait for batches, 0 for not at all. Raises ApiError 55."""
-        return self.query.wait_s(self._door.own_wait_s, self.limits.status_wait_s_max)
+        """Seconds to wait for batches; 0: answer at once. Raises ApiError 55."""
+        return self.query.wait_s(self._context.default_wait_s, self.limits.status_wait_s_max)
 
     async def body(self) -> bytes:
-        """The request's body. Raises ApiError 36 or 15, for one too large or too many; it is not read on."""
+        """Read the request's body.
+
+        Raises ApiError 36 if the body is too large, ApiError 15 if all bodies together are, and ClientGone. The rest
+        of a refused body is not read.
+        """
         bytes_max = self.limits.body_bytes_max
         announced = number(self._request.headers.get("content-length", ""))
         if announced is not None and announced > bytes_max:
             raise _too_large(f"the body has {announced} bytes", bytes_max)
         chunks: list[bytes] = []
         size = 0
-        bodies = self._door.bodies
+        quota = self._context.body_quota
         try:
             async for chunk in self._request.stream():
                 if size + len(chunk) > bytes_max:
                     raise _too_large("the body does not end there", bytes_max)
-                # Only what came counts: to announce much costs a client nothing.
-                bodies.take(len(chunk), own=size)
+                # Only received bytes count: a client could announce any length without sending it.
+                quota.reserve(len(chunk), own=size)
                 size += len(chunk)
                 chunks.append(chunk)
         except ClientDisconnect:
             raise ClientGone from None
         finally:
-            bodies.give_back(size)
+            quota.release(size)
         return b"".join(chunks)
 
     async def ask(
@@ -118,14 +122,14 @@ class Call:
         wait_s: int = 0,
         timeout_s: float | None = None,
     ) -> AnswerT:
-        """The validator's answer. Raises as ``Validator.request``.
+        """Ask the validator and return its answer. Raises as ``Validator.request``.
 
-        ``wait_s`` is how long the validator was asked to hold it; ``timeout_s``, when it is shorter than the API's own
-        timeout, how long the answer may take.
+        ``wait_s``: how long the validator may hold the request. ``timeout_s``: the time limit of the answer, if it is
+        shorter than the API's own timeout.
         """
-        config = self._door.config
-        own_s = max(config.timeout_s, wait_s + max(1, config.timeout_s - self._door.own_wait_s))
-        return await self._door.validator.request(
+        config = self._context.config
+        own_s = max(config.timeout_s, wait_s + max(1, config.timeout_s - self._context.default_wait_s))
+        return await self._context.validator.request(
             asked,
             content if isinstance(content, bytes) else content.SerializeToString(),
             answered,
@@ -135,37 +139,41 @@ class Call:
             is_wait=wait_s > 0,
         )
 
-    async def unless_gone(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """The result of ``work``, which is cancelled when the client closes its connection. Raises ClientGone.
+    async def unless_disconnected(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """Await ``work``, and cancel it if the client closes its connection. Raises ClientGone.
 
-        The request's body must have been read.
+        Read the request's body first.
         """
-        # No task for the work: ten thousand may wait here.
-        working = asyncio.current_task()
-        assert working is not None
-        is_over = has_left = False
+        # The work runs in the request's own task, because ten thousand requests may wait here.
+        task = asyncio.current_task()
+        assert task is not None
+        is_over = is_gone = False
 
-        def leave(_: object) -> None:
-            nonlocal has_left
+        def on_disconnect(_: object) -> None:
+            nonlocal is_gone
             if not is_over:
-                has_left = True
-                working.cancel()
+                is_gone = True
+                task.cancel()
 
-        leaving = asyncio.create_task(self._left())
-        leaving.add_done_callback(leave)
+        disconnect = asyncio.create_task(self._disconnected())
+        disconnect.add_done_callback(on_disconnect)
         try:
             return await work
         except asyncio.CancelledError:
-            if has_left and not working.uncancel():
+            if is_gone and not task.uncancel():
                 raise ClientGone from None
             raise
         finally:
             is_over = True
-            leaving.cancel()
+            disconnect.cancel()
 
-    async def _left(self) -> None:
+    async def _disconnected(self) -> None:
         while (await self._request.receive())["type"] != "http.disconnect":
             pass
+
+    def unknown_error(self, message: str) -> ApiError:
+        """Code 10 with the id of this request: an answer of the validator that no other code describes."""
+        return ApiError(Problem.UNKNOWN, f"{message} (request {self.request_id})")
 
 
 def _too_large(what: str, bytes_max: int) -> ApiError:

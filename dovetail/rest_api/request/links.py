@@ -1,7 +1,7 @@
-"""URLs as the client sees them: the address it used, rebuilt from forwarding headers, and links to pages of a list.
+"""URLs as the client sees them: the API's base URL, rebuilt from forwarding headers, and links to pages of a list.
 
-Forwarding headers are honoured only from trusted proxies; a value that is no host, scheme or path is ignored, never
-echoed (seed specification, Forwarding headers; API.md, Behind a proxy).
+Only forwarding headers from trusted proxies count. A value that is not a host, scheme or path is ignored and never
+repeated in an answer (seed specification, Forwarding headers; API.md, Behind a proxy).
 """
 
 import re
@@ -21,8 +21,8 @@ _PATH_CHARACTERS_MAX = 1024
 _host = re.compile(r"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*)|\[(?P<ipv6>[0-9A-Fa-f:.]+)\])(?::(?P<port>[0-9]{1,5}))?")
 _path = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*+")
 
-# One key=value of a Forwarded header, and what ends it. RFC 7239 wants quotes around "/", ":" and "["; many proxies
-# leave them out. Possessive quantifiers: no text makes these search twice.
+# One key=value of a Forwarded header with the character that ends it. RFC 7239 requires quotes around "/", ":" and
+# "["; many proxies omit them. Possessive quantifiers keep the time linear for any input.
 _pair = re.compile(
     r"""[ \t]*(?P<key>[!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<plain>[^",; \t]*))[ \t]*"""
     r"(?P<end>[;,]|\Z)"
@@ -33,7 +33,7 @@ _absolute = re.compile(rb"https?://(?P<host>[^/]*)(?P<path>/.*)?", re.IGNORECASE
 
 
 def origin_form(scope: Scope) -> Scope:
-    """``scope`` with a path, where the request line holds a whole URL, whose host then counts (RFC 9112, 3.2.2)."""
+    """``scope`` with path and host taken from the request line, if that holds a whole URL (RFC 9112, 3.2.2)."""
     found = _absolute.fullmatch(scope["raw_path"])
     if found is None:
         return scope
@@ -43,13 +43,13 @@ def origin_form(scope: Scope) -> Scope:
 
 
 def base_url(scope: Scope, trusted: Sequence[Network]) -> str:
-    """Scheme, host and path prefix of the address that the client used, without a closing slash."""
+    """The scheme, host and path prefix by which the client reached the API, without a slash at the end."""
     headers = Headers(scope=scope)
     scheme, host, prefix = scope["scheme"], _as_host(headers.get("host", "")) or _own_address(scope), ""
     if ("forwarded" in headers or any(name.startswith("x-forwarded-") for name in headers)) and _is_trusted(
         scope, trusted
     ):
-        # Each field by itself: a quote that stays open in one must not swallow what a proxy added in the next.
+        # Each header field is parsed alone, so that an open quote in one cannot hide what a proxy added in the next.
         pairs = [pair for field in headers.getlist("forwarded") for pair in _parse_forwarded(field)]
         forwarded = _leftmost(pairs)
         scheme = _chosen(forwarded, headers, "proto", _as_scheme) or scheme
@@ -59,26 +59,26 @@ def base_url(scope: Scope, trusted: Sequence[Network]) -> str:
 
 
 def url(base: str, path: str, pairs: Iterable[tuple[str, str]] = ()) -> str:
-    """``path`` (decoded) and ``pairs`` under ``base``."""
+    """The URL of ``path`` (decoded) under ``base``, with ``pairs`` as its query."""
     query = urlencode(list(pairs), safe=",", quote_via=quote)
     return f"{base}{quote(path)}?{query}" if query else f"{base}{quote(path)}"
 
 
 class PageLinks:
-    """The links of one page: each names the head that the list was read at, and keeps the caller's own parameters."""
+    """The links of one page. Each names the head at which the list was read, and keeps the client's parameters."""
 
     def __init__(self, base: str, path: str, query: Query, head_id: str) -> None:
         self._base, self._path, self._query, self._head = base, path, query, ("head", head_id)
 
     def this(self) -> str:
-        """The page itself."""
+        """The link to the page itself."""
         return self._url({"head"})
 
     def paging(self, start_index: int, total_count: int, length: int, last_key: str) -> dict[str, object]:
-        """The ``paging`` member. ``last_key`` is the id or address of the last of the page's ``length`` items.
+        """The ``paging`` member. ``last_key``: the id or address of the last of the page's ``length`` items.
 
-        ``previous`` and ``next`` run to the ends of the whole list, except that a page between a ``min`` and a ``max``
-        of the caller has no ``next`` beyond that ``max``.
+        ``previous`` and ``next`` lead to the ends of the list. If the client gave both ``min`` and ``max``, ``next``
+        does not lead beyond that ``max``.
         """
         paging: dict[str, object] = {"start_index": start_index, "total_count": total_count}
         if start_index > 0:
@@ -120,13 +120,13 @@ def _own_address(scope: Scope) -> str:
 
 
 def _chosen(forwarded: dict[str, str], headers: Headers, key: str, usable: Callable[[str], str | None]) -> str | None:
-    """The usable value of the first source that has one: Forwarded wins over X-Forwarded-*, key by key."""
+    """The first usable value of one key: Forwarded wins over X-Forwarded-*."""
     found = usable(forwarded.get(key, ""))
     return usable(headers.get(f"x-forwarded-{key}", "").split(",")[0].strip()) if found is None else found
 
 
 def _parse_forwarded(text: str) -> list[tuple[str, str]]:
-    """The key-value pairs of a Forwarded header, in order; what is no pair is passed over, an open quote ends it."""
+    """The key-value pairs of a Forwarded header, in order. Other text is skipped; an open quote ends the header."""
     pairs, position = [], 0
     while position < len(text):
         found = _pair.match(text, position)
@@ -162,7 +162,7 @@ def _as_host(text: str) -> str | None:
 
 
 def _as_prefix(text: str) -> str | None:
-    """``/`` alone says that there is no prefix."""
+    """The prefix without a slash at its end; empty for ``/``, None for an unusable text."""
     if not text or len(text) > _PATH_CHARACTERS_MAX or _path.fullmatch(text) is None:
         return None
     path = text.strip("/")

@@ -1,1 +1,1 @@
-"""The HTTP server: connections, dispatch, metrics."""
+"""The HTTP server: client connections, middleware, and dispatch by the table of routes."""

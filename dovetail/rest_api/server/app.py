@@ -1,6 +1,6 @@
-"""The HTTP server: dispatch by the table of routes, the outermost middleware, start and orderly end.
+"""The HTTP server: dispatch by the table of routes, the outermost middleware, start and shutdown.
 
-Nothing here knows a resource. Process signals belong to whoever calls ``serve``.
+Nothing here depends on a resource. The caller of ``serve`` handles process signals.
 """
 
 import asyncio
@@ -25,10 +25,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dovetail.rest_api.config import RestConfig
 from dovetail.rest_api.errors import CLIENT_GONE, ApiError, ClientGone, Problem
 from dovetail.rest_api.metrics import Metrics
+from dovetail.rest_api.openapi.declarations.endpoint import Endpoint
 from dovetail.rest_api.request import links
-from dovetail.rest_api.request.call import Call, Door
-from dovetail.rest_api.request.queries import shown
-from dovetail.rest_api.routes import ENDPOINTS, Endpoint
+from dovetail.rest_api.request.call import ApiContext, Call
+from dovetail.rest_api.request.queries import quoted
+from dovetail.rest_api.routes import ENDPOINTS
 from dovetail.rest_api.server.connections import BACKLOG, REFUSED, Protocol, listen
 
 log = structlog.get_logger(__name__)
@@ -36,71 +37,71 @@ log = structlog.get_logger(__name__)
 _HEADER_BYTES_BASE: Final = 64 * 1024
 _ID_IN_QUERY_BYTES: Final = 132
 _LOGGED_CHARACTERS_MAX: Final = 256
-_KEEP_ALIVE_S: Final = 75
+KEEP_ALIVE_S: Final = 75
 _GRACE_S: Final = 5
 
 _is_request_id = re.compile(r"[A-Za-z0-9._~:+/=@-]{1,128}").fullmatch
 
 
 def create_app(config: RestConfig) -> Starlette:
-    """The ASGI application. Its lifespan opens and closes the connection to the validator (``app.state.door``)."""
-    door = Door(config)
+    """Create the ASGI application. Its lifespan opens and closes the connection to the validator."""
+    context = ApiContext(config)
 
     @contextlib.asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Door]]:
-        door.validator.open()
+    async def lifespan(_: Starlette) -> AsyncIterator[dict[str, ApiContext]]:
+        context.validator.open()
         try:
-            # What ``connections`` has to know, too.
-            yield {"door": door}
+            # ``connections`` reads the context from here.
+            yield {"context": context}
         finally:
-            door.validator.close()
+            context.validator.close()
 
     app = Starlette(
-        routes=[Route(endpoint.path, _Dispatch(door, endpoint)) for endpoint in ENDPOINTS],
-        middleware=[Middleware(_Outermost, door.metrics)],
+        routes=[Route(endpoint.path, _Dispatch(context, endpoint)) for endpoint in ENDPOINTS],
+        middleware=[Middleware(_RequestMiddleware, context.metrics)],
         exception_handlers={ApiError: _answer_error},
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
     app.router.default = _no_such_path
-    app.state.door = door
+    app.state.context = context
     return app
 
 
 async def serve(config: RestConfig, *, on_ready: Callable[[], None], on_waiting: Callable[[str], None]) -> None:
-    """Serve until cancelled; then end in order: who waits is answered 503, open requests get a few seconds.
+    """Serve until cancelled. Then requests that wait for the validator get 503, and the others a few seconds to end.
 
-    ``on_ready`` is called once, when the API listens and has a connection to the validator; ``on_waiting`` before
-    that, with what it waits for. Raises OSError that names the address when it cannot listen, ValueError when the
-    validator's address is none.
+    ``on_ready`` is called once, when the API listens and is connected to the validator; ``on_waiting`` before, with
+    the name of the missing validator. Raises OSError if the API cannot listen, naming the address, and ValueError if
+    the validator's address or a key file is unusable.
     """
     app = create_app(config)
-    door: Door = app.state.door
-    listener = listen(config.bind, door.metrics)
+    context: ApiContext = app.state.context
+    listener = listen(config.bind, context.metrics)
     try:
-        # Before the server starts: it would turn a refusal into the end of the process.
-        door.validator.open()
+        # The server would end the process on an error, so this comes first.
+        context.validator.open()
     except ValueError:
         listener.close()
         raise
     server = _Server(_server_config(app, config))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    telling = asyncio.create_task(_tell(server, door, on_ready, on_waiting))
+    reporting = asyncio.create_task(_report_readiness(server, context, on_ready, on_waiting))
     try:
-        await asyncio.wait({serving, telling}, return_when=asyncio.FIRST_COMPLETED)
-        if telling.done():
-            telling.result()
+        await asyncio.wait({serving, reporting}, return_when=asyncio.FIRST_COMPLETED)
+        if reporting.done():
+            reporting.result()
         await asyncio.shield(serving)
     finally:
-        telling.cancel()
-        door.validator.close()
+        reporting.cancel()
+        context.validator.close()
         server.should_exit = True
-        await asyncio.gather(serving, telling, return_exceptions=True)
+        await asyncio.gather(serving, reporting, return_exceptions=True)
         listener.close()
 
 
 class _Server(uvicorn.Server):
-    """uvicorn that leaves the process's signals alone and says when it listens."""
+    """uvicorn without its signal handlers, and with an event that is set when it listens."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -123,34 +124,36 @@ def _server_config(app: Starlette, config: RestConfig) -> uvicorn.Config:
         ws="none",
         lifespan="on",
         log_config=None,
-        # A request that is none is told of in ``connections``, every other below.
+        # ``connections`` and ``_RequestMiddleware`` log the requests.
         log_level="error",
         access_log=False,
         server_header=False,
-        # Forwarding headers are read by ``links`` alone.
+        # ``links`` alone reads forwarding headers.
         proxy_headers=False,
         backlog=BACKLOG,
-        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=_GRACE_S,
-        # As many ids as GET /batch_status allows must fit into a request line.
+        # A request line has room for all ids that GET /batch_status allows.
         h11_max_incomplete_event_size=_HEADER_BYTES_BASE + config.limits.status_ids_max * _ID_IN_QUERY_BYTES,
     )
 
 
-async def _tell(server: _Server, door: Door, on_ready: Callable[[], None], on_waiting: Callable[[str], None]) -> None:
+async def _report_readiness(
+    server: _Server, context: ApiContext, on_ready: Callable[[], None], on_waiting: Callable[[str], None]
+) -> None:
     await server.listening.wait()
-    if not door.validator.connected:
-        on_waiting(f"the validator at {door.config.validator}")
-        await door.validator.wait_connected()
+    if not context.validator.connected:
+        on_waiting(f"the validator at {context.config.validator}")
+        await context.validator.wait_connected()
     on_ready()
 
 
 class _Dispatch:
-    """The ASGI end of one endpoint: picks the handler by method."""
+    """The ASGI application of one endpoint: calls the handler of the method."""
 
-    def __init__(self, door: Door, endpoint: Endpoint) -> None:
+    def __init__(self, context: ApiContext, endpoint: Endpoint) -> None:
         self.path = endpoint.path
-        self._door = door
+        self._context = context
         self._handlers = endpoint.handlers
         self._allow = ", ".join(endpoint.methods)
 
@@ -158,18 +161,18 @@ class _Dispatch:
         method = scope["method"]
         handler = self._handlers.get("GET" if method == "HEAD" else method)
         if handler is not None:
-            response = await handler(Call(self._door, Request(scope, receive)))
+            response = await handler(Call(self._context, Request(scope, receive)))
         elif method == "OPTIONS":
             response = Response(status_code=204, headers={"Allow": self._allow})
         else:
-            message = f"{shown(method)} is not a method of {shown(scope['path'])}; allowed: {self._allow}"
+            message = f"{quoted(method)} is not a method of {quoted(scope['path'])}; allowed: {self._allow}"
             raise ApiError(Problem.METHOD_NOT_ALLOWED, message, headers={"Allow": self._allow})
         await response(scope, receive, send)
 
 
 async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "http":
-        raise ApiError(Problem.PATH_NOT_FOUND, f"there is no {shown(scope['path'])}")
+        raise ApiError(Problem.PATH_NOT_FOUND, f"there is no {quoted(scope['path'])}")
 
 
 async def _answer_error(_: Request, error: Exception) -> Response:
@@ -177,8 +180,8 @@ async def _answer_error(_: Request, error: Exception) -> Response:
     return error.response()
 
 
-class _Outermost:
-    """Around everything: the request id, one log line and the figures of a request, an answer even to a bug."""
+class _RequestMiddleware:
+    """The outermost middleware: sets the request id, logs and counts each request, and answers 500 after a bug."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -190,7 +193,7 @@ class _Outermost:
             return
         state = scope.setdefault("state", {})
         if REFUSED in state:
-            # ``connections`` has answered it, counted it and told of it; the same below.
+            # ``connections`` has answered, counted and logged this request, here and below.
             return
         scope = links.origin_form(scope)
         request_id = Headers(scope=scope).get("x-request-id", "")
@@ -198,8 +201,8 @@ class _Outermost:
             request_id = uuid4().hex
         state["request_id"] = request_id
         status = 0
-        self._metrics.began()
-        began = time.perf_counter()
+        self._metrics.request_started()
+        started = time.perf_counter()
 
         async def send_on(message: Message) -> None:
             nonlocal status
@@ -222,14 +225,15 @@ class _Outermost:
             error = ApiError(Problem.UNKNOWN, f"a bug in the REST API; its log holds request {request_id}")
             await error.response()(scope, receive, send_on)
         finally:
-            self._metrics.ended()
+            self._metrics.request_ended()
             if REFUSED not in state:
-                self._record(scope, request_id, status or CLIENT_GONE, time.perf_counter() - began)
+                self._record(scope, request_id, status or CLIENT_GONE, time.perf_counter() - started)
 
     def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
-        # What the router has found stands in the scope.
-        found = scope.get("endpoint")
-        self._metrics.answered(found.path if isinstance(found, _Dispatch) else "", scope["method"], status, seconds)
+        # The router stores the endpoint in the scope.
+        endpoint = scope.get("endpoint")
+        route = endpoint.path if isinstance(endpoint, _Dispatch) else ""
+        self._metrics.count_answer(route, scope["method"], status, seconds)
         log.info(
             "request",
             request_id=request_id,

@@ -1,1 +1,1 @@
-"""The connection to the validator."""
+"""The connection to the validator, and the keys for it."""

@@ -1,4 +1,4 @@
-"""The keys by which this REST API and its validator know each other, from their files. No connection, no requests."""
+"""The connection keys of this REST API and its validator, read from files (docs/keys.md)."""
 
 import os
 from pathlib import Path
@@ -20,14 +20,14 @@ class Keys(NamedTuple):
     secret_file: str
     validator_file: str
 
-    def put_on(self, socket: "zmq.Socket[bytes]") -> None:
-        """Before it connects."""
+    def configure(self, socket: "zmq.Socket[bytes]") -> None:
+        """Set the keys of a socket that is not connected yet."""
         socket.setsockopt(zmq.CURVE_SERVERKEY, self.validator.encode("ascii"))
         socket.setsockopt(zmq.CURVE_PUBLICKEY, self.public.encode("ascii"))
         socket.setsockopt(zmq.CURVE_SECRETKEY, self.secret.reveal())
 
-    def read_again(self) -> tuple["Keys", str]:
-        """The keys that the files hold by then; where one cannot be read, these, and what is wrong with it."""
+    def reload(self) -> tuple["Keys", str]:
+        """Read the files again. If that fails, return these keys and the reason; the reason is empty otherwise."""
         try:
             return read_keys(self.secret_file, self.validator_file), ""
         except ValueError as error:
@@ -35,9 +35,9 @@ class Keys(NamedTuple):
 
 
 def read_keys(connection_key: str | os.PathLike[str], validator_key: str | os.PathLike[str]) -> Keys:
-    """The keys in a file of a secret connection key, and in one of the validator's public key.
+    """Read this API's secret connection key and the validator's public key from their files.
 
-    Raises ValueError with the file, and never with a secret.
+    Raises ValueError that names the file and holds no secret.
     """
     try:
         secret = read_secret("connection_key", Path(connection_key))
@@ -45,12 +45,12 @@ def read_keys(connection_key: str | os.PathLike[str], validator_key: str | os.Pa
     except InvalidKey as error:
         raise ValueError(str(error)) from None
     public = ConnectionPublicKey(zmq.curve_public(secret.reveal()).decode("ascii"))
-    # Absolute, for a program that goes to another folder meanwhile.
+    # The paths are absolute, because the process may change its working directory before ``reload``.
     return Keys(secret, public, validator, str(Path(connection_key).absolute()), str(Path(validator_key).absolute()))
 
 
-def why_not_let_in(keys: Keys | None, event: int) -> str:
-    """What a failed handshake means, by the event that the socket's monitor tells, and what to look at."""
+def handshake_failure(keys: Keys | None, event: int) -> str:
+    """The likely reason of a failed handshake, for the log. ``event``: the event of the socket's monitor."""
     if keys is None:
         return "the handshake failed; perhaps it asks for keys, of which this REST API has none"
     if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:

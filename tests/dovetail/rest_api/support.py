@@ -168,7 +168,7 @@ async def running_api(
     fake = FakeValidator(answers)
     fake.start()
     app = create_app(replace(config or RestConfig(), validator=fake.address))
-    connection: Validator = app.state.door.validator
+    connection: Validator = app.state.context.validator
     transport = httpx.ASGITransport(app, client=client)
     try:
         async with (

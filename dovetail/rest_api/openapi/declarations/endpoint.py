@@ -1,7 +1,6 @@
-"""What one path of the API declares: its handlers, and all that its documentation says of them.
+"""The types of a declaration: one path of the API with its handlers and everything that is documented about them.
 
-Only the shape of a declaration lives here. The declarations stand in ``routes``, the pieces that they share in
-``schemas``; what reads them are the router (``app``) and the document (``openapi``).
+``ledger``, ``node`` and ``routes`` hold the declarations. ``server.app`` routes and ``document`` documents by them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,9 +17,9 @@ JSON = "application/json"
 
 
 class Parameter(NamedTuple):
-    """A part of the path, or a value of the query string. ``reserved``: accepted, and without effect.
+    """A parameter in the path or the query string. ``reserved``: accepted, and without effect.
 
-    ``key`` tells parameters of one name from each other in the document.
+    ``key``: the parameter's name in the document's components, if other parameters have the same ``name``.
     """
 
     name: str
@@ -34,7 +33,7 @@ class Parameter(NamedTuple):
 
 
 class Body(NamedTuple):
-    """What a request must carry."""
+    """The required body of a request."""
 
     media_type: str
     description: str
@@ -43,7 +42,7 @@ class Body(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """One answer that is no error. ``schema`` names one of ``schemas.SCHEMAS``; empty: the answer has no JSON body."""
+    """One successful answer. ``schema``: a name in ``SCHEMAS``; empty if the body is not JSON."""
 
     status: int
     description: str
@@ -54,9 +53,9 @@ class Answer(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One method of a path. Every operation may also be answered with the problems of ``parameters.ALWAYS``.
+    """One method of a path. Every operation may also answer with the problems of ``parameters.ALWAYS``.
 
-    ``with_status``: problems that come with another HTTP status than their own.
+    ``with_status``: problems with another HTTP status than their own.
     """
 
     handler: Handler
@@ -71,7 +70,7 @@ class Operation(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """One path (``{name}`` stands for a part of it) and its operations by method. HEAD and OPTIONS follow from them."""
+    """One path, in which ``{name}`` is a parameter, and its operations by method. HEAD and OPTIONS are derived."""
 
     path: str
     operations: Mapping[str, Operation]
@@ -83,5 +82,5 @@ class Endpoint(NamedTuple):
 
     @property
     def methods(self) -> list[str]:
-        """Every method that is answered, in alphabetical order: what ``Allow`` says."""
+        """Every method of the path in alphabetical order: the value of ``Allow``."""
         return sorted({*self.operations, "HEAD", "OPTIONS"})

@@ -1,7 +1,4 @@
-"""The examples of the documentation: real resources, signed and then shown by the views that answer requests.
-
-Made once, from a key that everybody may know. No example is an answer of a node, but each could be.
-"""
+"""The examples of the documentation: resources signed with a public test key, and encoded by the handlers' views."""
 
 from typing import Final
 
@@ -19,7 +16,7 @@ from protos import batch_pb2, block_pb2
 
 BASE: Final = "http://127.0.0.1:8080"
 
-# intkey's address of "apples" and its CBOR for "set apples to 5", and for what is then stored there.
+# The intkey family's address of "apples", its CBOR for "set apples to 5", and the leaf that is stored then, in base64.
 ADDRESS: Final = "1cf12668b6714d83dd8cf281d1c4d7154150a27b877f60f9063e9e754ac9321f93a028"
 _PAYLOAD: Final = bytes.fromhex("a3644e616d65666170706c65736456657262637365746556616c756505")
 LEAF_BYTES: Final = "oWZhcHBsZXMF"
@@ -58,7 +55,7 @@ BLOCK_ID: Final[str] = _BLOCK.id
 
 
 def _plain(view: Json) -> object:
-    """What a client reads: binary values as base64 text."""
+    """The view as a client decodes it, with base64 for binary values."""
     return msgspec.json.decode(b"".join(pieces.whole(view).pieces))
 
 
@@ -71,22 +68,22 @@ LEAF: Final = {"address": ADDRESS, "data": LEAF_BYTES}
 
 
 def link(path: str, *pairs: tuple[str, str]) -> str:
-    """A URL as it stands in an answer."""
+    """A URL as in an answer."""
     return links.url(BASE, path, pairs)
 
 
 def single(path: str, data: object) -> dict[str, object]:
-    """The answer with something about the node."""
+    """An answer about the node."""
     return {"data": data, "link": link(path)}
 
 
 def read(path: str, data: object) -> dict[str, object]:
-    """The answer with one resource of the ledger."""
+    """An answer with a head: one resource of the ledger, or the families."""
     return {"data": data, "head": BLOCK_ID, "link": link(path)}
 
 
 def listed(path: str, item: object, index: int = 0, total: int = 2) -> dict[str, object]:
-    """A page of one item."""
+    """An answer with a page of one item."""
     head = ("head", BLOCK_ID)
     paging: dict[str, object] = {"start_index": index, "total_count": total}
     if index + 1 < total:
@@ -140,4 +137,4 @@ MESSAGES: Final[dict[Problem, str]] = {
     Problem.METHOD_NOT_ALLOWED: "'DELETE' is not a method of '/blocks'; allowed: GET, HEAD, OPTIONS",
     Problem.REQUEST_TIMEOUT: "the request did not arrive whole within 60 seconds",
 }
-"""For each problem a message as it comes."""
+"""An example message for each problem."""

@@ -1,7 +1,7 @@
-"""The paths of the ledger: batches and what became of them, state, blocks, transactions. Declarations only.
+"""The declarations of the paths that submit batches and read the ledger.
 
-``{name}`` stands for a running limit, see ``openapi``. The shapes of answers stand in ``schemas``, parameters in
-``parameters``, the handlers in ``resources`` and ``batches``.
+The handlers are in ``handlers.batches`` and ``handlers.resources``, the schemas of the answers in ``openapi.schemas``.
+``document`` replaces ``{name}`` by the limit of that name.
 """
 
 from typing import Final
@@ -39,7 +39,7 @@ def _one(shape: str, path: str, data: object, **links: Json) -> tuple[Answer]:
 
 
 def _as_of(operation: str) -> Json:
-    """The OpenAPI link from a block to what was there when it was the head."""
+    """The OpenAPI link from a block to a list read at that block as the head."""
     return {"operationId": operation, "parameters": {"head": "$response.body#/data/header_signature"}}
 
 
@@ -84,7 +84,7 @@ _POST_BATCHES: Final = Operation(
         Problem.QUEUE_FULL,
         *_WAITED,
     ),
-    # The validator's disk takes no more.
+    # A write of the validator failed, for example because its disk is full.
     with_status=((503, Problem.UNKNOWN),),
 )
 _GET_BATCH: Final = Operation(
@@ -207,4 +207,4 @@ LEDGER: Final = (
     Endpoint("/transactions", {"GET": _GET_TRANSACTIONS}),
     Endpoint("/transactions/{transaction_id}", {"GET": _GET_TRANSACTION}),
 )
-"""The part of the table of routes that hands in and reads."""
+"""The ledger's part of the table of routes."""

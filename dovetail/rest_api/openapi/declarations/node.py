@@ -1,6 +1,6 @@
-"""The paths that tell of the node itself: totals, configuration, machine, health, metrics. Declarations only.
+"""The declarations of the paths about the node itself: totals, configuration, processors, families, health, metrics.
 
-The handlers stand in ``node_status`` and ``health``.
+The handlers are in ``handlers.node_status``, ``handlers.families`` and ``handlers.health``.
 """
 
 from typing import Final
@@ -102,7 +102,7 @@ _FAMILIES: Final = {
 
 
 def _asks(handler: Handler, path: str, summary: str, description: str, shape: str, data: object) -> Endpoint:
-    """A path whose answer is what the validator says of itself now."""
+    """A path whose answer the validator gives from its present status."""
     answer = Answer(200, "As of now.", shape, {"now": single(path, data)})
     return Endpoint(path, {"GET": Operation(handler, "Node", summary, description, (answer,), SHOWN, problems=ASKED)})
 
@@ -233,4 +233,4 @@ NODE: Final = (
         },
     ),
 )
-"""The part of the table of routes that tells of the node."""
+"""The node's part of the table of routes."""

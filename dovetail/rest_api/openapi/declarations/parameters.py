@@ -1,7 +1,7 @@
-"""The parameters of paths and queries that declarations share, and the problems that several operations have.
+"""The parameters that declarations share, and the problems that several operations have.
 
-What a client may say is checked in ``queries``; these say it to the client. ``{name}`` stands for a running limit,
-see ``openapi``.
+``request.queries`` checks the parameters that are described here. ``document`` replaces ``{name}`` by the limit of that
+name.
 """
 
 from typing import Final
@@ -55,7 +55,7 @@ _IDS: Final = _text(pattern="[^,]")
 
 
 def ids(key: str, example: str) -> Parameter:
-    """The filter of a list of blocks, batches or transactions."""
+    """The parameter that filters a list of blocks, batches or transactions by id."""
     text = "Only these, in this order: ids with commas between them, {status_ids_max} at most; unknown ones drop."
     return _query("id", text, _IDS, one=example)._replace(key=key)
 
@@ -115,8 +115,8 @@ LIST: Final = (HEAD, COUNT, MIN, MAX, SORT, *SHOWN)
 LEAVES: Final = (HEAD, COUNT, MIN_LEAF, MAX_LEAF, SORT, *SHOWN)
 
 ALWAYS: Final = (Problem.BAD_REQUEST, Problem.REQUEST_TIMEOUT, Problem.UNKNOWN)
-"""What any request may be answered with: it was none, or not whole in time, or there is a bug."""
+"""The problems of every operation: no valid request, an incomplete request, a bug."""
 ASKED: Final = (Problem.NOT_READY, Problem.TIMED_OUT, Problem.DISCONNECTED, Problem.INVALID_RESPONSE)
-"""What comes of asking the validator."""
+"""The problems of every operation that asks the validator."""
 LISTED: Final = (Problem.HEAD_NOT_FOUND, Problem.INVALID_COUNT, Problem.INVALID_PAGING, *ASKED)
-"""What comes of asking for a list."""
+"""The problems of every operation that reads a list."""

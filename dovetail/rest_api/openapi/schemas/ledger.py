@@ -1,6 +1,6 @@
-"""The shapes of resources and answers, by name: JSON Schema 2020-12, as OpenAPI 3.1 has it.
+"""All schemas by name: those of the ledger, and those of ``schemas.node`` (JSON Schema 2020-12, as in OpenAPI 3.1).
 
-What a member means is said once, here. ``views`` makes what these describe.
+``answers.views`` makes the objects that are described here.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
-"""The shapes of what tells of the node itself, by name; ``schemas`` has the others.
+"""The schemas of answers about the node, by name.
 
-What a member means is said once, here. ``node_status``, ``families`` and ``health`` make what these describe.
+``handlers.node_status``, ``handlers.families`` and ``handlers.health`` make the objects that are described here.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""What shapes of resources and answers are made of: JSON Schema 2020-12. The shapes stand in ``schemas``."""
+"""Functions that build schemas (JSON Schema 2020-12)."""
 
 from dovetail.rest_api.answers.pieces import Json
 
@@ -9,46 +9,46 @@ def ref(name: str) -> Json:
 
 
 def record(members: Json, *optional: str, **more: object) -> Json:
-    """An object with these members and no others; the ``optional`` ones may be absent."""
+    """An object with exactly these members; the ``optional`` ones may be absent."""
     required = [name for name in members if name not in optional]
     return {"type": "object", "properties": members, "required": required, "additionalProperties": False, **more}
 
 
 def array(of: str) -> Json:
-    """Any number of one of ``SCHEMAS``."""
+    """An array of one of ``SCHEMAS``."""
     return {"type": "array", "items": ref(of)}
 
 
 def text(description: str = "", **more: object) -> Json:
-    """A text; ``more`` are keywords of JSON Schema."""
+    """A string; ``more``: further keywords of JSON Schema."""
     return {"type": "string", **({"description": description} if description else {}), **more}
 
 
 def texts(description: str) -> Json:
-    """Any number of texts."""
+    """An array of strings."""
     return {"type": "array", "items": text(), "description": description}
 
 
 def count(description: str = "") -> Json:
-    """A whole number from 0 on."""
+    """An integer from 0."""
     return {"type": "integer", "minimum": 0, **({"description": description} if description else {})}
 
 
 def single(data: Json) -> Json:
-    """The answer with something about the node."""
+    """An answer about the node."""
     return record({"data": data, "link": ref("Link")})
 
 
 def read(data: Json) -> Json:
-    """The answer with something as of a head."""
+    """An answer with a head."""
     return record({"data": data, "head": ref("Id"), "link": ref("Link")})
 
 
 def listed(of: str) -> Json:
-    """The answer with a page of a list."""
+    """An answer with a page of a list."""
     return record({"data": array(of), "head": ref("Id"), "link": ref("Link"), "paging": ref("Paging")})
 
 
 def counts(*names: str) -> Json:
-    """Numbers from 0 on, by name."""
+    """An object of integers from 0, by name."""
     return record({name: count() for name in names})

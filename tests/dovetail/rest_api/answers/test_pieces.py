@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Message
 
 from dovetail.rest_api.answers.pieces import PIECE_BYTES, Text, json_answer, pieces, whole
-from dovetail.rest_api.answers.quota import Account
+from dovetail.rest_api.answers.quota import ByteQuota
 from tests.dovetail.rest_api.support import run
 
 PLAIN = st.recursive(
@@ -102,11 +102,11 @@ def test_what_was_sent_is_let_go() -> None:
 
 @pytest.mark.parametrize(("method", "end"), [("GET", "taken"), ("GET", "left"), ("HEAD", "taken")])
 def test_an_answer_is_held_until_its_pieces_are_taken(method: str, end: str) -> None:
-    account = Account("answers", 1)
+    quota = ByteQuota("answers", 1)
     held: list[int] = []
 
     async def send(message: Message) -> None:
-        held.append(account.bytes_held)
+        held.append(quota.bytes_held)
         if end == "left" and len(held) == 3:
             raise ConnectionError
 
@@ -114,7 +114,7 @@ def test_an_answer_is_held_until_its_pieces_are_taken(method: str, end: str) -> 
         raise AssertionError
 
     text = "x" * (PIECE_BYTES - 2)
-    answer = json_answer(iter([text] * 4), account=account)
+    answer = json_answer(iter([text] * 4), quota=quota)
     size = int(answer.headers["content-length"])
 
     async def test() -> None:
@@ -127,4 +127,4 @@ def test_an_answer_is_held_until_its_pieces_are_taken(method: str, end: str) -> 
     expected = [size, size, size, *(size - count * first for count in (1, 2, 3, 4))]
     assert held == ([0, 0] if method == "HEAD" else expected[: len(held)])
     assert len(held) == {"left": 3, "taken": 2 if method == "HEAD" else 7}[end]
-    assert account.bytes_held == 0
+    assert quota.bytes_held == 0

@@ -4,7 +4,7 @@ import pytest
 import structlog
 
 from dovetail.rest_api.answers.pieces import PIECE_BYTES
-from dovetail.rest_api.answers.quota import Account
+from dovetail.rest_api.answers.quota import ByteQuota
 from dovetail.rest_api.config import RestConfig
 from dovetail.rest_api.errors import ApiError
 from tests.dovetail.rest_api.serving import LARGE, seen, served, stuck
@@ -12,19 +12,19 @@ from tests.dovetail.rest_api.support import Submitted, Type, error_of, logged, r
 
 
 def test_an_account_holds_no_more_than_its_bound_and_anything_alone() -> None:
-    account = Account("bodies", 10)
-    account.take(11)
+    quota = ByteQuota("bodies", 10)
+    quota.reserve(11)
     for size in (1, 11):
         with pytest.raises(ApiError, match=f"holds 11 bytes of bodies already; with {size} more .* limit of 10"):
-            account.take(size)
-    account.give_back(11)
-    account.take(4)
-    account.take(6)
-    account.take(0)
-    assert account.bytes_held == 10
-    account.take(1, own=10)
+            quota.reserve(size)
+    quota.release(11)
+    quota.reserve(4)
+    quota.reserve(6)
+    quota.reserve(0)
+    assert quota.bytes_held == 10
+    quota.reserve(1, own=10)
     with pytest.raises(ApiError, match="holds 11 bytes"):
-        account.take(1, own=10)
+        quota.reserve(1, own=10)
 
 
 def test_answers_that_are_being_sent_are_bounded_together() -> None:

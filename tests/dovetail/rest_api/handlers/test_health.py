@@ -67,7 +67,7 @@ def test_health_does_not_repeat_what_it_is_asked_with() -> None:
 
 
 def test_a_validator_that_is_silent_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "_READY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(health, "READY_TIMEOUT_S", 0.01)
 
     async def test() -> None:
         async with running_api() as api:
@@ -94,7 +94,7 @@ def test_metrics_hold_both_processes_figures() -> None:
 
 @pytest.mark.parametrize("is_lost", [True, False])
 def test_metrics_without_the_validator_are_this_processes_alone(is_lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "_METRICS_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(health, "METRICS_TIMEOUT_S", 0.01)
 
     async def test() -> None:
         async with running_api() as api:

@@ -162,7 +162,7 @@ def test_nothing_is_left_to_fill_in() -> None:
 
 
 def test_the_example_of_metrics_is_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "_METRICS_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(health, "METRICS_TIMEOUT_S", 0.01)
 
     async def test() -> None:
         async with running_api() as api:

@@ -86,7 +86,7 @@ def test_the_time_of_a_request_begins_anew_with_each() -> None:
 
 @pytest.mark.parametrize("first", [b"", GET + b"\r\n"], ids=["new", "kept alive"])
 def test_a_connection_without_a_request_is_closed(first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "_KEEP_ALIVE_S", 0.05)
+    monkeypatch.setattr(app, "KEEP_ALIVE_S", 0.05)
 
     async def test() -> None:
         async with served() as api:
@@ -110,7 +110,7 @@ EARLY = b"POST /batches HTTP/1.1\r\nHost: node\r\nContent-Type: x/y\r\nContent-L
 def test_a_connection_in_good_order_goes_on(
     first: bytes, second: bytes, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "_LINGER_S", 0.5)
+    monkeypatch.setattr(connections, "LINGER_S", 0.5)
 
     async def test() -> None:
         async with served() as api:
@@ -136,7 +136,7 @@ def test_an_early_answer_on_a_connection_that_ends_with_it_arrives(
     head: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client sends all of its body before it reads."""
-    monkeypatch.setattr(connections, "_LINGER_S", DEADLINE_S)
+    monkeypatch.setattr(connections, "LINGER_S", DEADLINE_S)
 
     async def test() -> None:
         async with served() as api:
@@ -152,7 +152,7 @@ def test_an_early_answer_on_a_connection_that_ends_with_it_arrives(
 
 
 def test_a_client_that_goes_on_after_its_connection_s_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "_LINGER_S", 0.05)
+    monkeypatch.setattr(connections, "LINGER_S", 0.05)
 
     async def test() -> None:
         async with served() as api:
@@ -167,7 +167,7 @@ def test_a_client_that_goes_on_after_its_connection_s_end_is_cut(monkeypatch: py
 
 def test_after_an_early_answer_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest of the body ends uvicorn's own keep-alive time."""
-    monkeypatch.setattr(app, "_KEEP_ALIVE_S", 0.2)
+    monkeypatch.setattr(app, "KEEP_ALIVE_S", 0.2)
 
     async def test() -> None:
         async with served() as api:
@@ -259,7 +259,7 @@ async def send_on(writer: asyncio.StreamWriter) -> None:
 def test_a_body_without_end_is_answered_at_the_limit_and_its_connection_ends(
     body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "_LINGER_S", 0.05)
+    monkeypatch.setattr(connections, "LINGER_S", 0.05)
 
     async def test() -> None:
         async with served(config=RestConfig(limits=Limits(body_bytes_max=999))) as api:
@@ -350,7 +350,7 @@ def test_an_answer_has_one_deadline_however_often_its_client_reads_a_little(monk
     class Spied(connections.Protocol):
         def pause_writing(self) -> None:
             super().pause_writing()
-            ends.append(self._answer_end)
+            ends.append(self._answer_timer)
 
     monkeypatch.setattr(app, "Protocol", Spied)
 

@@ -29,7 +29,7 @@ def ring(tmp_path: Path) -> Ring:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try again at once."""
-    monkeypatch.setattr(connection, "_RECONNECT_MS_MAX", 20)
+    monkeypatch.setattr(connection, "RECONNECT_MS_MAX", 20)
 
 
 class Listed:
