@@ -184,7 +184,9 @@ def test_a_client_that_leaves_during_its_wait_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize(("timeout_s", "default_wait_s"), [(1, 1), (2, 1), (20, 19), (300, 285)])
-def test_a_wait_without_a_number_is_just_under_the_apis_own_timeout_and_waits(timeout_s: int, default_wait_s: int) -> None:
+def test_a_wait_without_a_number_is_just_under_the_apis_own_timeout_and_waits(
+    timeout_s: int, default_wait_s: int
+) -> None:
     async def test() -> None:
         async with running_api(config=RestConfig(timeout_s=timeout_s)) as api:
             waiting = asyncio.create_task(api.http.get(f"/batch_status?id={'a' * 128}&wait"))
