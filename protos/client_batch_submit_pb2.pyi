@@ -49,15 +49,13 @@ class ClientBatchStatus(_message.Message):
     def __init__(self, batch_id: _Optional[str] = ..., status: _Optional[_Union[ClientBatchStatus.Status, str]] = ..., invalid_transactions: _Optional[_Iterable[_Union[ClientBatchStatus.InvalidTransaction, _Mapping]]] = ..., reason: _Optional[str] = ..., family_name: _Optional[str] = ..., family_version: _Optional[str] = ..., dependency: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class ClientBatchSubmitRequest(_message.Message):
-    __slots__ = ("batches", "waits")
+    __slots__ = ("batches",)
     BATCHES_FIELD_NUMBER: _ClassVar[int]
-    WAITS_FIELD_NUMBER: _ClassVar[int]
     batches: _containers.RepeatedCompositeFieldContainer[_batch_pb2.Batch]
-    waits: bool
-    def __init__(self, batches: _Optional[_Iterable[_Union[_batch_pb2.Batch, _Mapping]]] = ..., waits: bool = ...) -> None: ...
+    def __init__(self, batches: _Optional[_Iterable[_Union[_batch_pb2.Batch, _Mapping]]] = ...) -> None: ...
 
 class ClientBatchSubmitResponse(_message.Message):
-    __slots__ = ("status", "reason", "message", "batch_ids", "committed")
+    __slots__ = ("status", "reason", "message", "batch_ids")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATUS_UNSET: _ClassVar[ClientBatchSubmitResponse.Status]
@@ -74,13 +72,11 @@ class ClientBatchSubmitResponse(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     BATCH_IDS_FIELD_NUMBER: _ClassVar[int]
-    COMMITTED_FIELD_NUMBER: _ClassVar[int]
     status: ClientBatchSubmitResponse.Status
     reason: str
     message: str
     batch_ids: _containers.RepeatedScalarFieldContainer[str]
-    committed: bool
-    def __init__(self, status: _Optional[_Union[ClientBatchSubmitResponse.Status, str]] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., batch_ids: _Optional[_Iterable[str]] = ..., committed: bool = ...) -> None: ...
+    def __init__(self, status: _Optional[_Union[ClientBatchSubmitResponse.Status, str]] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., batch_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ClientBatchStatusRequest(_message.Message):
     __slots__ = ("batch_ids", "wait", "timeout")

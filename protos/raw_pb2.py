@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x10protos/raw.proto\x12\x08\x64ovetail\"/\n\x0cRawBatchList\x12\x0f\n\x07\x62\x61tches\x18\x01 \x03(\x0c\x12\x0e\n\x05waits\x18\xe8\x07 \x01(\x08\"J\n\x08RawBatch\x12\x0e\n\x06header\x18\x01 \x01(\x0c\x12\x18\n\x10header_signature\x18\x02 \x01(\t\x12\x14\n\x0ctransactions\x18\x03 \x03(\x0c\"E\n\x08RawBlock\x12\x0e\n\x06header\x18\x01 \x01(\x0c\x12\x18\n\x10header_signature\x18\x02 \x01(\t\x12\x0f\n\x07\x62\x61tches\x18\x03 \x03(\x0c\"\x1e\n\x0cRawBlockList\x12\x0e\n\x06\x62locks\x18\x02 \x03(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x10protos/raw.proto\x12\x08\x64ovetail\"\x1f\n\x0cRawBatchList\x12\x0f\n\x07\x62\x61tches\x18\x01 \x03(\x0c\"J\n\x08RawBatch\x12\x0e\n\x06header\x18\x01 \x01(\x0c\x12\x18\n\x10header_signature\x18\x02 \x01(\t\x12\x14\n\x0ctransactions\x18\x03 \x03(\x0c\"E\n\x08RawBlock\x12\x0e\n\x06header\x18\x01 \x01(\x0c\x12\x18\n\x10header_signature\x18\x02 \x01(\t\x12\x0f\n\x07\x62\x61tches\x18\x03 \x03(\x0c\"\x1e\n\x0cRawBlockList\x12\x0e\n\x06\x62locks\x18\x02 \x03(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -22,11 +22,11 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.raw_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_RAWBATCHLIST']._serialized_start=30
-  _globals['_RAWBATCHLIST']._serialized_end=77
-  _globals['_RAWBATCH']._serialized_start=79
-  _globals['_RAWBATCH']._serialized_end=153
-  _globals['_RAWBLOCK']._serialized_start=155
-  _globals['_RAWBLOCK']._serialized_end=224
-  _globals['_RAWBLOCKLIST']._serialized_start=226
-  _globals['_RAWBLOCKLIST']._serialized_end=256
+  _globals['_RAWBATCHLIST']._serialized_end=61
+  _globals['_RAWBATCH']._serialized_start=63
+  _globals['_RAWBATCH']._serialized_end=137
+  _globals['_RAWBLOCK']._serialized_start=139
+  _globals['_RAWBLOCK']._serialized_end=208
+  _globals['_RAWBLOCKLIST']._serialized_start=210
+  _globals['_RAWBLOCKLIST']._serialized_end=240
 # @@protoc_insertion_point(module_scope)

@@ -6,12 +6,10 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Optional as _Op
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RawBatchList(_message.Message):
-    __slots__ = ("batches", "waits")
+    __slots__ = ("batches",)
     BATCHES_FIELD_NUMBER: _ClassVar[int]
-    WAITS_FIELD_NUMBER: _ClassVar[int]
     batches: _containers.RepeatedScalarFieldContainer[bytes]
-    waits: bool
-    def __init__(self, batches: _Optional[_Iterable[bytes]] = ..., waits: bool = ...) -> None: ...
+    def __init__(self, batches: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class RawBatch(_message.Message):
     __slots__ = ("header", "header_signature", "transactions")

@@ -20,15 +20,17 @@ from dovetail.bench.progress import Steps
 from dovetail.bench.signed_load import Load, sign
 from dovetail.common.workers import Workers
 from dovetail.ledger.batch import VerifiedBatch, decode_batch_list, verify_batch
+from dovetail.ledger.block import Consensus
 from dovetail.ledger.ids import NULL_BLOCK_ID
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.permitted import permitted_families
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.ledger.signing import Signer
 from dovetail.validator.collector import collect_seldom
-from dovetail.validator.core.journal import builder
-from dovetail.validator.core.journal.builder import Parent
+from dovetail.validator.core.consensus.solo import SoloEngine
+from dovetail.validator.core.journal import proposing
 from dovetail.validator.core.journal.rules import Body
+from dovetail.validator.core.journal.sealing import OwnSeal, Parent
 from dovetail.validator.core.mempool.queue import PendingQueue
 from dovetail.validator.core.state.nodes import EMPTY
 from dovetail.validator.core.state.view import Stored
@@ -234,11 +236,11 @@ class _Path:
             lambda transaction_id: store.transaction_number(transaction_id) is not None,
             store.judged_invalid,
         )
-        candidate = builder.choose(self._queue, body, base, self._family.__eq__, limits, 0, None)
+        candidate = proposing.choose(self._queue, body, base, self._family.__eq__, limits, 0, None)
+        run = candidate.run
         laps.end(4)
-        execution = candidate.execution
-        while (task := execution.next_task(self._family, limits.packed_transactions_max)) is not None:
-            assignment = PackedAssignment(task, execution.view, self._send, "c", "", self._namespaces, limits)
+        while (task := run.next_task(self._family, limits.packed_transactions_max)) is not None:
+            assignment = PackedAssignment(task, run.view, self._send, "c", "", self._namespaces, limits)
             assignment.start()
             laps.end(5)
             answer = self._dispatcher.packed(self._sent, _no_link)
@@ -246,20 +248,17 @@ class _Path:
             outcomes = assignment.answer("c", answer)
             assert outcomes is not None, "a packed task has one answer"
             laps.end(7)
-            execution.complete(task, outcomes, self._namespaces)
+            run.complete(task, outcomes, self._namespaces)
             laps.end(8)
-        parent = Parent(
-            head.num if head else -1,
-            head.id if head else NULL_BLOCK_ID,
-            head.root if head else EMPTY,
-            store.next_node_number,
-        )
-        verdicts = builder.conclude(candidate, parent, store.node, _SIGNER)
-        assert verdicts.commit is not None, "every transaction of the load is valid"
+        num, parent_id, root = (head.num, head.id, head.root) if head else (-1, NULL_BLOCK_ID, EMPTY)
+        parent = Parent(num, parent_id, root, store.next_node_number, time_ms=0)
+        concluded = run.conclude(parent, store.node, OwnSeal(_SIGNER, Consensus(SoloEngine.name, num + 1, time_ms=0)))
+        assert concluded.commit is not None, "every transaction of the load is valid"
         laps.end(9)
-        store.commit_block(verdicts.commit)
+        settled = [entry.arrival for entry in candidate.entries]
+        store.commit_block(concluded.commit._replace(settled=settled))
         laps.end(10)
-        for entry in verdicts.settled:
+        for entry in candidate.entries:
             self._queue.remove(entry)
         laps.end(11)
 

@@ -15,14 +15,15 @@ from dovetail.bench.signed_load import name_of
 from dovetail.common.keys import load_signer
 from dovetail.common.workers import Workers
 from dovetail.ledger.batch import verify_batch
-from dovetail.ledger.block import BlockHeader, seal
+from dovetail.ledger.block import Consensus
 from dovetail.ledger.building import build_batch, build_transaction
-from dovetail.ledger.ids import NULL_BLOCK_ID, StateRoot
+from dovetail.ledger.ids import NULL_BLOCK_ID
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.receipt import Receipt, encode_receipt
 from dovetail.ledger.signing import Signer
-from dovetail.validator.core.journal.builder import CONSENSUS
+from dovetail.validator.core.consensus.solo import SoloEngine
 from dovetail.validator.core.journal.model import BlockCommit, CommittedBatch
+from dovetail.validator.core.journal.sealing import OwnSeal, Parent
 from dovetail.validator.core.state import merkle
 from dovetail.validator.core.state.nodes import EMPTY
 from dovetail.validator.store import Store
@@ -111,18 +112,17 @@ def _block(store: Store, signer: Signer, content: Preload) -> BlockCommit:
     batch = verify_batch(build_batch(signer, [transaction]).raw)
     changes: dict[str, bytes | None] = dict(content.leaves())
     head = store.head
-    state = merkle.update(store.node, head.root if head else EMPTY, changes, store.next_node_number)
-    header = BlockHeader(
-        block_num=head.num + 1 if head else 0,
-        previous_block_id=head.id if head else NULL_BLOCK_ID,
-        signer_pubkey=signer.public_key,
-        batch_ids=(batch.id,),
-        consensus=CONSENSUS,
-        state_root_hash=StateRoot(state.root.hash.hex()),
+    root = head.root if head else EMPTY
+    state = merkle.update(store.node, root, changes, store.next_node_number)
+    num, parent_id = (head.num, head.id) if head else (-1, NULL_BLOCK_ID)
+    parent = Parent(num, parent_id, root, store.next_node_number, time_ms=0)
+    block = OwnSeal(signer, Consensus(SoloEngine.name, num + 1, time_ms=0)).block(
+        parent, [batch.id], state.root, [batch.raw]
     )
+    assert block is not None, "it holds a batch"
     receipt = encode_receipt(Receipt(transaction.id, changes, (), ()))
     return BlockCommit(
-        block=seal(signer, header, [batch.raw]),
+        block=block,
         batches=[CommittedBatch(batch.id, batch.raw, ((transaction.id, receipt),))],
         root=state.root,
         nodes=state.nodes,

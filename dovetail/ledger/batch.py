@@ -44,26 +44,12 @@ class VerifiedBatch(NamedTuple):
     """How many dependencies its transactions declare together."""
 
 
-class Submission(NamedTuple):
-    """What a ClientBatchSubmitRequest asks: serialized batches, each as it was received."""
-
-    raw_batches: list[bytes]
-    waits: bool
-    """Whether the answer may come with the verdict."""
-
-
-def decode_submission(content: bytes) -> Submission:
-    """Raises NotDecodable."""
-    try:
-        asked = raw_pb2.RawBatchList.FromString(content)
-    except DecodeError:
-        raise NotDecodable("the bytes are no BatchList") from None
-    return Submission(list(asked.batches), asked.waits)
-
-
 def decode_batch_list(content: bytes) -> list[bytes]:
     """The serialized batches of a BatchList, each as it was received. Raises NotDecodable."""
-    return decode_submission(content).raw_batches
+    try:
+        return list(raw_pb2.RawBatchList.FromString(content).batches)
+    except DecodeError:
+        raise NotDecodable("the bytes are no BatchList") from None
 
 
 def verify_batch(raw: bytes) -> VerifiedBatch:

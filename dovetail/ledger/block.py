@@ -9,7 +9,7 @@ from dovetail.ledger import signing
 from dovetail.ledger.errors import NotDecodable
 from dovetail.ledger.ids import BatchId, BlockId, PublicKey, StateRoot
 from dovetail.ledger.signing import Signer
-from protos import block_pb2, raw_pb2
+from protos import block_pb2, consensus_pb2, raw_pb2
 
 
 class BlockHeader(NamedTuple):
@@ -32,17 +32,56 @@ class SealedBlock(NamedTuple):
     batches: tuple[bytes, ...]
 
 
+class Seal(NamedTuple):
+    """What the proposer of a block signed, without what every node makes itself from the batches.
+
+    With it every node makes the same header, and so the same block, whoever writes it first (ADR 20).
+    """
+
+    signer_pubkey: PublicKey
+    signature: BlockId
+    consensus: bytes
+    state_root_hash: StateRoot
+
+
+class Consensus(NamedTuple):
+    """The content of a header's ``consensus`` (protos/consensus.proto)."""
+
+    engine: str
+    height: int
+    time_ms: int
+
+
+def encode_consensus(consensus: Consensus) -> bytes:
+    """The bytes of a header's ``consensus``."""
+    return consensus_pb2.BlockConsensus(**consensus._asdict()).SerializeToString(deterministic=True)
+
+
+def decode_consensus(content: bytes) -> Consensus:
+    """The fields of a header's ``consensus``. Raises NotDecodable."""
+    try:
+        found = consensus_pb2.BlockConsensus.FromString(content)
+    except DecodeError:
+        raise NotDecodable("the consensus field is no BlockConsensus") from None
+    return Consensus(found.engine, found.height, found.time_ms)
+
+
 def seal(signer: Signer, header: BlockHeader, batches: Sequence[bytes]) -> SealedBlock:
     """Sign a block whose header names exactly ``batches``, in their order."""
-    header_bytes = block_pb2.BlockHeader(
+    header_bytes = encode_block_header(header)
+    return SealedBlock(BlockId(signer.sign(header_bytes)), header, header_bytes, tuple(batches))
+
+
+def encode_block_header(header: BlockHeader) -> bytes:
+    """The bytes that a block's signer signs."""
+    return block_pb2.BlockHeader(
         block_num=header.block_num,
         previous_block_id=header.previous_block_id,
         signer_pubkey=header.signer_pubkey,
         batch_ids=header.batch_ids,
         consensus=header.consensus,
         state_root_hash=header.state_root_hash,
-    ).SerializeToString()
-    return SealedBlock(BlockId(signer.sign(header_bytes)), header, header_bytes, tuple(batches))
+    ).SerializeToString(deterministic=True)
 
 
 def encode_block(block_id: BlockId, header_bytes: bytes, batches: Sequence[bytes]) -> bytes:

@@ -37,9 +37,6 @@ from protos import genesis_pb2
 GENESIS_FILE: Final = "genesis.batch"
 STORE_FOLDER: Final = "store"
 _TICK_S: Final = 0.5
-_UNWRITTEN_S_MAX: Final = 0.01
-"""So long an accepted batch whose submitter waits may stay off the disk: a block made sooner saves its write."""
-
 _PROBE_AGAIN_S: Final = 0.1
 """A closed connection is noticed a moment before it leaves the socket's routes."""
 
@@ -149,7 +146,20 @@ class Node:
         self._rights = Rights(access, self._gateway.send)
         self._pool = surroundings.open_verifiers(config, self._advance)
         self._processors = Processors(self._gateway.send, clock_ms, limits)
-        self._production = Production(store, self._queue, self._processors, signer, limits, clock_s, self._metrics)
+        head = store.head
+        self._engine = surroundings.open_engine(head.num + 1 if head else 0, self._on_engine_message)
+        self._production = Production(
+            store,
+            self._queue,
+            self._processors,
+            self._engine.engine,
+            self._engine.send,
+            signer,
+            limits,
+            clock_s,
+            surroundings.time_ms,
+            self._metrics,
+        )
         self._clients = Clients(
             config,
             self._gateway.send,
@@ -165,7 +175,6 @@ class Node:
         self._restored = False
         self._probe_timer: asyncio.TimerHandle | None = None
         self._goes_on: asyncio.Handle | None = None
-        self._write_due: asyncio.TimerHandle | None = None
         self._closed_meanwhile = False
         self._genesis_moved = asyncio.Event()
         self._timer = self._loop.call_later(_TICK_S, self._tick)
@@ -177,8 +186,8 @@ class Node:
             self._probe_timer.cancel()
         if self._goes_on is not None:
             self._goes_on.cancel()
-        self._wait_for_no_block()
         self._clients.statuses.close()
+        self._engine.close()
         self._pool.close()
         self._gateway.close()
 
@@ -281,6 +290,10 @@ class Node:
         self._advance()
         self._clients.conditions.tick()
 
+    def _on_engine_message(self, message: object) -> None:
+        self._production.receive(message)
+        self._advance()
+
     def _advance(self) -> None:
         if self._goes_on is not None:
             # A block is sealed: whoever has answered meanwhile gets its next task before that is written.
@@ -288,53 +301,20 @@ class Node:
             self._goes_on = None
             self._read()
         submissions = self._clients.submissions
-        if submissions.take_checked():
-            # Processors apply what is accepted while the disk takes it; the loop hears of no answer before.
-            self._production.begin()
-            if not (submissions.may_wait_for_block and self._production.is_executing):
-                self._write_taken()
-                # A processor may have answered meanwhile.
-                self._read()
-            elif self._write_due is None:
-                self._write_due = self._loop.call_later(_UNWRITTEN_S_MAX, self._write_late)
-                self._gateway.give_way()
-        # A block that holds what no other write does must not lie about sealed: what is refused would be in it.
-        settled, blocks, more = self._production.advance(writes_at_once=submissions.unanswered)
+        submissions.accept_checked()
+        settled, blocks, more = self._production.advance()
         if settled:
             reach(CrashPoint.SETTLED_BEFORE_REPLY)
-            waited = self._write_due is not None
-            submissions.settled(settled)
-            if not submissions.unanswered:
-                self._wait_for_no_block()
-            if waited:
-                self._gateway.give_way()
             self._clients.statuses.settled(settled)
             reach(CrashPoint.SETTLED_AFTER_REPLY)
         if settled or self._production.genesis_refusal is not None:
             self._genesis_moved.set()
-        if (more or submissions.has_checked) and self._goes_on is None:
+        if more and self._goes_on is None:
             self._goes_on = self._loop.call_soon(self._advance)
-        if submissions.unanswered and not self._production.is_executing:
-            # It came back from its processor without a verdict.
-            self._write_taken()
         for block in blocks:
             log.info(
                 "block committed", block_num=block.num, batches=block.batch_count, transactions=block.transaction_count
             )
-
-    def _write_late(self) -> None:
-        """The block is not there in time: what is accepted becomes pending on disk, as everything else does."""
-        self._write_taken()
-        self._advance()
-
-    def _write_taken(self) -> None:
-        self._wait_for_no_block()
-        self._production.take_back(self._clients.submissions.write_taken())
-
-    def _wait_for_no_block(self) -> None:
-        if self._write_due is not None:
-            self._write_due.cancel()
-            self._write_due = None
 
     def _take(self, events: list[ProcessorEvent]) -> None:
         for event in events:
@@ -348,16 +328,13 @@ class Node:
                     if not self._processors.has(family):
                         self._metrics.family_left(family)
                 self._genesis_moved.set()
-            self._production.take(event)
+            self._production.on_processor_event(event)
 
     def _handle(self, request: Request) -> None:
         message_type = request.message_type
         if message_type in registry.MESSAGE_TYPES:
             self._take(self._processors.handle(request.identity, message_type, request.correlation_id, request.content))
         else:
-            if self._clients.submissions.unanswered:
-                # What is asked may be about it.
-                self._write_taken()
             self._clients.handle(request)
 
 

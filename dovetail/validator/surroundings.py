@@ -1,7 +1,4 @@
-"""What a node has of the world outside: its gateway, its verifiers and its clock. A simulation brings others.
-
-Nothing of what they are for is known here; ``dovetail.validator.node`` opens them when it has somebody who listens.
-"""
+"""What a node needs of the world outside: port, verifiers, engine and clocks. A simulation brings others."""
 
 import time
 from collections.abc import Callable
@@ -9,31 +6,65 @@ from typing import Final, NamedTuple
 
 from dovetail.validator.admission.verifier import VerifierPool
 from dovetail.validator.config import ValidatorConfig
+from dovetail.validator.core.consensus.engine import Engine
+from dovetail.validator.core.consensus.solo import SoloEngine
 from dovetail.validator.transport.access import AccessPolicy
 from dovetail.validator.transport.gateway import Gateway
 
-Told = Callable[[], None]
+Callback = Callable[[], None]
+Messages = Callable[[object], None]
+"""Takes one message of an engine."""
+
+
+class EngineConnection(NamedTuple):
+    """An engine, and its way to the engines of other nodes."""
+
+    engine: Engine
+    send: Messages
+    close: Callback
 
 
 class Surroundings(NamedTuple):
-    """``clock_s``: seconds of a steady clock. The loop that runs, its timers and its clock are asyncio's own."""
+    """The loop that runs and its timers are asyncio's own."""
 
-    open_gateway: Callable[[ValidatorConfig, AccessPolicy, Told, Told], Gateway]
-    """With what is called when requests wait, and when a connection closed. Raises CannotBind."""
+    open_gateway: Callable[[ValidatorConfig, AccessPolicy, Callback, Callback], Gateway]
+    """Takes what to call when requests wait, and when a connection closed. Raises CannotBind."""
 
-    open_verifiers: Callable[[ValidatorConfig, Told], VerifierPool]
-    """With what is called after results were handed on."""
+    open_verifiers: Callable[[ValidatorConfig, Callback], VerifierPool]
+    """Takes what to call after results were delivered."""
+
+    open_engine: Callable[[int, Messages], EngineConnection]
+    """Takes the number of the next block, and what to call with each message that arrives for the engine."""
 
     clock_s: Callable[[], float]
+    """Seconds of a steady clock."""
+
+    time_ms: Callable[[], int]
+    """Milliseconds since 1970-01-01 UTC."""
 
 
-def _open_gateway(config: ValidatorConfig, access: AccessPolicy, on_sweep: Told, on_disconnect: Told) -> Gateway:
+def _open_gateway(
+    config: ValidatorConfig, access: AccessPolicy, on_sweep: Callback, on_disconnect: Callback
+) -> Gateway:
     return Gateway(config.bind, config.limits, on_sweep, on_disconnect, access)
 
 
-def _open_verifiers(config: ValidatorConfig, on_results: Told) -> VerifierPool:
+def _open_verifiers(config: ValidatorConfig, on_results: Callback) -> VerifierPool:
     return VerifierPool(config.verifier_processes, on_results)
 
 
-MACHINE: Final = Surroundings(_open_gateway, _open_verifiers, time.monotonic)
-"""Sockets, processes and clock of the machine."""
+def open_solo_engine(height: int, on_message: Messages) -> EngineConnection:
+    """The engine of a network of one node, which sends and receives nothing."""
+
+    def send(message: object) -> None:
+        raise AssertionError(f"the solo engine sends nothing: {message!r}")
+
+    return EngineConnection(SoloEngine(height), send, lambda: None)
+
+
+def _time_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+MACHINE: Final = Surroundings(_open_gateway, _open_verifiers, open_solo_engine, time.monotonic, _time_ms)
+"""Sockets, processes and clocks of the machine."""

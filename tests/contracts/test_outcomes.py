@@ -16,8 +16,8 @@ from dovetail.ledger.settings import FamilyVersion
 from dovetail.ledger.transaction import decode_transaction
 from dovetail.rehearsal.differences import outcome_of
 from dovetail.rehearsal.history import Before, PastTransaction
-from dovetail.validator.core.execution.executor import Execution
 from dovetail.validator.core.execution.model import Applied, Rejected
+from dovetail.validator.core.journal.block_run import BlockRun
 from dovetail.validator.processors.dispatch import dispatch
 from dovetail.validator.processors.registry import TaskAnswered
 from processor_sdk import Context, Transaction, TransactionHandler
@@ -60,7 +60,7 @@ def by_the_validator(handler: TransactionHandler[Any], transaction: UnsignedTran
     network = Network(lambda _: 0)
     network.connect(b"one", [handler], True)
     batch = VerifiedBatch(BatchId("0" * 128), (VerifiedTransaction(*transaction),), 0, b"", "", 0)
-    execution = Execution(view_of(dict(STATE)), [batch], limits)
+    execution = BlockRun(view_of(dict(STATE)), [batch], limits)
     dispatch(execution, network.processors, limits.packed_transactions_max)
     for event in network.step():
         assert isinstance(event, TaskAnswered)

@@ -15,8 +15,8 @@ from dovetail.ledger.ids import BatchId, TransactionId
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.receipt import Event, Receipt, encode_receipt
 from dovetail.ledger.settings import FamilyVersion
-from dovetail.validator.core.execution.executor import Execution
 from dovetail.validator.core.execution.model import Applied, Rejected, Result, Withdrawn
+from dovetail.validator.core.journal.block_run import BlockRun
 from dovetail.validator.processors.dispatch import dispatch
 from dovetail.validator.processors.registry import Processors, TaskAnswered, TaskLost
 from dovetail.validator.transport.gateway import Delivery
@@ -326,7 +326,7 @@ def run_on(
     current: dict[str, bytes | None] = dict(state)
     verdicts: dict[int, tuple[bytes, ...] | str] = {}
     places = list(range(len(batches)))
-    execution = Execution(view_of(dict(current)), batches, LIMITS)
+    execution = BlockRun(view_of(dict(current)), batches, LIMITS)
     while True:
         dispatch(execution, network.processors, transactions_max)
         if execution.finished or ends_early():
@@ -340,7 +340,7 @@ def run_on(
             order = held + sorted(set(execution.not_finished()).difference(held))
             places = [places[index] for index in order]
             left = [batches[place] for place in places]
-            execution = Execution(view_of(dict(current)), left, LIMITS, resumed=execution)
+            execution = BlockRun(view_of(dict(current)), left, LIMITS, continues=execution)
             continue
         for event in [*network.step(), *after_step()]:
             if isinstance(event, TaskAnswered):

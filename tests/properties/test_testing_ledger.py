@@ -11,8 +11,8 @@ from dovetail.ledger.batch import VerifiedBatch, VerifiedTransaction
 from dovetail.ledger.ids import BatchId
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.receipt import encode_receipt
-from dovetail.validator.core.execution.executor import Execution
 from dovetail.validator.core.execution.model import Applied, Rejected, Result
+from dovetail.validator.core.journal.block_run import BlockRun
 from dovetail.validator.processors.dispatch import dispatch
 from dovetail.validator.processors.registry import TaskAnswered
 from families.intkey.client import intkey_address
@@ -34,7 +34,7 @@ def by_the_executor(
     """Execute with the validator's code and one processor."""
     network = Network(lambda _: 0)
     network.connect(b"one", handlers, packed)
-    execution = Execution(view_of(dict(state)), batches, LIMITS)
+    execution = BlockRun(view_of(dict(state)), batches, LIMITS)
     while not execution.finished:
         dispatch(execution, network.processors, LIMITS.packed_transactions_max)
         for event in network.step() if not execution.finished else ():

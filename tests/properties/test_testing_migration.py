@@ -18,9 +18,9 @@ from dovetail.ledger.ids import BatchId
 from dovetail.ledger.permitted import Permission, encode_permitted_families, permitted_families
 from dovetail.ledger.receipt import Receipt, encode_receipt
 from dovetail.ledger.settings import FamilyVersion
-from dovetail.validator.core.execution.executor import Execution
 from dovetail.validator.core.execution.model import Applied, Rejected, Result, Withdrawn
 from dovetail.validator.core.journal import migrations
+from dovetail.validator.core.journal.block_run import BlockRun
 from dovetail.validator.core.journal.rules import Body
 from dovetail.validator.processors.dispatch import dispatch
 from dovetail.validator.processors.registry import TaskAnswered
@@ -143,7 +143,7 @@ class Chain:
     def _run(self, batch: VerifiedBatch, migrates: bool) -> Result:
         migrating = frozenset({0} if migrates else ())
         # A migration has its block's tasks for itself, as when the queue injects it.
-        execution = Execution(view_of(dict(self.state)), [batch], LIMITS, alone=migrating, migrations=migrating)
+        execution = BlockRun(view_of(dict(self.state)), [batch], LIMITS, alone=migrating, migrations=migrating)
         while not execution.finished:
             dispatch(execution, self._network.processors, LIMITS.packed_transactions_max)
             for answered in self._network.step() if not execution.finished else ():

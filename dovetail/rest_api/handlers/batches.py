@@ -4,7 +4,6 @@ The validator alone parses the body of POST /batches. Nothing is stored here.
 """
 
 import asyncio
-from typing import Final
 
 import msgspec
 from starlette.responses import Response
@@ -23,12 +22,6 @@ SubmitRequest = client_batch_submit_pb2.ClientBatchSubmitRequest
 Submitted = client_batch_submit_pb2.ClientBatchSubmitResponse
 StatusRequest = client_batch_submit_pb2.ClientBatchStatusRequest
 StatusResponse = client_batch_submit_pb2.ClientBatchStatusResponse
-
-_WAITS: Final = SubmitRequest(waits=True).SerializeToString()
-"""In front of a body, as fields may be: what is no BatchList stays none."""
-
-_SMALL_BYTES_MAX: Final = 64 * 1024
-"""A larger body is not copied for it: its batches are many, or long on their way."""
 
 _INVALID = {
     "no_batches": Problem.NO_BATCHES,
@@ -52,8 +45,6 @@ async def post_batches(call: Call) -> Response:
     body = await call.body()
     if not body:
         raise ApiError(Problem.NO_BATCHES, "the body is empty")
-    if wait_s and len(body) <= min(_SMALL_BYTES_MAX, call.limits.body_bytes_max - len(_WAITS)):
-        body = _WAITS + body
     answer = await call.ask(
         Envelope.CLIENT_BATCH_SUBMIT_REQUEST, body, Envelope.CLIENT_BATCH_SUBMIT_RESPONSE, Submitted
     )
@@ -67,10 +58,9 @@ async def post_batches(call: Call) -> Response:
     named = [("id", ",".join(ids[: call.limits.status_ids_max]))]
     if not wait_s:
         return json_answer({"link": links.url(call.base, "/batch_status", named)}, 202)
-    if not answer.committed:
-        told = await _statuses(call, ids, wait_s)
-        if any(batch_id not in told or told[batch_id].status != ClientBatchStatus.COMMITTED for batch_id in ids):
-            return json_answer(views.statuses(ids, told) | {"link": links.url(call.base, "/batch_status", named)})
+    told = await _statuses(call, ids, wait_s)
+    if any(batch_id not in told or told[batch_id].status != ClientBatchStatus.COMMITTED for batch_id in ids):
+        return json_answer(views.statuses(ids, told) | {"link": links.url(call.base, "/batch_status", named)})
     return json_answer({"link": links.url(call.base, "/batches", named)}, 201)
 
 

@@ -5,12 +5,12 @@ Every list of one sweep shares one write. A list is accepted whole or not at all
 
 from collections import Counter
 from collections.abc import Callable, Collection
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import structlog
 from google.protobuf.message import DecodeError
 
-from dovetail.ledger.batch import VerifiedBatch, decode_submission
+from dovetail.ledger.batch import VerifiedBatch, decode_batch_list
 from dovetail.ledger.errors import NotDecodable, RefusedBatch
 from dovetail.ledger.ids import BatchId, is_id
 from dovetail.ledger.limits import Limits
@@ -28,20 +28,17 @@ log = structlog.get_logger("validator.submission")
 
 Answer = Callable[[Request, ClientBatchSubmitResponse], None]
 
-_WAITS: Final = raw_pb2.RawBatchList(waits=True).SerializeToString()
-"""What a REST API puts before the list of a client that waits."""
-
 
 class _Checked(NamedTuple):
     request: Request
     verified: Verified
-    waits: bool
 
 
-class _Taken(NamedTuple):
+class _Staged(NamedTuple):
+    """A list that passed every check and is queued; its write and its answer follow."""
+
     request: Request
     verified: list[VerifiedBatch]
-    waits: bool
 
 
 class Submissions:
@@ -57,8 +54,6 @@ class Submissions:
         self._checking_bytes_of: Counter[bytes] = Counter()
         """Of each connection that has any."""
         self._checked: list[_Checked] = []
-        self._taken: list[_Taken] = []
-        self._unwritten: list[Pending] = []
         self.refused_for_room = 0
         """How many lists were refused because the queue was full; not those of a key that had its share of it."""
 
@@ -94,10 +89,9 @@ class Submissions:
             self._refuse_full(request, full)
             return
         try:
-            raw_batches, waits = decode_submission(request.content)
+            raw_batches = decode_batch_list(request.content)
         except NotDecodable as error:
-            sent = len(request.content.removeprefix(_WAITS))
-            self._refuse(request, "INVALID_BATCH", "not_decodable", f"{error} ({sent} bytes)")
+            self._refuse(request, "INVALID_BATCH", "not_decodable", f"{error} ({size} bytes)")
             return
         if not raw_batches:
             self._refuse(request, "INVALID_BATCH", "no_batches", "the list holds no batch")
@@ -115,12 +109,6 @@ class Submissions:
         if claimed is not None:
             self._refuse_full(request, claimed)
             return
-        if waits and not len(self._queue) and not self._checked:
-            # Nobody else is kept waiting, and its submitter does not wait for the verifiers (ADR 19).
-            at_once = self._pool.verify_at_once(raw_batches)
-            if at_once is not None:
-                self._checked.append(_Checked(request, at_once, waits))
-                return
         self._checking_bytes += size
         self._checking_bytes_of[request.identity] += size
 
@@ -129,94 +117,65 @@ class Submissions:
             self._checking_bytes_of[request.identity] -= size
             if not self._checking_bytes_of[request.identity]:
                 del self._checking_bytes_of[request.identity]
-            self._checked.append(_Checked(request, result, waits))
+            self._checked.append(_Checked(request, result))
 
         self._pool.verify(raw_batches, verified)
 
-    @property
-    def has_checked(self) -> bool:
-        """Whether anything was verified that ``take_checked`` has not taken."""
-        return bool(self._checked)
+    def accept_checked(self) -> None:
+        """Queue what was verified since the last call, write all of it with one sync, and answer each submitter.
 
-    def take_checked(self) -> bool:
-        """Queue or refuse what was verified since the last time; whether anything is to be written and answered.
-
-        What is queued must be written, or settled, before any client is heard again: until then nobody may hear of it.
+        No other part of the node runs in between, so nobody learns of a batch that is not on disk.
         """
         checked, self._checked = self._checked, []
-        for request, verified, waits in checked:
-            if isinstance(verified, RefusedBatch):
-                self._refuse(request, "INVALID_BATCH", verified.rule, verified.message)
+        staged: list[_Staged] = []
+        entries: list[Pending] = []
+        for request, verified in checked:
+            fresh = self._fresh(request, verified)
+            if fresh is None or isinstance(verified, RefusedBatch):
                 continue
+            first = self._store.next_arrival + len(entries)
+            entries += [self._queue.add(arrival, batch) for arrival, batch in enumerate(fresh, first)]
+            staged.append(_Staged(request, verified))
+        if entries:
             try:
-                fresh = {batch.id: batch for batch in verified if not self._knows(batch.id)}.values()
+                self._store.add_pending([entry.batch.raw for entry in entries])
             except StorageFailed as failure:
                 log.error("batches not accepted", reason=str(failure))
-                self._refuse(request, "INTERNAL_ERROR", "storage_failed", str(failure))
-                continue
-            full = self._queue.room.refusal(fresh) if fresh else None
-            if full is not None:
-                self._refuse_full(request, full)
-                continue
-            over = self._queue.room.share_refusal(fresh) if fresh else None
-            if over is not None:
-                self._refuse_share(request, over)
-                continue
-            first = self._store.next_arrival + len(self._unwritten)
-            for arrival, batch in enumerate(fresh, first):
-                entry = self._queue.add(arrival, batch)
-                entry.unwritten = True
-                self._unwritten.append(entry)
-            self._taken.append(_Taken(request, verified, waits))
-        return bool(self._taken)
-
-    def write_taken(self) -> list[Pending]:
-        """Write with one sync what was taken, and answer. Returns what the disk refused: it must leave the queue."""
-        taken, self._taken = self._taken, []
-        unwritten, self._unwritten = self._unwritten, []
-        if unwritten:
-            try:
-                self._store.add_pending([entry.batch.raw for entry in unwritten])
-            except StorageFailed as failure:
-                log.error("batches not accepted", reason=str(failure))
-                for request, _, _ in taken:
+                self._unqueue(entries)
+                for request, _ in staged:
                     self._refuse(request, "INTERNAL_ERROR", "storage_failed", str(failure))
-                return unwritten
-            for entry in unwritten:
-                entry.unwritten = False
-        for request, verified, _ in taken:
-            self._accept(request, verified)
-        reach(CrashPoint.ACCEPTED_AFTER_REPLY)
-        return []
-
-    @property
-    def may_wait_for_block(self) -> bool:
-        """Whether what is to be written is one batch, the only pending one, whose submitter waits for its verdict."""
-        return len(self._queue) == len(self._unwritten) == len(self._taken) == 1 and self._taken[0].waits
-
-    @property
-    def unanswered(self) -> bool:
-        """Whether anything was taken that is not answered yet, since it is not written: nobody may hear of it."""
-        return bool(self._taken)
-
-    def settled(self, batch_ids: Collection[BatchId]) -> None:
-        """The verdicts on these batches are on disk: what waited for that needs no other write, and is answered."""
-        if self.unanswered and all(entry.batch.id in batch_ids for entry in self._unwritten):
-            taken, self._taken, self._unwritten = self._taken, [], []
-            for request, verified, _ in taken:
-                self._accept(request, verified, committed=self._are_committed(verified))
+                return
+        for request, verified in staged:
+            ids = [batch.id for batch in verified]
+            self._answer(request, ClientBatchSubmitResponse(status="OK", batch_ids=ids))
+        if staged:
             reach(CrashPoint.ACCEPTED_AFTER_REPLY)
 
-    def _are_committed(self, verified: list[VerifiedBatch]) -> bool:
-        try:
-            return all(self._store.batch_number(batch.id) is not None for batch in verified)
-        except StorageFailed:
-            # It is told when the status is asked for.
-            return False
+    def _unqueue(self, entries: list[Pending]) -> None:
+        """The disk refused these batches, so they were never accepted."""
+        for entry in entries:
+            self._queue.remove(entry)
 
-    def _accept(self, request: Request, verified: list[VerifiedBatch], *, committed: bool = False) -> None:
-        ids = [batch.id for batch in verified]
-        self._answer(request, ClientBatchSubmitResponse(status="OK", batch_ids=ids, committed=committed))
+    def _fresh(self, request: Request, verified: Verified) -> Collection[VerifiedBatch] | None:
+        """The batches of a list that are not known yet; None where the list was refused."""
+        if isinstance(verified, RefusedBatch):
+            self._refuse(request, "INVALID_BATCH", verified.rule, verified.message)
+            return None
+        try:
+            fresh = {batch.id: batch for batch in verified if not self._knows(batch.id)}.values()
+        except StorageFailed as failure:
+            log.error("batches not accepted", reason=str(failure))
+            self._refuse(request, "INTERNAL_ERROR", "storage_failed", str(failure))
+            return None
+        full = self._queue.room.refusal(fresh) if fresh else None
+        if full is not None:
+            self._refuse_full(request, full)
+            return None
+        over = self._queue.room.share_refusal(fresh) if fresh else None
+        if over is not None:
+            self._refuse_share(request, over)
+            return None
+        return fresh
 
     def _claimed_too_much(self, raw_batches: list[bytes]) -> ShareRefusal | str | None:
         """Why what is not verified yet cannot fit, by the ids and keys that it claims."""

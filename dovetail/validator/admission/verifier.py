@@ -19,15 +19,12 @@ from typing import Final
 
 import structlog
 
-from dovetail.ledger.batch import VerifiedBatch, checked_batch
+from dovetail.ledger.batch import VerifiedBatch
 from dovetail.ledger.errors import RefusedBatch
 from dovetail.validator.admission.pipe import Ends, Pipe
 from protos import raw_pb2
 
 Verified = list[VerifiedBatch] | RefusedBatch
-
-_AT_ONCE_BYTES_MAX: Final = 2_048
-"""Of a batch that is checked in the loop: six signatures at most, for which it stands a quarter of a millisecond."""
 
 _HAND_OVER_BYTES: Final = 64 * 1024
 """About 64 signatures: enough that handing over costs little beside checking, small enough to share among workers."""
@@ -170,13 +167,6 @@ class VerifierPool:
         self._waiting.append(_Waiting(_Submission(len(raw_batches), on_verified), raw_batches))
         self._hand_out()
 
-    def verify_at_once(self, raw_batches: list[bytes]) -> Verified | None:
-        """Check here what is one small batch, while no worker has anything to check; None of all else."""
-        if len(raw_batches) > 1 or len(raw_batches[0]) > _AT_ONCE_BYTES_MAX or self._is_at_work():
-            return None
-        result = checked_batch(raw_batches[0])
-        return result if isinstance(result, RefusedBatch) else [result]
-
     def watch(self) -> None:
         """Replace workers that died."""
         for index, worker in enumerate(self._workers):
@@ -204,10 +194,6 @@ class VerifierPool:
     def close(self) -> None:
         for worker in self._workers:
             worker.close()
-
-    def _is_at_work(self) -> bool:
-        # What waits to be handed out waits for workers that are at sixteen of these.
-        return any(worker.in_flight for worker in self._workers)
 
     def _start_worker(self) -> _Worker:
         return _Worker(self._pipe_bytes, self._drain)

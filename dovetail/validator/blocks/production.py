@@ -1,33 +1,61 @@
-"""Block production: carries out what the engine decides, over queue, executor, processors and store.
+"""Block production: carries out what the engine decides, over queue, block runs, processors and store.
 
-The one place that starts and ends blocks. It is told of processors' answers, and tells which batches were settled; it
-knows no clients and no sockets.
+The one place that starts and ends blocks. It handles the events of processors, and reports which batches were settled.
+Clients and sockets do not belong here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import structlog
 
+from dovetail.ledger.batch import VerifiedBatch
+from dovetail.ledger.block import Consensus, decode_block_header, decode_consensus
 from dovetail.ledger.ids import NULL_BLOCK_ID, BatchId, TransactionId
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.permitted import PERMITTED_AT, Permitted, permitted_families
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.ledger.signing import Signer
+from dovetail.validator.blocks.driver import Driver
+from dovetail.validator.blocks.given import GivenRun
 from dovetail.validator.blocks.migrating import Migrating
 from dovetail.validator.blocks.retries import Retries
-from dovetail.validator.core.consensus.solo import Do, Happened, SoloEngine
-from dovetail.validator.core.execution.model import Applied
-from dovetail.validator.core.journal import builder, genesis
-from dovetail.validator.core.journal.builder import Candidate, Parent, Verdicts
-from dovetail.validator.core.journal.model import BlockCommit, InvalidBatch
-from dovetail.validator.core.journal.rules import Body, begins_or_ends
-from dovetail.validator.core.mempool.queue import Pending, PendingQueue
+from dovetail.validator.core.consensus.engine import (
+    Commit,
+    CommitFailed,
+    Committed,
+    Discard,
+    Diverged,
+    Effect,
+    Engine,
+    Event,
+    Executed,
+    Finalize,
+    Finalized,
+    NothingProposed,
+    Process,
+    Processed,
+    Proposal,
+    Propose,
+    Proposed,
+    Received,
+    SealProposal,
+    Send,
+    StorageRetry,
+    WorkReady,
+)
+from dovetail.validator.core.execution.model import Applied, Rejected, Withdrawn
+from dovetail.validator.core.journal import genesis, proposing
+from dovetail.validator.core.journal.block_run import BlockRun, Concluded
+from dovetail.validator.core.journal.model import BlockCommit, InvalidBatch, invalid_batch
+from dovetail.validator.core.journal.proposing import Candidate
+from dovetail.validator.core.journal.rules import Body, begins_or_ends, check_given
+from dovetail.validator.core.journal.sealing import GivenSeal, OwnSeal, Parent, WrongSeal, seal_of
+from dovetail.validator.core.mempool.queue import INJECTED, Pending, PendingQueue
 from dovetail.validator.core.state.nodes import EMPTY
 from dovetail.validator.core.state.view import Changed, Stored, View
 from dovetail.validator.crash_points import CrashPoint, reach
 from dovetail.validator.metrics import Metrics
-from dovetail.validator.processors.dispatch import dispatch
 from dovetail.validator.processors.registry import (
     ProcessorAvailable,
     ProcessorEvent,
@@ -39,7 +67,7 @@ from dovetail.validator.processors.registry import (
 from dovetail.validator.store import BlockInfo, StorageFailed, Store
 
 _WORTH: Final = 4
-"""A block that does not finish lasts so many times as long as it took to begin it, where that was not cheap."""
+"""An unfinished proposal stays open at least this many times as long as choosing its batches took, if that was long."""
 
 _CHEAP_MS: Final = 10
 
@@ -47,16 +75,21 @@ log = structlog.get_logger("validator.production")
 
 
 class Work(NamedTuple):
-    """How production gets on. ``settled``: batches so far; ``executes``: whether a block is in the making."""
+    """Progress of block production.
+
+    ``settled``: batches so far. ``executes``: whether a block is being run. ``lacks``: the families whose processors a
+    decided block waits for.
+    """
 
     settled: int
     executes: bool
+    lacks: tuple[FamilyVersion, ...] = ()
 
 
 class Advanced(NamedTuple):
-    """What is on disk since the last time: the batches that were settled, and the blocks.
+    """What reached the disk since the last call: the settled batches, and the blocks.
 
-    ``more``: a block waits to be written until the processors' answers were looked at, which execute the next.
+    ``more``: a sealed block waits for its write until the processors' answers were read, which execute the next one.
     """
 
     settled: list[BatchId]
@@ -64,10 +97,22 @@ class Advanced(NamedTuple):
     more: bool
 
 
-class Production:
-    """``clock_s``: seconds of a steady clock.
+class _Ready(NamedTuple):
+    """A proposal that has run here and was checked or sealed: all that its commit needs."""
 
-    While there is no chain the queue holds the genesis batches and no others: block 0 is made of all of them, or
+    proposal: Proposal
+    run: BlockRun
+    concluded: Concluded
+    started_ms: int
+    entries: Sequence[Pending] = ()
+    """The pending batches of an own proposal, one for each batch of its run."""
+
+
+class Production:
+    """``send`` takes the engine's messages to its network. ``clock_s``: seconds of a steady clock. ``time_ms``:
+    milliseconds since 1970-01-01 UTC.
+
+    While there is no chain, the queue holds the genesis batches and no others: block 0 is made of all of them, or
     nothing is written.
     """
 
@@ -76,46 +121,60 @@ class Production:
         store: Store,
         queue: PendingQueue,
         processors: Processors,
+        engine: Engine,
+        send: Callable[[object], None],
         signer: Signer,
         limits: Limits,
         clock_s: Callable[[], float],
+        time_ms: Callable[[], int],
         metrics: Metrics,
     ) -> None:
         self._store = store
         self._queue = queue
         self._processors = processors
+        self._engine = engine
         self._signer = signer
         self._limits = limits
         self._clock_s = clock_s
+        self._time_ms = time_ms
         self._metrics = metrics
-        self._engine = SoloEngine()
-        self._worth_ms = 0
-        """How long the block in the making lasts at least, unless it finishes."""
-        self._executing: Candidate | None = None
+        self._send = send
+        self._driver = Driver(processors, limits.packed_transactions_max)
+        self._open_ms_min = 0
+        """How long the own proposal that runs stays open at least, unless it finishes."""
+        self._proposing: Candidate | None = None
+        """The own proposal that runs."""
+        self._proposing_height = 0
         self._built: Candidate | None = None
-        self._sealed: Verdicts | None = None
-        """Of the built block, until it is written."""
-        self._running: dict[int, Candidate] = {}
+        """The own proposal that has run and is not written. The next one builds on it."""
+        self._built_ids: set[TransactionId] = set()
+        """The transactions of ``_built`` that applied."""
+        self._given: GivenRun | None = None
+        """A proposal of another node that runs, or one that was decided."""
+        self._ready: _Ready | None = None
+        self._sealed: Proposal | None = None
+        """The own proposal whose event ``Proposed`` the engine gets next."""
         self._settled: list[BatchId] = []
         self._committed: list[BlockInfo] = []
         self._permitted: Permitted = None
         self._permitted_is_read = False
-        """Whether that is what the head's state says."""
+        """Whether ``_permitted`` is the setting in the head's state."""
         self._settled_count = 0
         self._genesis_due_ms = 0
         """Block 0 is not tried again before."""
         self.genesis_refusal: str | None = None
         """Why no block 0 can be made of the genesis batches."""
+        self._head_time_ms = _time_of(store.head)
         self._retries = Retries(queue, processors, limits)
         self.migrating = Migrating(store, queue, processors)
 
     def lacking(self) -> list[FamilyVersion]:
-        """The families of pending batches that no processor is there for, in the order of their names."""
+        """The families of pending batches that have no processor, in the order of their names."""
         families = {transaction.family for entry in self._queue for transaction in entry.batch.transactions}
         return sorted(family for family in families if not self._processors.has(family))
 
-    def take(self, event: ProcessorEvent) -> None:
-        """What a processor did. Answers for a block that was dropped change nothing."""
+    def on_processor_event(self, event: ProcessorEvent) -> None:
+        """Handle what a processor did. Answers for a dropped run change nothing."""
         if isinstance(event, ProcessorAvailable):
             self._queue.wake(event.family)
             if event.migrates:
@@ -127,69 +186,48 @@ class Production:
             self._metrics.task_ended(event.task, answered=True)
             for family in event.families:
                 self._queue.wake(family)
-            candidate = self._running.pop(event.task.number, None)
-            if candidate is not None:
-                candidate.execution.complete(event.task, event.outcomes, event.namespaces)
+            self._driver.complete(event)
         elif isinstance(event, TaskLost):
             self._metrics.task_ended(event.task, answered=False)
-            candidate = self._running.pop(event.task.number, None)
-            if candidate is not None:
-                for index in candidate.execution.abandon(event.task, event.begun):
-                    entry = candidate.entries[index]
+            lost = self._driver.abandon(event)
+            if lost is not None and self._proposing is not None and lost[0] is self._proposing.run:
+                for index in lost[1]:
+                    entry = self._proposing.entries[index]
                     entry.losses += event.task.alone and event.begun
                     entry.alone = entry.alone or event.begun
 
+    def receive(self, message: object) -> None:
+        """Hand the engine a message from its network, and carry out what it answers."""
+        self._step(Received(message))
+
     def work(self) -> Work:
-        """How it gets on."""
-        return Work(self._settled_count, self.is_executing)
+        """The progress so far."""
+        lacks = self._given.lacks(self._processors) if self._given is not None else ()
+        return Work(self._settled_count, self._proposing is not None or self._given is not None, lacks)
 
-    @property
-    def is_executing(self) -> bool:
-        """Whether a block is in the making, and its batches at processors."""
-        return self._executing is not None
-
-    def begin(self) -> None:
-        """Hand to processors what may be tried, where no block is in the making. Nothing ends here."""
-        if self._executing is None and self._queue.has_ready:
-            self._do(Happened.WORK_READY)
-
-    def take_back(self, unwritten: list[Pending]) -> None:
-        """The disk refused these batches: they were never accepted, and no block may hold them."""
-        if self._executing is not None and self._executing.holds_any(unwritten):
-            self._do(Happened.ACCEPT_FAILED)
-        for entry in unwritten:
-            self._queue.remove(entry)
-        for entry in unwritten:
-            for transaction in entry.batch.transactions:
-                self._queue.wake(transaction.id)
-
-    def advance(self, *, writes_at_once: bool = False) -> "Advanced":
+    def advance(self) -> Advanced:
         """Go as far as possible now.
 
-        Between the seal and the write of a large block processors would run out of tasks: they get new ones there,
-        unless what is sealed is to be written at once (``writes_at_once``).
+        Between the seal and the write of a large block processors would run out of tasks: they get new ones there.
         """
         more = False
         while not more:
-            if self._executing is not None:
-                self._dispatch(self._executing)
+            if self._proposing is not None:
+                self._dispatch(self._proposing.run)
             if self._sealed is not None:
-                self._do(Happened.SEALED)
-            elif self._executing is not None:
-                if not self._ends_now(self._executing):
+                proposal, self._sealed = self._sealed, None
+                self._step(Proposed(proposal))
+            elif self._given is not None:
+                if not self._advance_given(self._given):
                     break
-                self._built, self._executing = self._executing, None
-                reach(CrashPoint.EXECUTED)
-                self._do(Happened.BUILT)
-                more = (
-                    not writes_at_once
-                    and self._sealed is not None
-                    and self._executing is not None
-                    and self._executing.execution.left > 0
-                )
+            elif self._proposing is not None:
+                if not self._ends_now(self._proposing):
+                    break
+                self._end_proposing(self._proposing)
+                more = self._sealed is not None and self._proposing is not None and self._proposing.run.left > 0
             elif self._queue.has_ready:
-                self._do(Happened.WORK_READY)
-                if self._executing is None:
+                self._step(WorkReady())
+                if self._proposing is None:
                     break
             else:
                 break
@@ -197,180 +235,274 @@ class Production:
         self._settled, self._committed = [], []
         return advanced
 
-    def _ends_now(self, candidate: Candidate) -> bool:
-        """Whether the block ends here: all is done, or what is not is slow and must not hold up the others."""
-        execution = candidate.execution
-        if execution.finished or self._store.head is None:
-            return execution.finished
-        passed_ms = self._now_ms() - candidate.started_ms
-        if passed_ms < self._worth_ms:
-            return False
-        if execution.held_up:
-            return True
-        late = passed_ms > self._limits.block_execution_ms_max
-        return late and (execution.left < len(candidate.entries) or self._queue.has_ready)
-
     def tick(self) -> None:
-        """Time has passed: end waits for dependencies, let back-offs and a refused disk be tried again."""
-        self._do(Happened.STORAGE_TRIED_AGAIN)
-        if self._executing is None and self._built is None and self._store.head is not None:
-            # Nobody needs to hand anything in for a migration that is due.
+        """Time has passed: end waits for dependencies, try again after back-offs and refused writes."""
+        self._step(StorageRetry())
+        if self._proposing is None and self._built is None and self._given is None and self._store.head is not None:
+            # A migration that is due needs no batch of a client to start.
             base = self._base()
             self.migrating.inject(self._body(base), base)
         if missing := self._retries.overdue(self._now_ms()):
-            self._reject([builder.invalid_batch(*pair) for pair in missing], [entry for entry, _ in missing])
+            self._reject(
+                [invalid_batch(entry.batch, verdict) for entry, verdict in missing],
+                [entry.batch for entry, _ in missing],
+            )
 
     def _now_ms(self) -> int:
         return int(self._clock_s() * 1000)
 
-    def _do(self, happened: Happened) -> None:
-        for effect in self._engine.step(happened):
-            if effect is Do.BUILD:
-                self._build()
-            elif effect is Do.SEAL:
-                self._seal()
-            elif effect is Do.COMMIT:
-                self._commit()
-            else:
+    def _step(self, event: Event) -> None:
+        for effect in self._engine.step(event):
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Propose(height):
+                self._propose(height)
+            case SealProposal(height):
+                self._seal(height)
+            case Process(proposal):
+                self._process(proposal)
+            case Finalize(proposal):
+                self._finalize(proposal)
+            case Commit(height):
+                self._commit(height)
+            case Discard():
                 self._discard()
+            case Send(message):
+                self._send(message)
 
-    # Building
+    # Proposing
 
-    def _build(self) -> None:
-        """Start the next block, on top of the head and of a block that is built and not yet committed."""
+    def _propose(self, height: int) -> None:
+        """Start the next own proposal, on top of the head and of a proposal that has run and is not written."""
         makes_genesis = self._store.head is None
         if makes_genesis and not self._may_make_genesis():
-            self._do(Happened.NOTHING_BUILT)
+            self._step(NothingProposed(height))
             return
         base = self._base()
         body = self._body(base)
         self.migrating.inject(body, base)
-        if not self._queue.has_ready and (self._built is None or self._built.execution.finished):
-            self._do(Happened.NOTHING_BUILT)
+        if not self._queue.has_ready and (self._built is None or self._built.run.finished):
+            self._step(NothingProposed(height))
             return
-        candidate = builder.choose(
-            self._queue,
-            body,
-            base,
-            self._takes_work,
-            self._limits,
-            self._now_ms(),
-            self._built,
+        candidate = proposing.choose(
+            self._queue, body, base, self._has_processor, self._limits, self._now_ms(), self._built
         )
         cost_ms = self._now_ms() - candidate.started_ms
-        self._worth_ms = min(_WORTH * cost_ms, self._limits.block_execution_ms_max) if cost_ms > _CHEAP_MS else 0
+        self._open_ms_min = min(_WORTH * cost_ms, self._limits.block_execution_ms_max) if cost_ms > _CHEAP_MS else 0
         if makes_genesis:
             self.genesis_refusal = genesis.refusal(self._queue, candidate, self._limits)
             if self.genesis_refusal is not None:
                 for entry in self._queue:
                     self._queue.put_back(entry)
-                self._do(Happened.NOTHING_BUILT)
+                self._step(NothingProposed(height))
                 return
-        if candidate.entries or candidate.refused:
-            self._executing = candidate
-            for number, owner in self._running.items():
-                if owner is self._built:
-                    self._running[number] = candidate
-            self._dispatch(candidate)
+        if candidate.entries:
+            self._proposing, self._proposing_height = candidate, height
+            if self._built is not None:
+                self._driver.adopt(self._built.run, candidate.run)
+            self._dispatch(candidate.run)
         else:
-            self._do(Happened.NOTHING_BUILT)
+            self._step(NothingProposed(height))
 
     def _may_make_genesis(self) -> bool:
         nothing_against = self._built is None and self.genesis_refusal is None and not self.lacking()
         return nothing_against and self._now_ms() >= self._genesis_due_ms
 
-    def _takes_work(self, family: FamilyVersion) -> bool:
-        """Whether a processor of ``family`` is there, and not all of them are held up since the block before."""
-        if self._built is not None and not self._built.execution.finished and not self._processors.free(family):
+    def _has_processor(self, family: FamilyVersion) -> bool:
+        """Whether ``family`` has a processor, and not all of them still hold tasks of the proposal before."""
+        if self._built is not None and not self._built.run.finished and not self._processors.free(family):
             return False
         return self._processors.has(family)
 
-    def _body(self, base: View) -> Body:
-        """The body of the next block, which builds on the head or on the block that is built."""
-        built = set(self._built_transactions())
+    def _ends_now(self, candidate: Candidate) -> bool:
+        """Whether a proposal ends here: all is done, or what is not is slow and must not hold up the others."""
+        run = candidate.run
+        if run.finished or self._store.head is None:
+            return run.finished
+        passed_ms = self._now_ms() - candidate.started_ms
+        if passed_ms < self._open_ms_min:
+            return False
+        if run.held_up:
+            return True
+        late = passed_ms > self._limits.block_execution_ms_max
+        return late and (run.left < len(run.batches) - len(run.refused) or self._queue.has_ready)
+
+    def _end_proposing(self, candidate: Candidate) -> None:
+        self._built, self._proposing = candidate, None
+        run = candidate.run
+        self._built_ids = {
+            transaction.id
+            for batch, result in zip(run.batches, run.results(), strict=True)
+            if isinstance(result, Applied)
+            for transaction in batch.transactions
+        }
+        reach(CrashPoint.EXECUTED)
+        self._step(Executed(self._proposing_height, applies=bool(self._built_ids)))
+
+    def _seal(self, height: int) -> None:
+        """Hash and sign the own proposal that has run."""
+        built = self._built
+        assert built is not None, "the engine seals what has run"
+        sealing = OwnSeal(self._signer, Consensus(self._engine.name, height, self._time_ms()))
+        concluded = built.run.conclude(self._parent(), self._store.node, sealing)
+        judged = [
+            batch
+            for batch, result in zip(built.run.batches, built.run.results(), strict=True)
+            if isinstance(result, Applied | Rejected)
+        ]
+        seal = seal_of(concluded.commit.block) if concluded.commit is not None else None
+        self._sealed = Proposal(height, tuple(judged), seal)
+        self._ready = _Ready(self._sealed, built.run, concluded, built.started_ms, built.entries)
+        if seal is not None:
+            reach(CrashPoint.SEALED)
+
+    # Proposals of others, and decided ones
+
+    def _process(self, proposal: Proposal) -> None:
+        if self._ready is not None and self._ready.proposal == proposal:
+            self._step(Processed(proposal.height, None))
+        elif self._given is None or self._given.proposal != proposal:
+            self._start_given(proposal, decided=False)
+
+    def _finalize(self, proposal: Proposal) -> None:
+        if self._ready is not None and self._ready.proposal == proposal:
+            commit = self._ready.concluded.commit
+            self._step(Finalized(proposal.height, commit.block.id if commit is not None else None))
+        elif self._given is not None and self._given.proposal == proposal:
+            self._given.decided = True
+        else:
+            self._start_given(proposal, decided=True)
+
+    def _start_given(self, proposal: Proposal, *, decided: bool) -> None:
+        """Run exactly this list on the head. The own proposal that is not written gives way to it."""
+        self._discard()
+        base = self._base()
+        # No batch of the list may wait, and none is refused for what only this node remembers.
+        batches = list({batch.id: batch for batch in proposal.batches}.values())
+        refused, migrations = check_given(self._body(base, remembers=False), batches)
+        run = BlockRun(base, batches, self._limits, refused=refused, migrations=migrations)
+        self._given = GivenRun(proposal, run, self._now_ms(), decided=decided)
+
+    def _advance_given(self, given: GivenRun) -> bool:
+        """Let a given proposal go on; whether the engine heard of its end."""
+        if given.waits(self._processors, self._now_ms()):
+            return False
+        self._dispatch(given.run)
+        if not given.run.finished:
+            return False
+        height = given.proposal.height
+        trouble = given.trouble()
+        if trouble is not None and given.decided:
+            given.try_again(self._now_ms(), self._limits)
+            return False
+        self._given = None
+        if trouble is not None:
+            self._step(Processed(height, trouble))
+            return True
+        try:
+            sealing = GivenSeal(given.proposal.seal, self._engine.name, height)
+            concluded = given.run.conclude(self._parent(), self._store.node, sealing)
+        except WrongSeal as wrong:
+            log.error("proposal does not come out here as it is sealed", height=height, reason=str(wrong))
+            self._step(Diverged(height, str(wrong)) if given.decided else Processed(height, str(wrong)))
+            return True
+        self._ready = _Ready(given.proposal, given.run, concluded, given.started_ms)
+        if given.decided:
+            self._finalize(given.proposal)
+        else:
+            self._step(Processed(height, None))
+        return True
+
+    # The state that the next block builds on
+
+    @property
+    def _next_num(self) -> int:
+        head = self._store.head
+        return head.num + 1 if head else 0
+
+    def _body(self, base: View, *, remembers: bool = True) -> Body:
+        """The body of the next block on ``base``. ``remembers``: whether batches that were INVALID before count."""
+        built = self._built_ids if self._built is not None else frozenset()
 
         def committed(transaction_id: TransactionId) -> bool:
             return transaction_id in built or self._store.transaction_number(transaction_id) is not None
 
         def invalid(transaction_id: TransactionId) -> bool:
-            return not self._queue.holds(transaction_id) and self._store.judged_invalid(transaction_id)
+            return remembers and not self._queue.holds(transaction_id) and self._store.judged_invalid(transaction_id)
 
-        head = self._store.head
-        # What is built becomes a block where a batch of it applied, and only then takes a number.
-        return Body((head.num + 1 if head else 0) + bool(built), self._permitted_in(base), committed, invalid)
+        # What has run becomes a block where a batch of it applied, and only then takes a number.
+        return Body(self._next_num + bool(built), self._permitted_in(base), committed, invalid)
 
     def _base(self) -> View:
         """The state that the next block builds on; a commit meanwhile does not change it."""
         head = self._store.head
         stored = Stored(self._store.node, head.root if head else EMPTY)
-        return stored if self._built is None else Changed(stored, self._built.execution.changes)
+        return stored if self._built is None else Changed(stored, self._built.run.changes)
+
+    def _parent(self) -> Parent:
+        head = self._store.head
+        next_node = self._store.next_node_number
+        if head is None:
+            return Parent(-1, NULL_BLOCK_ID, EMPTY, next_node, 0)
+        return Parent(head.num, head.id, head.root, next_node, self._head_time_ms)
 
     def _permitted_in(self, base: View) -> Permitted:
         """Which families may enter a block on ``base``; read once for as long as no block changes it."""
-        if self._built is not None and PERMITTED_AT in self._built.execution.changes:
+        if self._built is not None and PERMITTED_AT in self._built.run.changes:
             return permitted_families(base.get)
         if not self._permitted_is_read:
             self._permitted, self._permitted_is_read = permitted_families(base.get), True
         return self._permitted
 
-    def _built_transactions(self) -> list[TransactionId]:
-        if self._built is None:
-            return []
-        return [
-            transaction.id
-            for entry, result in zip(self._built.entries, self._built.execution.results(), strict=True)
-            if isinstance(result, Applied)
-            for transaction in entry.batch.transactions
-        ]
-
-    def _dispatch(self, candidate: Candidate) -> None:
-        for task in dispatch(candidate.execution, self._processors, self._limits.packed_transactions_max):
-            self._running[task.number] = candidate
+    def _dispatch(self, run: BlockRun) -> None:
+        for task in self._driver.dispatch(run):
             self._metrics.task_given(task)
             reach(CrashPoint.TASKS_GIVEN)
 
     # Ending
 
-    def _seal(self) -> None:
-        """Hash and sign the built block, where a batch of it applied."""
-        assert self._built is not None, "the engine seals what was built"
-        head = self._store.head
-        next_node = self._store.next_node_number
-        parent = (
-            Parent(head.num, head.id, head.root, next_node) if head else Parent(-1, NULL_BLOCK_ID, EMPTY, next_node)
-        )
-        self._sealed = builder.conclude(self._built, parent, self._store.node, self._signer)
-        if self._sealed.commit is not None:
-            reach(CrashPoint.SEALED)
-
-    def _commit(self) -> None:
-        """Write the sealed block, or, where no batch applied, the verdicts alone."""
-        candidate, verdicts = self._built, self._sealed
-        assert candidate is not None, "the engine commits what was built"
-        assert verdicts is not None, "and sealed"
-        self._sealed = None
-        exhausted = self._retries.exhausted(verdicts.withdrawn)
-        invalid = verdicts.invalid + [builder.invalid_batch(entry, verdict) for entry, verdict in exhausted]
-        settled = verdicts.settled + [entry for entry, _ in exhausted]
-        if self._store.head is None and (invalid or verdicts.withdrawn):
+    def _commit(self, height: int) -> None:
+        """Write the finalized block, or, where no batch applied, the verdicts alone."""
+        ready = self._ready
+        assert ready is not None, "the engine commits what was finalized"
+        invalid = ready.concluded.invalid
+        settled = [batch for batch, result in zip(ready.run.batches, ready.run.results(), strict=True)
+                   if isinstance(result, Applied | Rejected)]  # fmt: skip
+        withdrawn = [
+            (entry, result)
+            for entry, result in zip(ready.entries, ready.run.results(), strict=False)
+            if isinstance(result, Withdrawn)
+        ]
+        exhausted = self._retries.exhausted(withdrawn)
+        invalid = invalid + [invalid_batch(entry.batch, verdict) for entry, verdict in exhausted]
+        settled += [entry.batch for entry, _ in exhausted]
+        if not ready.entries:
+            # Of a batch that is committed already, the block that holds it counts.
+            invalid = [one for one in invalid if self._store.batch_number(one.batch_id) is None]
+        if self._store.head is None and ready.entries and (invalid or withdrawn):
             if exhausted:
-                self.genesis_refusal = genesis.judged(builder.invalid_batch(*exhausted[0]))
-            elif not verdicts.withdrawn:
+                self.genesis_refusal = genesis.judged(invalid_batch(exhausted[0][0].batch, exhausted[0][1]))
+            elif not withdrawn:
                 self.genesis_refusal = genesis.judged(invalid[0])
             # Otherwise a processor was lost or failed, and what came behind may be invalid for want of what it left.
             self._genesis_due_ms = self._now_ms() + max(
-                (self._retries.back_off_ms(*pair) for pair in verdicts.withdrawn), default=0
+                (self._retries.back_off_ms(*pair) for pair in withdrawn), default=0
             )
-            self._fail(candidate)
+            self._step(CommitFailed(height))
             return
-        if verdicts.commit is None:
-            self._built = None
-            if self._reject(invalid, settled, candidate):
-                self._retries.put_off(verdicts.withdrawn, self._now_ms())
-            else:
-                self._fail(candidate)
+        refused = {ready.run.batches[index].id for index in ready.run.refused}
+        commit = ready.concluded.commit
+        if commit is None:
+            if not self._reject(invalid, settled, refused):
+                self._step(CommitFailed(height))
+                return
+            self._built = self._ready = None
+            self._retries.put_off(withdrawn, self._now_ms())
+            self._step(Committed(height, None))
             return
-        commit = verdicts.commit._replace(invalid=invalid, settled=builder.arrivals(settled))
+        commit = commit._replace(invalid=invalid, settled=self._arrivals(settled))
         writing_s = self._clock_s()
         try:
             info = self._store.commit_block(commit)
@@ -380,73 +512,85 @@ class Production:
                 block_num=commit.block.header.block_num,
                 reason=str(failure),
             )
-            self._fail(candidate)
+            self._step(CommitFailed(height))
             return
-        self._built = None
+        self._built = self._ready = None
+        self._head_time_ms = decode_consensus(commit.block.header.consensus).time_ms
         self._committed.append(info)
-        self._count(commit, settled, candidate.started_ms, self._clock_s() - writing_s)
-        self._forget(settled, invalid, candidate)
-        self._retries.put_off(verdicts.withdrawn, self._now_ms())
-        if PERMITTED_AT in candidate.execution.changes:
+        self._count(commit, settled, ready.started_ms, self._clock_s() - writing_s)
+        self._forget(settled, invalid, refused)
+        self._retries.put_off(withdrawn, self._now_ms())
+        if PERMITTED_AT in ready.run.changes:
             self._permitted_is_read = False
             self.migrating.try_all_again()
             self._queue.wake_all()
         elif begins_or_ends(info.num + 1, self._permitted_in(self._base())):
             self._queue.wake_all()
-        self._do(Happened.COMMITTED)
+        self._step(Committed(height, info.id))
 
-    def _count(self, commit: BlockCommit, settled: list[Pending], started_ms: int, commit_s: float) -> None:
+    def _count(self, commit: BlockCommit, settled: list[VerifiedBatch], started_ms: int, commit_s: float) -> None:
         invalid = {verdict.batch_id for verdict in commit.invalid}
-        applied = (entry.batch for entry in settled if entry.batch.id not in invalid)
+        applied = (batch for batch in settled if batch.id not in invalid)
         self._metrics.block_committed(applied, (self._now_ms() - started_ms) / 1000, commit_s)
-        self._metrics.judged_invalid(entry.batch for entry in settled if entry.batch.id in invalid)
+        self._metrics.judged_invalid(batch for batch in settled if batch.id in invalid)
 
-    def _reject(self, invalid: list[InvalidBatch], settled: list[Pending], candidate: Candidate | None = None) -> bool:
-        """Write verdicts without a block, of what ``candidate`` came to, if any; False when the disk refused."""
+    def _reject(
+        self, invalid: list[InvalidBatch], settled: list[VerifiedBatch], refused: Iterable[BatchId] = ()
+    ) -> bool:
+        """Write verdicts without a block; False when the disk refused. ``refused``: batches that never ran."""
         if not settled:
             return True
         try:
-            self._store.reject(invalid, builder.arrivals(settled))
+            self._store.reject(invalid, self._arrivals(settled))
         except StorageFailed as failure:
             log.error("verdicts not written, their batches stay pending", reason=str(failure))
             return False
-        self._metrics.judged_invalid(entry.batch for entry in settled)
-        self._forget(settled, invalid, candidate)
+        self._metrics.judged_invalid(settled)
+        self._forget(settled, invalid, refused)
         return True
 
-    def _forget(self, settled: list[Pending], invalid: list[InvalidBatch], candidate: Candidate | None) -> None:
-        """These batches are settled on disk: whoever waits for their transactions may go on."""
-        refused = {verdict.batch_id for verdict in invalid}
-        at_the_door = {entry.batch.id for entry, _ in candidate.refused} if candidate else frozenset()
-        for entry in settled:
-            self._queue.remove(entry)
+    def _arrivals(self, settled: list[VerifiedBatch]) -> list[int]:
+        """The arrival numbers of pending batches. Injected ones stand in no table of pending batches."""
+        entries = (self._queue.get(batch.id) for batch in settled)
+        return [entry.arrival for entry in entries if entry is not None and entry.arrival != INJECTED]
+
+    def _forget(self, settled: list[VerifiedBatch], invalid: list[InvalidBatch], refused: Iterable[BatchId]) -> None:
+        """These batches are settled on disk: what waits for their transactions may go on."""
+        rejected = {verdict.batch_id for verdict in invalid}
+        never_ran = set(refused)
+        for batch in settled:
+            entry = self._queue.get(batch.id)
+            if entry is not None:
+                self._queue.remove(entry)
         self.migrating.settled(invalid)
-        for entry in settled:
-            batch_id = entry.batch.id
-            for transaction in entry.batch.transactions:
-                if batch_id in refused:
-                    self._queue.wake_refused(transaction.id, at_the_door=batch_id in at_the_door)
+        for batch in settled:
+            for transaction in batch.transactions:
+                if batch.id in rejected:
+                    self._queue.wake_refused(transaction.id, never_ran=batch.id in never_ran)
                 else:
                     self._queue.wake(transaction.id)
-            self._settled.append(entry.batch.id)
+            self._settled.append(batch.id)
         self._settled_count += len(settled)
 
-    def _fail(self, built: Candidate) -> None:
-        """The disk refused, or not all of the genesis applied: everything on its way goes back to the queue."""
-        self._built = None
-        self._put_back(built)
-        self._do(Happened.COMMIT_FAILED)
-
     def _discard(self) -> None:
-        if self._executing is not None:
-            # It carries whatever the built block left at processors.
-            self._executing.execution.drop()
-            self._put_back(self._executing)
-            self._executing = None
-        self._running.clear()
+        """Drop all that runs and is not written."""
+        if self._proposing is not None:
+            # It carries whatever the one before left at processors.
+            self._driver.drop(self._proposing.run)
+            self._put_back(self._proposing.entries)
+        if self._built is not None:
+            self._driver.drop(self._built.run)
+            self._put_back(self._built.entries)
+        if self._given is not None:
+            self._driver.drop(self._given.run)
+        self._proposing = self._built = self._given = self._ready = self._sealed = None
 
-    def _put_back(self, candidate: Candidate) -> None:
-        for entry in candidate.entries:
+    def _put_back(self, entries: Iterable[Pending]) -> None:
+        for entry in entries:
             self._queue.put_back(entry)
-        for entry, _ in candidate.refused:
-            self._queue.put_back(entry)
+
+
+def _time_of(head: BlockInfo | None) -> int:
+    if head is None:
+        return 0
+    return decode_consensus(decode_block_header(head.header_bytes).consensus).time_ms

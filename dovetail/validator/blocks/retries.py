@@ -8,7 +8,7 @@ import structlog
 from dovetail.ledger.ids import BatchId, TransactionId
 from dovetail.ledger.limits import Limits
 from dovetail.validator.core.execution.model import Rejected, Withdrawn
-from dovetail.validator.core.journal import builder
+from dovetail.validator.core.journal import proposing
 from dovetail.validator.core.mempool.queue import Pending, PendingQueue
 from dovetail.validator.processors.registry import Processors
 
@@ -39,7 +39,7 @@ class Retries:
             ):
                 self._queue.put_back(entry)
             else:
-                builder.park(self._queue, entry, verdict, now_ms + self._limits.dependency_wait_ms)
+                proposing.park(self._queue, entry, verdict, now_ms + self._limits.dependency_wait_ms)
 
     def back_off_ms(self, entry: Pending, verdict: Withdrawn) -> int:
         """How long a batch must not be tried again whose processor failed or was lost with it; 0 for other reasons."""

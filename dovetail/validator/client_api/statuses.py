@@ -194,7 +194,7 @@ class Statuses:
             return status
         batch_id = BatchId(text)
         entry = self._queue.get(batch_id)
-        if entry is not None and not entry.unwritten:
+        if entry is not None:
             status.status = ClientBatchStatus.PENDING
             status.reason = entry.reason
             status.message = entry.activation or entry.failure

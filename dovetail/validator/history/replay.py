@@ -12,8 +12,9 @@ from typing import Final
 
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.settings import FamilyVersion
-from dovetail.validator.core.execution.executor import Execution
+from dovetail.validator.blocks.driver import Driver
 from dovetail.validator.core.execution.model import Withdrawn
+from dovetail.validator.core.journal.block_run import BlockRun
 from dovetail.validator.core.state.merkle import ReadNode
 from dovetail.validator.core.state.view import Stored
 from dovetail.validator.history.verification.batches import families_of
@@ -22,7 +23,6 @@ from dovetail.validator.history.verification.findings import Finding
 from dovetail.validator.history.verification.outcomes import compare
 from dovetail.validator.history.verification.state import GARBLED
 from dovetail.validator.processors import registry
-from dovetail.validator.processors.dispatch import dispatch
 from dovetail.validator.processors.registry import ProcessorEvent, Processors, TaskAnswered, TaskLost
 from dovetail.validator.store import StoreReader
 from dovetail.validator.transport.access import OPEN, AccessPolicy
@@ -71,20 +71,18 @@ class ProcessorsMissing(Exception):
         self.migration = migration
 
 
-class _Run:
+class _Block:
     """One block on its way."""
 
-    def __init__(self, block: CheckedBlock) -> None:
+    def __init__(self, block: CheckedBlock, run: BlockRun) -> None:
         self.block = block
-        self.alone = set(block.migrations)
+        self.run = run
         self.tries = 0
         self.due_s: float | None = None
         """While it rests: when it is tried again, or, with ``waits_for``, given up."""
         self.waits_for: FamilyVersion | None = None
         self.migration = False
-        """Whether what it waits for is a processor that migrates."""
-
-        self.execution: Execution
+        """Whether the processor that it waits for must migrate."""
 
 
 class Replay:
@@ -121,9 +119,8 @@ class Replay:
         self._ticked = False
         self._timer = self._loop.call_later(_TICK_S, self._on_tick)
         self._probe_timer: asyncio.TimerHandle | None = None
-        self._runs: list[_Run] = []
-        self._tasks: dict[int, tuple[_Run, Execution]] = {}
-        """A task may outlast the try that it was given for, where what it depends on came to no end."""
+        self._driver = Driver(self._processors, limits.packed_transactions_max)
+        self._runs: list[_Block] = []
         self.endpoint = self._gateway.endpoint
         """Where processors connect."""
 
@@ -146,9 +143,10 @@ class Replay:
         """Start a sound block, as soon as there is room for it. Raises ProcessorsMissing."""
         while self._runs and self._is_full(block):
             await self._wake()
-        run = _Run(block)
-        self._runs.append(run)
-        self._start(run)
+        base = Stored(self._read_node, block.base)
+        started = _Block(block, BlockRun(base, block.batches, self._limits, migrations=block.migrations))
+        self._runs.append(started)
+        self._dispatch(started)
         self._conclude()
 
     async def finish(self) -> None:
@@ -218,47 +216,40 @@ class Replay:
     def _take(self, events: list[ProcessorEvent]) -> None:
         for event in events:
             if isinstance(event, TaskAnswered):
-                _, execution = self._tasks.pop(event.task.number)
-                execution.complete(event.task, event.outcomes, event.namespaces)
+                self._driver.complete(event)
             elif isinstance(event, TaskLost):
-                run, execution = self._tasks.pop(event.task.number)
-                indexes = execution.abandon(event.task, event.begun)
-                run.alone.update(indexes if event.begun else ())
+                self._driver.abandon(event)
 
-    def _look_at_resting(self, run: _Run) -> None:
+    def _look_at_resting(self, run: _Block) -> None:
         assert run.due_s is not None, "only what rests is looked at"
         family = run.waits_for
         if family is not None and not self._processors.has(family, migration=run.migration):
             if self._loop.time() >= run.due_s:
                 raise ProcessorsMissing([family], migration=run.migration)
         elif family is not None or self._loop.time() >= run.due_s:
-            self._start(run)
+            self._start_again(run)
 
     # A block
 
-    def _start(self, run: _Run) -> None:
-        block = run.block
-        base = Stored(self._read_node, block.base)
+    def _start_again(self, run: _Block) -> None:
         run.due_s = run.waits_for = None
-        run.execution = Execution(base, block.batches, self._limits, frozenset(run.alone), block.migrations)
+        run.run.restart()
         self._dispatch(run)
 
-    def _dispatch(self, run: _Run) -> None:
+    def _dispatch(self, run: _Block) -> None:
         if run.due_s is None:
-            for task in dispatch(run.execution, self._processors, self._limits.packed_transactions_max):
-                self._tasks[task.number] = run, run.execution
+            self._driver.dispatch(run.run)
 
     def _conclude(self) -> None:
-        for run in [run for run in self._runs if run.due_s is None and run.execution.finished]:
-            results = run.execution.results()
-            withdrawn = {index: result for index, result in enumerate(results) if isinstance(result, Withdrawn)}
+        for run in [run for run in self._runs if run.due_s is None and run.run.finished]:
+            withdrawn = run.run.withdrawn()
             if withdrawn and self._rests(run, withdrawn):
                 continue
-            compare(run.block, run.execution, self._read_node, self._add)
+            compare(run.block, run.run, self._read_node, self._add)
             self._runs.remove(run)
             self._on_done(run.block)
 
-    def _rests(self, run: _Run, withdrawn: dict[int, Withdrawn]) -> bool:
+    def _rests(self, run: _Block, withdrawn: dict[int, Withdrawn]) -> bool:
         """Whether a block without a verdict on these batches, by index, is to be tried again, and when."""
         waiting = [index for index, result in withdrawn.items() if result.reason == "waiting_for_processor"]
         # What ends its processor leaves the others waiting for one: that was a try all the same.

@@ -1,10 +1,10 @@
-"""Gives the ready tasks of an execution to processors with free capacity."""
+"""Gives the ready tasks of a block run to processors with free capacity."""
 
 from typing import Final
 
 from dovetail.ledger.settings import FamilyVersion
-from dovetail.validator.core.execution.executor import Execution
 from dovetail.validator.core.execution.model import Task
+from dovetail.validator.core.journal.block_run import BlockRun
 from dovetail.validator.processors.processor import Processor
 from dovetail.validator.processors.registry import Processors
 
@@ -12,34 +12,34 @@ _SHARE_MIN: Final = 32
 """A task gets at least this many transactions before work is split among more processors."""
 
 
-def dispatch(execution: Execution, processors: Processors, packed_transactions_max: int) -> list[Task]:
+def dispatch(run: BlockRun, processors: Processors, packed_transactions_max: int) -> list[Task]:
     """Start every task that may run now, and withdraw work without a processor. Returns the started tasks."""
     started: list[Task] = []
     withdrawn = True
     while withdrawn:
         # A withdrawal may make work of other families ready.
         withdrawn = False
-        for route in dict.fromkeys([*execution.ready_routes(), *processors.routes_to_follow()]):
-            while (given := _next(execution, processors, route, packed_transactions_max)) is not None:
+        for route in dict.fromkeys([*run.ready_routes(), *processors.routes_to_follow()]):
+            while (given := _next(run, processors, route, packed_transactions_max)) is not None:
                 processor, task = given
-                if processors.start(processor, task, execution.view):
+                if processors.start(processor, task, run.view):
                     started.append(task)
                 else:
-                    execution.split(task)
-            if route in execution.ready_routes() and not processors.has(route, migration=execution.migrates(route)):
-                execution.withdraw(route)
+                    run.split(task)
+            if route in run.ready_routes() and not processors.has(route, migration=run.migrates(route)):
+                run.withdraw(route)
                 withdrawn = True
     return started
 
 
 def _next(
-    execution: Execution, processors: Processors, route: FamilyVersion, packed_transactions_max: int
+    run: BlockRun, processors: Processors, route: FamilyVersion, packed_transactions_max: int
 ) -> tuple[Processor, Task] | None:
     """The next task of a family and its processor: the one with the fewest tasks that has a task it may run."""
-    takers = processors.free(route, migration=execution.migrates(route))
+    takers = processors.free(route, migration=run.migrates(route))
     if not takers:
         return None
-    share = max(_SHARE_MIN, -(-execution.transactions_left // processors.count(route)))
+    share = max(_SHARE_MIN, -(-run.transactions_left // processors.count(route)))
     tried: set[tuple[int | None, bool]] = set()
     for processor in takers:
         behind = processor.followed.number if processor.followed is not None else None
@@ -48,7 +48,7 @@ def _next(
             continue
         tried.add((behind, processor.takes_alone))
         most = min(packed_transactions_max, share, processor.transactions_max(route))
-        task = execution.next_task(route, most, alone=processor.takes_alone, behind=behind)
+        task = run.next_task(route, most, alone=processor.takes_alone, behind=behind)
         if task is not None:
             return processor, task
     return None

@@ -15,7 +15,7 @@ from dovetail.ledger.ids import BlockId, StateRoot
 from dovetail.validator.core.journal.model import InvalidBatch
 from dovetail.validator.core.state.nodes import Ref
 
-FORMAT: Final = b"dovetail-store-3"
+FORMAT: Final = b"dovetail-store-4"
 TABLES: Final = (
     "meta",
     "blocks",

@@ -4,7 +4,6 @@ The gateway decodes envelopes, answers pings, notices closed connections and pas
 which message is checked in ``rights``; contents are decoded by the recipients.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple
@@ -141,14 +140,6 @@ class Gateway:
         except zmq.ZMQError:
             return Delivery.GONE
         return Delivery.SENT
-
-    def give_way(self) -> None:
-        """Let libzmq's thread send the queued messages before this thread goes on.
-
-        The system tends to wake that thread on this core. If another process of the same scheduling group is busy, the
-        call costs that process's time slice, a millisecond or more.
-        """
-        os.sched_yield()
 
     def close(self) -> None:
         self._router.disable_monitor()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dovetail.ledger import settings
 from dovetail.ledger.batch import VerifiedBatch, VerifiedTransaction
-from dovetail.ledger.block import BlockHeader, seal
+from dovetail.ledger.block import BlockHeader, Consensus, encode_consensus, seal
 from dovetail.ledger.ids import NULL_BLOCK_ID, BatchId, StateRoot, TransactionId
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.receipt import Receipt, encode_receipt
@@ -107,12 +107,13 @@ def sealed_commit(
     """The next block of a store, of batches with their receipts, which together make ``changes``."""
     head = store.head
     state = merkle.update(store.node, head.root if head else EMPTY, changes, store.next_node_number)
+    num = head.num + 1 if head else 0
     header = BlockHeader(
-        block_num=head.num + 1 if head else 0,
+        block_num=num,
         previous_block_id=head.id if head else NULL_BLOCK_ID,
         signer_pubkey=signer.public_key,
         batch_ids=tuple(batch.id for batch in committed),
-        consensus=b"solo",
+        consensus=encode_consensus(Consensus("solo", num, 0)),
         state_root_hash=StateRoot(state.root.hash.hex()),
     )
     block = seal(signer, header, [batch.raw for batch in committed])
@@ -169,3 +170,8 @@ class NodesOnDisk:
         made = make_commit(self.store, [], changes)
         self.store.commit_block(made)
         return merkle.Update(made.root, made.nodes, made.superseded)
+
+
+def no_network(message: object) -> None:
+    """Takes the messages of an engine that sends none."""
+    raise AssertionError(f"an engine of one node sends nothing: {message!r}")

@@ -8,7 +8,7 @@ from collections import Counter
 from itertools import count
 
 from dovetail.ledger.building import SignedBatch, encode_batch_list
-from protos.client_batch_submit_pb2 import ClientBatchStatusRequest, ClientBatchSubmitRequest
+from protos.client_batch_submit_pb2 import ClientBatchStatusRequest
 from protos.node_pb2 import StatusWaitCancel
 from protos.validator_pb2 import Message as Envelope
 from tests.system.simulation.clock import pause
@@ -141,8 +141,6 @@ class Client:
             # Damaged on its way: the list is refused as a whole, or still holds only sound batches.
             place = self._stage.rng.randrange(len(content))
             content = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
-        if self._stage.rng.random() < 0.5:
-            content = ClientBatchSubmitRequest(waits=True).SerializeToString() + content
         correlation_id = self._next_id()
         self._open[correlation_id] += 1
         self._send(Envelope.CLIENT_BATCH_SUBMIT_REQUEST, correlation_id, content)

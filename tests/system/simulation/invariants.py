@@ -2,7 +2,7 @@
 
 from dovetail.ledger.ids import BatchId, TransactionId
 from dovetail.ledger.settings import FamilyVersion
-from dovetail.validator.core.journal.builder import Candidate
+from dovetail.validator.core.journal.proposing import Candidate
 from dovetail.validator.core.mempool.queue import INJECTED, Pending, Reason
 from dovetail.validator.node import Node
 from tests.system.simulation.disk import Disk
@@ -19,21 +19,18 @@ def check_node(node: Node, disk: Disk) -> None:
     declared = sum(len(item.inputs) + len(item.outputs) + len(item.dependencies) for item in each)
     data_bytes = sum(len(entry.batch.raw) for entry in entries) + 200 * declared
     _same("bytes of the queue", queue.room.data_bytes, data_bytes)
-    unwritten = [entry for entry in entries if entry.unwritten]
-    if unwritten and (len(entries) > 1 or node._write_due is None):
-        raise Violated(f"{len(unwritten)} of {len(entries)} pending batches are not written, and no write is due")
-    held = {entry.batch.id: entry.arrival for entry in entries if entry.arrival != INJECTED and not entry.unwritten}
+    held = {entry.batch.id: entry.arrival for entry in entries if entry.arrival != INJECTED}
     if node._store.head is not None:
         # No table holds the genesis batches.
         _same("pending batches on the disk", pending_ids(disk), held)
     parked = {batch_id for waiting in queue._parked.values() for batch_id in waiting}
     waiting = {entry.batch.id for entry in entries if entry.reason not in (Reason.QUEUED, Reason.EXECUTING)}
     _same("parked batches", parked, waiting)
-    executing = node._production._executing
+    executing = node._production._proposing
     in_block = _batches_of(executing)
     if built := node._production._built:
         # Batches without a result have left the block again.
-        results = zip(built.entries, built.execution.results(), strict=True)
+        results = zip(built.entries, built.run.results(), strict=True)
         in_block |= _batches_of(built) - {entry.batch.id for entry, result in results if result is None}
     if executing is not None and not _tasks_held(node) and node._goes_on is None:
         raise Violated("a block is being executed, and no processor has a task of it")
@@ -48,18 +45,18 @@ def check_node(node: Node, disk: Disk) -> None:
 def _batches_of(candidate: Candidate | None) -> set[BatchId]:
     if candidate is None:
         return set()
-    return {entry.batch.id for entry in [*candidate.entries, *(entry for entry, _ in candidate.refused)]}
+    return {entry.batch.id for entry in candidate.entries}
 
 
 def check_quiet(node: Node) -> None:
     """Check that no client waits and nothing runs. Raises Violated."""
     statuses = node._clients.statuses
     _same("waits of clients", (statuses.waiters, len(statuses._of_batch)), (0, 0))
-    _same("tasks that run", len(node._production._running), 0)
+    _same("tasks that run", node._production._driver.tasks_out, 0)
     _same("tasks at processors", _tasks_held(node), 0)
     _same("tasks that are timed", len(node._metrics._given_s), 0)
     _same("lists that are verified", node._clients.submissions._checking_bytes, 0)
-    _same("a block being built", node._production._executing or node._production._built, None)
+    _same("a block being built", node._production._proposing or node._production._built, None)
 
 
 def may_wait(node: Node, model: Model, entry: Pending) -> bool:

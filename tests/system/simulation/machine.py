@@ -11,7 +11,7 @@ from dovetail.ledger.signing import Signer
 from dovetail.validator.config import ValidatorConfig
 from dovetail.validator.node import CannotStart, Node
 from dovetail.validator.store import StorageFailed, Store
-from dovetail.validator.surroundings import Surroundings
+from dovetail.validator.surroundings import Surroundings, open_solo_engine
 from tests.system.simulation.disk import Crashed, Disk
 from tests.system.simulation.model import Violated
 from tests.system.simulation.promises import Promises
@@ -55,7 +55,9 @@ class Machine:
         surroundings = Surroundings(
             lambda config, access, on_sweep, on_disconnect: SimulatedGateway(stage.network, on_sweep, on_disconnect),
             lambda config, on_results: SimulatedVerifiers(stage.loop, stage.rng, on_results),
+            open_solo_engine,
             stage.loop.time,
+            lambda: int(stage.loop.time() * 1000),
         )
         self._store = store
         self.node = node = Node(self._config, store, _SIGNER, surroundings=surroundings)

@@ -47,9 +47,6 @@ class Promises:
             if submitted.status == ClientBatchSubmitResponse.OK:
                 self.accepted.update(submitted.batch_ids)
                 self.check_accepted(submitted.batch_ids)
-                if submitted.committed:
-                    for batch_id in submitted.batch_ids:
-                        self._check_status(ClientBatchStatus(batch_id=batch_id, status=ClientBatchStatus.COMMITTED))
         elif message_type == Envelope.CLIENT_BATCH_STATUS_RESPONSE:
             for status in ClientBatchStatusResponse.FromString(envelope.content).batch_statuses:
                 self._check_status(status)

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from dovetail.ledger.errors import RefusedBatch
 from dovetail.ledger.ids import BatchId
 from dovetail.validator.admission.submission import Submissions
-from dovetail.validator.blocks.production import Production
 from dovetail.validator.client_api.statuses import Statuses
-from dovetail.validator.core.consensus.solo import Do, Happened, SoloEngine
+from dovetail.validator.core.consensus.engine import CommitFailed, Effect, Event
+from dovetail.validator.core.consensus.solo import SoloEngine
 from dovetail.validator.core.execution import run
 from dovetail.validator.core.execution.executor import Execution
 from dovetail.validator.core.execution.schedule import _Places
@@ -33,27 +34,18 @@ Patch = pytest.MonkeyPatch
 
 
 def answer_before_the_sync(patch: Patch) -> None:
-    write_taken = Submissions.write_taken
+    accept_checked = Submissions.accept_checked
 
-    def early(self: Submissions) -> list[Pending]:
-        taken, self._taken = self._taken, []
-        for request, verified, _ in taken:
-            ids = [batch.id for batch in verified]
-            self._answer(request, ClientBatchSubmitResponse(status="OK", batch_ids=ids))
-        return write_taken(self)
+    def early(self: Submissions) -> None:
+        for request, verified in self._checked:
+            if not isinstance(verified, RefusedBatch):
+                ids = [batch.id for batch in verified]
+                self._answer(request, ClientBatchSubmitResponse(status="OK", batch_ids=ids))
+        answer, self._answer = self._answer, lambda request, response: None
+        accept_checked(self)
+        self._answer = answer
 
-    patch.setattr(Submissions, "write_taken", early)
-
-
-def accept_with_the_verdict_and_not_wait_for_it(patch: Patch) -> None:
-    """Every batch that waits for its block counts as settled with the next block."""
-    settled = Submissions.settled
-
-    def all_of_them(self: Submissions, batch_ids: Any) -> None:
-        settled(self, {entry.batch.id for entry in self._unwritten} | set(batch_ids))
-
-    patch.setattr(Submissions, "settled", all_of_them)
-    patch.setattr(Submissions, "may_wait_for_block", property(lambda self: self._taken[0].waits))
+    patch.setattr(Submissions, "accept_checked", early)
 
 
 def commit_without_sync(patch: Patch) -> None:
@@ -163,14 +155,14 @@ def keep_tasks_that_follow_refused_writes(patch: Patch) -> None:
 def build_on_what_the_disk_refused(patch: Patch) -> None:
     step = SoloEngine.step
 
-    def going_on(self: SoloEngine, happened: Happened) -> list[Do]:
-        return [] if happened is Happened.COMMIT_FAILED else step(self, happened)
+    def going_on(self: SoloEngine, event: Event) -> list[Effect]:
+        return [] if isinstance(event, CommitFailed) else step(self, event)
 
     patch.setattr(SoloEngine, "step", going_on)
 
 
 def keep_what_the_disk_did_not_take(patch: Patch) -> None:
-    patch.setattr(Production, "take_back", lambda self, unwritten: None)
+    patch.setattr(Submissions, "_unqueue", lambda self, entries: None)
 
 
 def keep_waits_of_closed_connections(patch: Patch) -> None:
@@ -206,7 +198,6 @@ BREAKS: Sequence[Callable[[Patch], None]] = (
     build_on_what_the_disk_refused,
     keep_what_the_disk_did_not_take,
     keep_waits_of_closed_connections,
-    accept_with_the_verdict_and_not_wait_for_it,
     miscount_the_queue,
 )
 

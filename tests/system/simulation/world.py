@@ -176,7 +176,7 @@ class World:
             for entry in node._queue
             if not may_wait(node, self.model, entry)
         ]
-        if node._production._executing or node._production._built:
+        if node._production.work().executes or node._production._built:
             left.append("a block is being built")
         return left
 

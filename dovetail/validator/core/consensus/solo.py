@@ -1,66 +1,60 @@
-"""The engine of a network of one: every block that it builds is committed, and the next is built meanwhile.
+"""The engine of a network of one node: it decides every proposal of its own at once. No clock, no sockets."""
 
-A value machine: ``step`` takes what happened and gives what to do, in this order. No batches, no clock, no sockets.
-"""
-
-from enum import Enum
-
-
-class Happened(Enum):
-    """What the node tells the engine."""
-
-    WORK_READY = "a batch may be tried"
-    BUILT = "the block in the making is finished"
-    SEALED = "the built block is hashed and signed"
-    NOTHING_BUILT = "the block in the making came to nothing"
-    COMMITTED = "the built block is on disk"
-    COMMIT_FAILED = "the disk refused the built block"
-    ACCEPT_FAILED = "the disk refused to accept batches that the block in the making holds"
-    STORAGE_TRIED_AGAIN = "the disk takes writes again"
-
-
-class Do(Enum):
-    """What the engine asks of the node."""
-
-    BUILD = "start the next block, on top of the one just built"
-    SEAL = "hash and sign the built block"
-    COMMIT = "write the sealed block"
-    DISCARD = "drop the block in the making and let its batches be tried again"
+from dovetail.validator.core.consensus.engine import (
+    Commit,
+    CommitFailed,
+    Discard,
+    Effect,
+    Event,
+    Executed,
+    Finalize,
+    NothingProposed,
+    Propose,
+    Proposed,
+    SealProposal,
+    StorageRetry,
+    WorkReady,
+)
 
 
 class SoloEngine:
-    """One block in the making at most, one built and not committed at most."""
+    """One proposal runs at most, and one that has run waits for its write at most.
 
-    def __init__(self) -> None:
-        self._building = False
+    ``height``: of the next block, which is its number: a proposal without a block takes no height.
+    """
+
+    name = "solo"
+
+    def __init__(self, height: int) -> None:
+        self._height = height
+        self._proposing = False
         self._halted = False
 
-    def step(self, happened: Happened) -> list[Do]:
+    def step(self, event: Event) -> list[Effect]:
         """The effects of one event, to be carried out in order."""
-        if happened is Happened.WORK_READY:
-            return self._build()
-        if happened is Happened.BUILT:
-            # Processors work on the next block while this one is hashed, sealed and synced.
-            self._building = False
-            return [*self._build(), Do.SEAL]
-        if happened is Happened.SEALED:
-            return [Do.COMMIT]
-        if happened is Happened.NOTHING_BUILT:
-            self._building = False
-            return []
-        if happened is Happened.COMMIT_FAILED:
-            self._halted = True
-            self._building = False
-            return [Do.DISCARD]
-        if happened is Happened.ACCEPT_FAILED:
-            self._building = False
-            return [Do.DISCARD]
-        if happened is Happened.STORAGE_TRIED_AGAIN:
-            self._halted = False
+        match event:
+            case WorkReady():
+                return self._propose()
+            case Executed(height, applies):
+                self._proposing = False
+                self._height = height + applies
+                # Processors work on the next proposal while this one is hashed, sealed and synced.
+                return [*self._propose(), SealProposal(height)]
+            case Proposed(proposal):
+                return [Finalize(proposal), Commit(proposal.height)]
+            case NothingProposed():
+                self._proposing = False
+            case CommitFailed(height):
+                self._height = height
+                self._proposing = False
+                self._halted = True
+                return [Discard()]
+            case StorageRetry():
+                self._halted = False
         return []
 
-    def _build(self) -> list[Do]:
-        if self._building or self._halted:
+    def _propose(self) -> list[Effect]:
+        if self._proposing or self._halted:
             return []
-        self._building = True
-        return [Do.BUILD]
+        self._proposing = True
+        return [Propose(self._height)]

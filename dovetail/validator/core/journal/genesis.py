@@ -4,15 +4,15 @@ Rules on single batches stand in ``rules``. Nothing is written here.
 """
 
 from dovetail.ledger.limits import Limits
-from dovetail.validator.core.journal.builder import Candidate, invalid_batch
-from dovetail.validator.core.journal.model import InvalidBatch
+from dovetail.validator.core.journal.model import InvalidBatch, invalid_batch
+from dovetail.validator.core.journal.proposing import Candidate
 from dovetail.validator.core.mempool.queue import PendingQueue
 
 
 def refusal(queue: PendingQueue, candidate: Candidate, limits: Limits) -> str | None:
     """Why not all pending batches may enter block 0 together, the first one's reason; None if they may."""
-    for refused in candidate.refused:
-        return judged(invalid_batch(*refused))
+    for index, verdict in candidate.run.refused.items():
+        return judged(invalid_batch(candidate.run.batches[index], verdict))
     chosen = {entry.batch.id for entry in candidate.entries}
     for entry in queue:
         if entry.batch.id in chosen:

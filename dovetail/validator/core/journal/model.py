@@ -2,8 +2,10 @@
 
 from typing import NamedTuple
 
+from dovetail.ledger.batch import VerifiedBatch
 from dovetail.ledger.block import SealedBlock
 from dovetail.ledger.ids import BatchId, TransactionId
+from dovetail.validator.core.execution.model import Rejected
 from dovetail.validator.core.state.nodes import Ref
 
 
@@ -44,3 +46,17 @@ class BlockCommit(NamedTuple):
     superseded: list[int]
     invalid: list[InvalidBatch]
     settled: list[int]
+
+
+def invalid_batch(batch: VerifiedBatch, verdict: Rejected) -> InvalidBatch:
+    """The record of a batch that is INVALID by ``verdict``."""
+    return InvalidBatch(
+        batch_id=batch.id,
+        reason=verdict.reason,
+        message=verdict.message,
+        transaction_id=verdict.transaction_id,
+        extended_data=verdict.extended_data,
+        family_name=verdict.family.name if verdict.family else "",
+        family_version=verdict.family.version if verdict.family else "",
+        transaction_ids=tuple(transaction.id for transaction in batch.transactions),
+    )

@@ -4,8 +4,10 @@ The one home of these rules, for blocks that are built and blocks that are check
 the transactions do is the executor's business.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from dovetail.ledger import migration
 from dovetail.ledger.batch import VerifiedBatch
 from dovetail.ledger.ids import TransactionId
 from dovetail.ledger.permitted import Permission, Permitted, awaiting_migration, permission_for, permission_refusal
@@ -14,6 +16,44 @@ from dovetail.validator.core.execution.model import Rejected, Withdrawn
 from dovetail.validator.core.journal import migrations
 
 Knows = Callable[[TransactionId], bool]
+
+
+class Given(NamedTuple):
+    """A given list of batches by the rules on blocks: those that are refused, and the migrations, by index."""
+
+    refused: dict[int, Rejected]
+    migrations: frozenset[int]
+
+
+def check_given(body: "Body", batches: Sequence[VerifiedBatch]) -> Given:
+    """Apply the rules to the ordered list of a proposal. Each batch gets a verdict: in such a list nothing can wait.
+
+    The result depends on the list, the chain and the state alone. ``body``: of that block, with nothing included yet.
+    """
+    refused: dict[int, Rejected] = {}
+    given: set[int] = set()
+    for index, batch in enumerate(batches):
+        verdict = body.check(batch)
+        if verdict is None and batch.signer == migration.PUBLIC_KEY and not body.is_migration(batch):
+            family = batch.transactions[0].family
+            verdict = Rejected("migration_not_due", f"no migration of {family} is due in this block", family=family)
+        if isinstance(verdict, Withdrawn):
+            verdict = _final(body, verdict)
+        if verdict is not None:
+            refused[index] = verdict
+            continue
+        if body.is_migration(batch):
+            given.add(index)
+        body.include(batch)
+    return Given(refused, frozenset(given))
+
+
+def _final(body: "Body", verdict: Withdrawn) -> Rejected:
+    if verdict.dependency is None:
+        return Rejected("family_not_permitted", verdict.message, family=verdict.family)
+    if body.includes(verdict.dependency):
+        return Rejected("duplicate_transaction", f"an earlier batch of this block holds {verdict.dependency}")
+    return Rejected("dependency_missing", f"it depends on transaction {verdict.dependency}, which is not there")
 
 
 def begins_or_ends(block_num: int, permitted: Permitted) -> bool:
@@ -55,6 +95,10 @@ class Body:
             done = self._first_of[batch.transactions[0].id]
             self._first_of = {name: entry for name, entry in self._first_of.items() if entry != done}
         self._included.update(transaction.id for transaction in batch.transactions)
+
+    def includes(self, transaction_id: TransactionId) -> bool:
+        """Whether the body holds this transaction so far."""
+        return transaction_id in self._included
 
     def is_migration(self, batch: VerifiedBatch) -> bool:
         """Whether ``batch`` is a migration that this block may hold."""

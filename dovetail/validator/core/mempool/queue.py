@@ -51,14 +51,12 @@ class Pending:
 
     __slots__ = (
         "activation", "alone", "arrival", "batch", "dependency", "due_ms", "failure", "family", "losses", "reason",
-        "tries", "unwritten",
+        "tries",
     )  # fmt: skip
 
     def __init__(self, arrival: int, batch: VerifiedBatch) -> None:
         self.arrival = arrival
         self.batch = batch
-        self.unwritten = False
-        """Whether no write holds it yet: no client may hear of it."""
         self.reason = Reason.QUEUED
         self.family: FamilyVersion | None = None
         self.dependency: TransactionId | None = None
@@ -242,15 +240,15 @@ class PendingQueue:
         if not isinstance(cause, FamilyVersion):
             self._wake(_Behind(cause))
 
-    def wake_refused(self, transaction_id: TransactionId, *, at_the_door: bool) -> None:
-        """A batch that held this transaction was judged invalid; ``at_the_door``: it never was in the block.
+    def wake_refused(self, transaction_id: TransactionId, *, never_ran: bool) -> None:
+        """A batch that held this transaction was judged invalid; ``never_ran``: the rules on blocks refused it.
 
         Only whom that concerns is woken, however many hold it: who depends on it, where no other batch may bring it;
         where it had gone first, the next of those who let it.
         """
         if transaction_id not in self._homes:
             self._wake(transaction_id)
-        if not at_the_door:
+        if not never_ran:
             self._wake_next(transaction_id)
 
     def _wake_next(self, transaction_id: TransactionId) -> None:

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from dovetail.ledger.block import BlockHeader, decode_block_header, is_sealed
+from dovetail.ledger.block import BlockHeader, decode_block_header, decode_consensus, is_sealed
 from dovetail.ledger.errors import InvalidKey, NotDecodable
 from dovetail.ledger.ids import NULL_BLOCK_ID, BlockId
-from dovetail.validator.core.journal.builder import CONSENSUS
 from dovetail.validator.history.verification.batches import transactions_of
 from dovetail.validator.history.verification.findings import Finding, shown
 from dovetail.validator.history.verification.state import GARBLED
@@ -61,6 +60,7 @@ class Loader:
         self._most = dict(counts) | behind
         self._add = add
         self._previous: BlockId | None = NULL_BLOCK_ID
+        self._previous_time_ms = 0
         self.next_batch: int | None = 0
         self.next_transaction: int | None = 0
         """The numbers that come next; None: not known."""
@@ -85,7 +85,7 @@ class Loader:
             return loaded
         if header is not None:
             loaded.expect("block_num", "its header", num, header.block_num)
-            loaded.expect("consensus", "its header", CONSENSUS, header.consensus)
+            self._check_consensus(loaded, header)
             if not _ROOT.fullmatch(header.state_root_hash):
                 loaded.find("state_root_form", "its header", "64 lower-case hex digits", shown(header.state_root_hash))
             if self._previous is not None:
@@ -108,6 +108,19 @@ class Loader:
         transactions = self.next_transaction - loaded.first_transaction
         loaded.expect("numbering", "its number of transactions", transactions, info.transaction_count)
         return loaded
+
+    def _check_consensus(self, loaded: Loaded, header: BlockHeader) -> None:
+        """The engine is named, and the time is not before the parent's."""
+        try:
+            consensus = decode_consensus(header.consensus)
+        except NotDecodable as error:
+            loaded.find("consensus", "its header", "a BlockConsensus", shown(error))
+            return
+        if not consensus.engine:
+            loaded.find("consensus", "its header", "the name of an engine", "none")
+        if consensus.time_ms < self._previous_time_ms:
+            loaded.find("consensus", "its time", f"at least {self._previous_time_ms} ms", f"{consensus.time_ms} ms")
+        self._previous_time_ms = consensus.time_ms
 
     def _read_header(self, loaded: Loaded) -> None:
         num = loaded.num

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from dovetail.ledger.batch import VerifiedBatch
-from dovetail.validator.core.execution.executor import Execution
 from dovetail.validator.core.execution.model import Applied, Result, Withdrawn
+from dovetail.validator.core.journal.block_run import BlockRun
 from dovetail.validator.core.state import merkle
 from dovetail.validator.core.state.merkle import ReadNode
 from dovetail.validator.history.verification.batches import decode_receipt
@@ -21,14 +21,14 @@ _FOLLOWS: Final = ("waiting_for_processor", "waiting_for_dependency")
 _LOST: Final = "look into the log of its processor, and run what it ended at by a build that does not end there"
 
 
-def compare(block: CheckedBlock, execution: Execution, read_node: ReadNode, add: Callable[[Finding], None]) -> None:
+def compare(block: CheckedBlock, run: BlockRun, read_node: ReadNode, add: Callable[[Finding], None]) -> None:
     """Add what is otherwise in a finished execution of a sound block than what is stored of it.
 
     A batch that got no verdict is told; the others that got none because of it, or ran behind it on a state without
     its writes and differ, are told together: nothing is known of them, nor of the root.
     """
     same, withdrawn, unknown = True, False, 0
-    for batch, stored, result in zip(block.batches, block.receipts, execution.results(), strict=True):
+    for batch, stored, result in zip(block.batches, block.receipts, run.results(), strict=True):
         if isinstance(result, Applied) and list(result.receipts) == stored:
             continue
         same = False
@@ -50,7 +50,7 @@ def compare(block: CheckedBlock, execution: Execution, read_node: ReadNode, add:
         found = f"{batches} could not be run, or only without what was to be there: nothing is known of them"
         add(Finding(block.num, "reexecution_not_run", f"block {block.num}", "all of its batches run", found, _LOST))
     if not same and not withdrawn:
-        update = merkle.update(read_node, block.base, execution.changes, 1)
+        update = merkle.update(read_node, block.base, run.changes, 1)
         if update.root.hash != block.root.hash:
             before, after = block.root.hash.hex(), update.root.hash.hex()
             add(Finding(block.num, "reexecuted_root", f"block {block.num}", before, after, REEXECUTE))

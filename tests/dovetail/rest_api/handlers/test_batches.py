@@ -4,7 +4,6 @@ import httpx
 import msgspec
 import pytest
 
-from dovetail.ledger.batch import decode_batch_list, decode_submission
 from dovetail.ledger.building import encode_batch_list
 from dovetail.ledger.limits import Limits
 from dovetail.rest_api.config import RestConfig
@@ -76,21 +75,6 @@ def test_all_committed_within_wait_is_201_and_links_to_the_batches(query: str, s
             assert response.json() == {"link": f"http://node:8080/batches?id={ONE.id},{TWO.id}"}
             question = StatusRequest.FromString(await asked_of(api, Type.CLIENT_BATCH_STATUS_REQUEST))
             assert (list(question.batch_ids), question.wait, question.timeout) == ([ONE.id, TWO.id], True, seconds)
-
-    run(test())
-
-
-def test_a_validator_may_tell_of_the_commit_with_the_acceptance() -> None:
-    async def test() -> None:
-        async with running_api() as api:
-            submitted = Submitted(status=Submitted.OK, batch_ids=[ONE.id, TWO.id], committed=True)
-            api.validator.answer(Type.CLIENT_BATCH_SUBMIT_REQUEST, Type.CLIENT_BATCH_SUBMIT_RESPONSE, submitted)
-            response = await api.http.post("/batches?wait=7", content=BODY, headers=OCTETS)
-            assert response.status_code == 201
-            assert response.json() == {"link": f"http://node:8080/batches?id={ONE.id},{TWO.id}"}
-            asked = decode_submission((await api.validator.asked.get()).content)
-            assert asked == (decode_batch_list(BODY), True)
-            assert api.validator.asked.empty()
 
     run(test())
 

@@ -1,4 +1,4 @@
-"""Batches are written while processors already apply them: what the disk refuses was never accepted."""
+"""Batches are written before they are accepted. A batch that the disk refuses was never accepted."""
 
 import asyncio
 from pathlib import Path
@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from dovetail.ledger.building import SignedBatch
-from dovetail.validator.core.journal import builder
-from dovetail.validator.core.journal.builder import Verdicts
+from dovetail.validator.core.journal.block_run import BlockRun, Concluded
 from dovetail.validator.core.journal.model import BlockCommit
 from dovetail.validator.node import Node
 from dovetail.validator.store import BlockInfo, StorageFailed
@@ -24,26 +23,16 @@ OK_ANSWER = TpProcessResponse(status=OK).SerializeToString()
 _TRAVELS_MS_MAX = 10_000
 
 
-def _watch_writes(node: Node, processor: Peer, *, refused: int = 0) -> list[bool]:
-    """For each write of accepted batches, whether a message waited at the processor; the first so many fail."""
+def _refuse_writes(node: Node, count: int = 1) -> None:
+    """Have the disk refuse the next ``count`` writes of accepted batches."""
     write = node._store.add_pending
-    writes: list[bool] = []
+    refused: list[int] = []
 
     def add_pending(raw_batches: list[bytes]) -> int:
-        # The node stands still meanwhile: what comes was sent before.
-        writes.append(bool(processor.socket._socket.poll(_TRAVELS_MS_MAX)))
-        processor.socket.check_soon()
-        if len(writes) <= refused:
+        if len(refused) < count:
+            refused.append(len(raw_batches))
             raise StorageFailed("the disk is full")
         return write(raw_batches)
-
-    node._store.add_pending = add_pending  # type: ignore[method-assign]
-    return writes
-
-
-def _refuse_writes(node: Node) -> None:
-    def add_pending(raw_batches: list[bytes]) -> int:
-        raise StorageFailed("the disk is full")
 
     node._store.add_pending = add_pending  # type: ignore[method-assign]
 
@@ -63,31 +52,14 @@ async def _submit(client: Peer, batch: SignedBatch) -> ClientBatchSubmitResponse
     return answer
 
 
-def test_a_batch_is_at_its_processor_before_it_is_written(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
-            await register(processor)
-            writes = _watch_writes(node, processor)
-            answer = await _submit(client, signed_batch())
-            assert (answer.status, writes) == (ClientBatchSubmitResponse.OK, [True])
-            await process(processor, [OK])
-            assert (await status_of(client, signed_batch(), wait=True)).status == ClientBatchStatus.COMMITTED
-
-    run(test)
-
-
 def test_a_batch_that_the_disk_refused_is_in_no_block(tmp_path: Path) -> None:
-    """Its processor says OK all the same."""
-
     async def test() -> None:
         refused, later = signed_batch("refused"), signed_batch("later")
         async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
             await register(processor)
-            writes = _watch_writes(node, processor, refused=1)
+            _refuse_writes(node)
             await _expect_refused(client, refused)
-            assert writes == [True]
             assert (await status_of(client, refused)).status == ClientBatchStatus.UNKNOWN
-            await process(processor, [OK])
             assert (await _submit(client, later)).status == ClientBatchSubmitResponse.OK
             await process(processor, [OK])
             assert (await status_of(client, later, wait=True)).status == ClientBatchStatus.COMMITTED
@@ -125,9 +97,9 @@ def test_a_processor_gets_its_next_task_before_the_sealed_block_is_written(
     async def test() -> None:
         first, second, third = (signed_batch(nonce) for nonce in ("first", "second", "third"))
         async with open_node(tmp_path, first) as node, open_peers(node, 2) as (client, processor):
-            conclude, dealer, gateway = builder.conclude, processor.socket._socket, node._gateway._socket._socket
+            conclude, dealer, gateway = BlockRun.conclude, processor.socket._socket, node._gateway._socket._socket
 
-            def answer_meanwhile(*arguments: Any) -> Verdicts:
+            def answer_meanwhile(*arguments: Any) -> Concluded:
                 # The node stands still: what is sent here waits until it looks.
                 if node._store.head.num == 0:  # type: ignore[union-attr]
                     assert dealer.poll(_TRAVELS_MS_MAX), "the second batch is given out before the first is sealed"
@@ -138,7 +110,7 @@ def test_a_processor_gets_its_next_task_before_the_sealed_block_is_written(
                     node._loop.call_soon(node._advance)
                 return conclude(*arguments)
 
-            monkeypatch.setattr(builder, "conclude", answer_meanwhile)
+            monkeypatch.setattr(BlockRun, "conclude", answer_meanwhile)
             write = node._store.commit_block
             given: list[bool] = []
             writing = asyncio.Event()
@@ -162,35 +134,5 @@ def test_a_processor_gets_its_next_task_before_the_sealed_block_is_written(
             assert (await status_of(client, first, wait=True)).status == ClientBatchStatus.COMMITTED
             await process(processor, [OK])
             assert (await status_of(client, third, wait=True)).status == ClientBatchStatus.COMMITTED
-
-    run(test)
-
-
-def test_an_answer_that_came_during_the_write_is_heard_before_the_loop_goes_round(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
-            await register(processor)
-            write, dealer, gateway = node._store.add_pending, processor.socket._socket, node._gateway._socket._socket
-            heads: list[int] = []
-
-            def add_pending(raw_batches: list[bytes]) -> int:
-                # The node stands still: what is sent here waits until it looks.
-                assert dealer.poll(_TRAVELS_MS_MAX)
-                asked = Envelope.FromString(dealer.recv())
-                processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, OK_ANSWER)
-                assert gateway.poll(_TRAVELS_MS_MAX)
-                return write(raw_batches)
-
-            def begin_then() -> None:
-                # The first that the loop does next, before it looks at any socket.
-                asyncio.get_running_loop().call_soon(lambda: heads.append(node._store.head.num))  # type: ignore[union-attr]
-                begin()
-
-            begin = node._production.begin
-            node._production.begin = begin_then  # type: ignore[method-assign]
-            node._store.add_pending = add_pending  # type: ignore[method-assign]
-            await _submit(client, signed_batch())
-            await client.ping()
-            assert heads == [1]
 
     run(test)

@@ -7,12 +7,21 @@ from typing import Any
 import pytest
 
 from dovetail.validator.blocks.production import Production
-from dovetail.validator.core.journal import builder
+from dovetail.validator.core.consensus.solo import SoloEngine
+from dovetail.validator.core.journal import proposing
 from dovetail.validator.core.mempool.queue import PendingQueue
 from dovetail.validator.metrics import Metrics
 from protos.processor_pb2 import TpProcessResponse
 from tests.dovetail.validator.processors_support import Bench, Sent
-from tests.dovetail.validator.support import SIGNER, address, commit, make_batch, make_transaction, open_store
+from tests.dovetail.validator.support import (
+    SIGNER,
+    address,
+    commit,
+    make_batch,
+    make_transaction,
+    no_network,
+    open_store,
+)
 
 OK = TpProcessResponse(status=TpProcessResponse.OK)
 PENDING = 500
@@ -38,23 +47,26 @@ class Line:
             self.store,
             queue,
             self.bench.processors,
+            SoloEngine(1),
+            no_network,
             SIGNER,
             self.bench.limits,
             clock_s,
+            lambda: 0,
             Metrics(self.bench.limits, clock_s),
         )
         self.store.add_pending([batch.raw for batch in BATCHES])
         for arrival, batch in enumerate(BATCHES):
             queue.add(arrival, batch)
         self.held: list[Sent] = []
-        self.production.begin()
+        self.production.advance()
 
     def answer(self, count: int) -> None:
         """So many transactions are done, one after the other."""
         for _ in range(count):
             self.held += self.bench.take_sent()
             for event in self.bench.answer(self.held.pop(0), OK):
-                self.production.take(event)
+                self.production.on_processor_event(event)
             self.pass_s(0)
 
     def pass_s(self, seconds: float) -> None:
@@ -85,13 +97,13 @@ def test_a_block_of_old_work_ends_with_the_first_that_is_done(line: Line) -> Non
 
 
 def test_a_block_that_was_costly_to_begin_lasts_longer_than_that(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    choose = builder.choose
+    choose = proposing.choose
 
-    def costly(*arguments: Any) -> builder.Candidate:
+    def costly(*arguments: Any) -> proposing.Candidate:
         line.now_s += COST_S
         return choose(*arguments)
 
-    monkeypatch.setattr(builder, "choose", costly)
+    monkeypatch.setattr(proposing, "choose", costly)
     line.answer(80)
     line.pass_s(TIME_S)
     line.answer(40)

@@ -9,6 +9,7 @@ from dovetail.ledger.batch import VerifiedBatch
 from dovetail.ledger.ids import BatchId, TransactionId
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.validator.blocks.production import Production
+from dovetail.validator.core.consensus.solo import SoloEngine
 from dovetail.validator.core.execution.model import Rejected, Withdrawn
 from dovetail.validator.core.journal.rules import Body
 from dovetail.validator.core.mempool.queue import Pending, PendingQueue, Reason
@@ -22,6 +23,7 @@ from tests.dovetail.validator.support import (
     commit,
     make_batch,
     make_transaction,
+    no_network,
     open_store,
     permitting,
 )
@@ -48,7 +50,18 @@ def production_over(
 ) -> Production:
     commit(store, [make_batch("genesis")], state)
     processors = Processors(lambda *_: Delivery.SENT, lambda: clock.now_ms, LIMITS)
-    return Production(store, queue, processors, SIGNER, LIMITS, clock.seconds, Metrics(LIMITS, clock.seconds))
+    return Production(
+        store,
+        queue,
+        processors,
+        SoloEngine(1),
+        no_network,
+        SIGNER,
+        LIMITS,
+        clock.seconds,
+        lambda: clock.now_ms,
+        Metrics(LIMITS, clock.seconds),
+    )
 
 
 def parked(queue: PendingQueue, batch: VerifiedBatch, dependency: TransactionId, arrival: int = 0) -> Pending:

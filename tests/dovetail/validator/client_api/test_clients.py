@@ -34,7 +34,6 @@ from protos import client_block_pb2, processor_pb2, raw_pb2
 from protos.client_batch_submit_pb2 import (
     ClientBatchStatusRequest,
     ClientBatchStatusResponse,
-    ClientBatchSubmitRequest,
     ClientBatchSubmitResponse,
 )
 from protos.node_pb2 import MetricsResponse, NodeStatusRequest, NodeStatusResponse, ProcessorsResponse, StatusWaitCancel
@@ -407,8 +406,7 @@ def test_a_submission_is_logged_when_it_is_answered(bench: Bench) -> None:
     accept([batch])
     refuse(RefusedBatch("signature_mismatch", "batch … is signed by nobody"))
     with capture_logs() as lines:
-        bench.clients.submissions.take_checked()
-        bench.clients.submissions.write_taken()
+        bench.clients.submissions.accept_checked()
     told = [(line["correlation_id"], line["outcome"], line.get("batches"), line.get("reason")) for line in lines]
     assert sorted(told) == [("http-1.1", "OK", 1, None), ("http-2.1", "INVALID_BATCH", None, "signature_mismatch")]
     assert {line["log_level"] for line in lines} == {"info"}
@@ -450,8 +448,7 @@ def test_a_full_queue_takes_what_it_knows_again(store: Store) -> None:
     ((raw_batches, verified),) = bench.pool.asked
     assert raw_batches == [batch.raw for batch in known]
     verified(known)
-    bench.clients.submissions.take_checked()
-    bench.clients.submissions.write_taken()
+    bench.clients.submissions.accept_checked()
     ((_, message_type, _, answer),) = bench.sent
     assert message_type == SUBMITTED
     assert ClientBatchSubmitResponse.FromString(answer).status == ClientBatchSubmitResponse.OK
@@ -466,8 +463,7 @@ def test_a_batch_that_a_list_names_twice_takes_one_place(store: Store) -> None:
     assert bench.send(SUBMIT, content) == []
     ((_, verified),) = bench.pool.asked
     verified([new, new])
-    bench.clients.submissions.take_checked()
-    bench.clients.submissions.write_taken()
+    bench.clients.submissions.accept_checked()
     ((_, _, _, answer),) = bench.sent
     assert ClientBatchSubmitResponse.FromString(answer).status == ClientBatchSubmitResponse.OK
     assert len(bench.queue) == 2
@@ -480,8 +476,6 @@ def test_a_full_queue_still_says_what_is_wrong_with_a_list_that_is_none(store: S
     answer = ClientBatchSubmitResponse.FromString(bench.ask(SUBMIT, b"\x0a\xff", SUBMITTED))
     assert (answer.status, answer.reason) == (ClientBatchSubmitResponse.INVALID_BATCH, "not_decodable")
     assert "(2 bytes)" in answer.message
-    waiting = ClientBatchSubmitRequest(waits=True).SerializeToString() + b"\x0a\xff"
-    assert ClientBatchSubmitResponse.FromString(bench.ask(SUBMIT, waiting, SUBMITTED)).message == answer.message
     assert bench.submitted().reason == "no_batches"
 
 
@@ -547,7 +541,7 @@ def test_who_asks_for_a_damaged_index_or_hands_such_a_batch_in_ends_no_node(tmp_
         bench.send(SUBMIT, raw_pb2.RawBatchList(batches=[batch.raw]))
         ((_, on_verified),) = bench.pool.asked
         on_verified([batch])
-        bench.clients.submissions.take_checked()
+        bench.clients.submissions.accept_checked()
         answer = ClientBatchSubmitResponse.FromString(bench.sent[-1][3])
         assert (answer.status, answer.reason) == (ClientBatchSubmitResponse.INTERNAL_ERROR, "storage_failed")
         assert "of the table batch_ids is not what was written" in answer.message

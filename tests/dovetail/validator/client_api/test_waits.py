@@ -12,7 +12,7 @@ from dovetail.ledger.ids import BatchId
 from dovetail.ledger.limits import Limits
 from dovetail.validator.client_api.statuses import CORRELATION_CHARACTERS_MAX, Statuses
 from dovetail.validator.core.execution.model import Rejected
-from dovetail.validator.core.journal.builder import invalid_batch
+from dovetail.validator.core.journal.model import invalid_batch
 from dovetail.validator.core.mempool.queue import PendingQueue
 from dovetail.validator.store import Store
 from protos.client_batch_submit_pb2 import ClientBatchStatus
@@ -132,7 +132,7 @@ def test_what_is_decided_is_not_waited_for(waiting: Callable[[Test], None]) -> N
     async def test(waits: Waits) -> None:
         entry = waits.queue.get(IDS[1])
         assert entry is not None
-        waits.store.reject([invalid_batch(entry, Rejected("dependency_missing", "it did not come"))], [])
+        waits.store.reject([invalid_batch(entry.batch, Rejected("dependency_missing", "it did not come"))], [])
         waits.queue.remove(entry)
         await waits.commit(IDS[0])
         waits.statuses.wait(ALICE, "both", IDS[:2], LONG_S)

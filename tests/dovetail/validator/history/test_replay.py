@@ -10,8 +10,8 @@ import pytest
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.permitted import Permission, encode_permitted_families
 from dovetail.ledger.settings import FamilyVersion
-from dovetail.validator.core.execution.executor import Execution
 from dovetail.validator.core.execution.model import Applied, Rejected, Result, Verdict, Withdrawn
+from dovetail.validator.core.journal.block_run import BlockRun
 from dovetail.validator.core.journal.migrations import batch_for
 from dovetail.validator.core.state.nodes import EMPTY
 from dovetail.validator.history import replay as replay_module
@@ -153,7 +153,7 @@ def test_what_runs_behind_a_batch_without_a_verdict_is_told_together(tmp_path: P
     findings = Findings()
     compare(
         block,
-        cast(Execution, Ended(same[0], refused, failed, refused, other, same[5])),
+        cast(BlockRun, Ended(same[0], refused, failed, refused, other, same[5])),
         cast(Any, None),
         findings.add,
     )

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from dovetail.validator.core.execution.executor import Execution
 from dovetail.validator.core.execution.model import Applied, Rejected, Task, TransactionOutcome, Verdict
+from dovetail.validator.core.journal.block_run import BlockRun
 from dovetail.validator.processors.dispatch import dispatch
 from protos import packed_pb2
 from tests.dovetail.validator.processors_support import Bench
@@ -24,7 +24,7 @@ class Chain:
         self.bench = Bench()
         self.bench.register(packed_version=packed_version, max_occupancy=occupancy)
         self.bench.take_sent()
-        self.execution = Execution(view_of({HOT: b""}), batches, self.bench.limits)  # type: ignore[arg-type]
+        self.execution = BlockRun(view_of({HOT: b""}), batches, self.bench.limits)  # type: ignore[arg-type]
         self.sent: dict[int, object] = {}
 
     def give(self) -> list[Task]:
@@ -154,7 +154,7 @@ def test_what_will_run_again_is_not_carried_into_the_next_block() -> None:
     first, following = chain.give()
     chain.answer(first, NOBODYS, b"b")
     assert chain.execution.at_processors() == []
-    resumed = Execution(view_of({HOT: b""}), HOT_BATCHES[1:], chain.bench.limits, resumed=chain.execution)
+    resumed = BlockRun(view_of({HOT: b""}), HOT_BATCHES[1:], chain.bench.limits, continues=chain.execution)
     chain.execution.drop()
     chain.execution = resumed
     chain.answer(following, b"wrong", b"wrong")
@@ -166,7 +166,7 @@ def test_what_will_run_again_is_not_carried_into_the_next_block() -> None:
 def test_tasks_that_are_carried_follow_each_other_still() -> None:
     chain = Chain([*HOT_BATCHES[:4], COLD_BATCH])
     first, following = chain.give()
-    resumed = Execution(view_of({HOT: b""}), HOT_BATCHES[:4], chain.bench.limits, resumed=chain.execution)
+    resumed = BlockRun(view_of({HOT: b""}), HOT_BATCHES[:4], chain.bench.limits, continues=chain.execution)
     chain.execution = resumed
     chain.answer(first, b"a", NOBODYS)
     chain.answer(following, b"wrong", b"wrong")

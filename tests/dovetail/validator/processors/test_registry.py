@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from dovetail.ledger.settings import FamilyVersion
-from dovetail.validator.core.execution.executor import Execution
 from dovetail.validator.core.execution.model import Task, TransactionOutcome, Verdict
+from dovetail.validator.core.journal.block_run import BlockRun
 from dovetail.validator.processors.dispatch import dispatch
 from dovetail.validator.processors.processor import Registered
 from dovetail.validator.processors.registry import (
@@ -263,7 +263,7 @@ def test_an_answer_that_waited_makes_no_family_slow() -> None:
     assert bench.free().transactions_max(FAMILY) == 2_000
 
 
-def alone_together(*, workers: int = 1, others: int = 1, **fields: Any) -> tuple[Bench, Execution]:
+def alone_together(*, workers: int = 1, others: int = 1, **fields: Any) -> tuple[Bench, BlockRun]:
     """Batches of one family that never meet, of which the first two must be alone."""
     bench = Bench()
     for number in range(workers):
@@ -272,7 +272,7 @@ def alone_together(*, workers: int = 1, others: int = 1, **fields: Any) -> tuple
         make_batch(number, make_transaction(number, inputs=[address(number)], outputs=[address(number)]))
         for number in range(2 + others)
     ]
-    return bench, Execution(view_of({}), batches, bench.limits, alone=frozenset({0, 1}))
+    return bench, BlockRun(view_of({}), batches, bench.limits, alone=frozenset({0, 1}))
 
 
 def held(tasks: list[Task]) -> list[tuple[bool, list[int]]]:
@@ -348,7 +348,7 @@ def test_only_what_was_begun_is_alone_from_then_on(begun: bool) -> None:
         make_batch(number, make_transaction(number, inputs=[address(number)], outputs=[address(number)]))
         for number in range(2)
     ]
-    execution = Execution(view_of({}), batches, bench.limits)
+    execution = BlockRun(view_of({}), batches, bench.limits)
     (task,) = dispatch(execution, bench.processors, 256)
     bench.gone.add(b"p")
     bench.processors.probe()

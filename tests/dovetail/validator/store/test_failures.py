@@ -244,7 +244,7 @@ def test_another_format_is_refused_and_nothing_stays_open(tmp_path: Path) -> Non
     for _ in range(2):
         with pytest.raises(
             StorageFailed,
-            match="format dovetail-store-1, this release reads dovetail-store-3 only",
+            match="format dovetail-store-1, this release reads dovetail-store-4 only",
         ):
             open_store(tmp_path)
 

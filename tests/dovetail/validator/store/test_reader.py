@@ -249,7 +249,7 @@ def test_another_format_is_refused_and_nothing_stays_open(tmp_path: Path) -> Non
         with env.begin(write=True) as transaction:
             transaction.put(b"format", b"of tomorrow", db=meta)
     for _ in range(2):  # What stayed open could not be opened a second time.
-        with pytest.raises(StorageFailed, match="has the format of tomorrow, this release reads dovetail-store-3 only"):
+        with pytest.raises(StorageFailed, match="has the format of tomorrow, this release reads dovetail-store-4 only"):
             StoreReader.open(tmp_path / "store")
 
 

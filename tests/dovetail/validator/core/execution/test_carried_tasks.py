@@ -8,8 +8,10 @@ import pytest
 
 from dovetail.ledger.listing import Entry
 from dovetail.validator.blocks.production import Production
-from dovetail.validator.core.execution.executor import Execution
+from dovetail.validator.core.consensus.engine import Discard, Effect, Event, Received
+from dovetail.validator.core.consensus.solo import SoloEngine
 from dovetail.validator.core.execution.model import Rejected, TransactionOutcome, Verdict
+from dovetail.validator.core.journal.block_run import BlockRun
 from dovetail.validator.core.mempool.queue import PendingQueue
 from dovetail.validator.metrics import Metrics
 from dovetail.validator.processors.dispatch import dispatch
@@ -18,7 +20,16 @@ from protos.packed_pb2 import StateListRequest
 from protos.state_context_pb2 import TpStateGetRequest, TpStateGetResponse
 from protos.validator_pb2 import Message as Envelope
 from tests.dovetail.validator.processors_support import Bench
-from tests.dovetail.validator.support import LIMITS, SIGNER, address, commit, make_batch, make_transaction, open_store
+from tests.dovetail.validator.support import (
+    LIMITS,
+    SIGNER,
+    address,
+    commit,
+    make_batch,
+    make_transaction,
+    no_network,
+    open_store,
+)
 
 BATCHES = [
     # A prefix, so that no message carries what lies under it.
@@ -53,7 +64,7 @@ class Carried:
         self.bench.register(packed_version=packed_version, max_occupancy=2)
         self.bench.take_sent()
         self.before, self.after = Kept(b"before"), Kept(b"after")
-        self.first = Execution(self.before, BATCHES, self.bench.limits)
+        self.first = BlockRun(self.before, BATCHES, self.bench.limits)
         self.tasks = dispatch(self.first, self.bench.processors, 1)
         self.context_id = self.bench.take_sent()[0].message.context_id + (":0" if packed_version else "")
         assert self.read() == [b"before"]
@@ -61,9 +72,9 @@ class Carried:
     def answer_the_other(self) -> None:
         self.first.complete(self.tasks[1], [[TransactionOutcome(Verdict.OK)]], ("1cf126",))
 
-    def carry(self) -> Execution:
+    def carry(self) -> BlockRun:
         self.answer_the_other()
-        following = Execution(self.after, BATCHES[:1], self.bench.limits, resumed=self.first)
+        following = BlockRun(self.after, BATCHES[:1], self.bench.limits, continues=self.first)
         self.before.pruned = True
         return following
 
@@ -109,20 +120,32 @@ def test_a_task_whose_batch_has_its_result_reads_nothing(carried: Carried) -> No
 
 
 def test_what_production_drops_reads_nothing(tmp_path: Path) -> None:
-    """The disk refused a batch that a processor has already."""
+    """The engine dropped the proposal of a task that a processor holds."""
     bench = Bench()
     bench.register()
     bench.take_sent()
     store, queue = open_store(tmp_path), PendingQueue(LIMITS)
     commit(store, [make_batch("genesis")])
-    production = Production(store, queue, bench.processors, SIGNER, LIMITS, lambda: 0, Metrics(LIMITS, lambda: 0))
-    entry = queue.add(0, BATCHES[0])
-    production.begin()
+    engine = DroppingEngine(1)
+    production = Production(
+        store, queue, bench.processors, engine, no_network, SIGNER, LIMITS, lambda: 0, lambda: 0,
+        Metrics(LIMITS, lambda: 0),
+    )  # fmt: skip
+    queue.add(0, BATCHES[0])
+    production.advance()
     (asked,) = bench.take_sent()
     get = TpStateGetRequest(context_id=asked.message.context_id, addresses=[address(1)])
     response: Any = bench.ask(b"p", Envelope.TP_STATE_GET_REQUEST, get)
     assert response.status == TpStateGetResponse.OK
-    production.take_back([entry])
+    production.receive("drop")
     response = bench.ask(b"p", Envelope.TP_STATE_GET_REQUEST, get)
     assert response.status == TpStateGetResponse.AUTHORIZATION_ERROR
+    assert queue.has_ready
     store.close()
+
+
+class DroppingEngine(SoloEngine):
+    """Drops what runs when its network says so."""
+
+    def step(self, event: Event) -> list[Effect]:
+        return [Discard()] if isinstance(event, Received) else super().step(event)

@@ -191,12 +191,12 @@ def test_of_those_that_let_a_batch_go_first_one_at_a_time_has_its_turn() -> None
         queue.park_for_dependency(entry, shared.id, 10)
     queue.remove(first)
     assert order(queue) == [1]
-    queue.wake_refused(shared.id, at_the_door=True)
+    queue.wake_refused(shared.id, never_ran=True)
     assert not queue.has_ready
     # It lets another go first once more: whoever that is, its end wakes the next.
     queue.park_for_dependency(behind[0], shared.id, 10)
     assert not queue.has_ready
-    queue.wake_refused(shared.id, at_the_door=False)
+    queue.wake_refused(shared.id, never_ran=False)
     assert order(queue) == [2]
     # It waits for something else: the next has its turn at once.
     queue.park_for_processor(behind[1], FAMILIES[0])

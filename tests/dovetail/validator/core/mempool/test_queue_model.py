@@ -189,13 +189,13 @@ class QueueMachine(RuleBasedStateMachine):
             if model.place == PARKED and model.cause == cause:
                 model.place = READY
 
-    @rule(transaction_id=st.sampled_from(DEPENDENCIES), at_the_door=st.booleans())
-    def wake_refused(self, transaction_id: TransactionId, at_the_door: bool) -> None:
-        self.queue.wake_refused(transaction_id, at_the_door=at_the_door)
+    @rule(transaction_id=st.sampled_from(DEPENDENCIES), never_ran=st.booleans())
+    def wake_refused(self, transaction_id: TransactionId, never_ran: bool) -> None:
+        self.queue.wake_refused(transaction_id, never_ran=never_ran)
         for model in self.models:
             if model.place == PARKED and model.cause == transaction_id and not model.lets_go_first:
                 model.place = PARKED if self._holders(transaction_id) else READY
-        if not at_the_door:
+        if not never_ran:
             self._wake_next(transaction_id)
 
     @rule()

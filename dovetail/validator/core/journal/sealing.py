@@ -1,0 +1,123 @@
+"""Makes the header of a block: the only place that does. Runs nothing and writes nothing."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from dovetail.ledger import block, signing
+from dovetail.ledger.block import BlockHeader, Consensus, Seal, SealedBlock
+from dovetail.ledger.errors import InvalidKey, NotDecodable
+from dovetail.ledger.ids import BatchId, BlockId, PublicKey, StateRoot
+from dovetail.ledger.signing import Signer
+from dovetail.validator.core.state.nodes import Ref
+
+
+class Parent(NamedTuple):
+    """The block that another one extends; number -1 before block 0. ``next_node``: the store's first free node number.
+
+    ``time_ms``: when it was proposed.
+    """
+
+    num: int
+    id: BlockId
+    root: Ref
+    next_node: int
+    time_ms: int
+
+
+class WrongSeal(Exception):
+    """A proposal does not come out as its proposer sealed it; the message names both values."""
+
+
+class Sealing(Protocol):
+    """How the header of a block gets its signature."""
+
+    def block(
+        self, parent: Parent, batch_ids: Sequence[BatchId], root: Ref, raw_batches: Sequence[bytes]
+    ) -> SealedBlock | None:
+        """The block of these applied batches, in order; None where there are none. ``root``: the state behind them.
+
+        Raises WrongSeal.
+        """
+
+
+class OwnSeal(NamedTuple):
+    """Seals this node's own proposal."""
+
+    signer: Signer
+    consensus: Consensus
+
+    def block(
+        self, parent: Parent, batch_ids: Sequence[BatchId], root: Ref, raw_batches: Sequence[bytes]
+    ) -> SealedBlock | None:
+        """A block whose time is never before its parent's, whatever the clock says."""
+        if not batch_ids:
+            return None
+        consensus = self.consensus._replace(time_ms=max(self.consensus.time_ms, parent.time_ms))
+        header = _header(parent, batch_ids, root, self.signer.public_key, block.encode_consensus(consensus))
+        return block.seal(self.signer, header, raw_batches)
+
+
+class GivenSeal(NamedTuple):
+    """Checks another node's proposal against its seal. ``engine`` and ``height``: what the seal must name."""
+
+    seal: Seal | None
+    engine: str
+    height: int
+
+    def block(
+        self, parent: Parent, batch_ids: Sequence[BatchId], root: Ref, raw_batches: Sequence[bytes]
+    ) -> SealedBlock | None:
+        """The same block as its proposer's. Raises WrongSeal."""
+        seal = self.seal
+        num = parent.num + 1
+        if seal is None:
+            if batch_ids:
+                raise WrongSeal(f"block {num}: {len(batch_ids)} batches apply here, its proposer sealed no block")
+            return None
+        computed = StateRoot(root.hash.hex())
+        if computed != seal.state_root_hash:
+            raise WrongSeal(
+                f"block {num}: the state root here is {computed}, its proposer sealed {seal.state_root_hash}"
+            )
+        try:
+            consensus = block.decode_consensus(seal.consensus)
+        except NotDecodable as error:
+            raise WrongSeal(f"block {num}: {error}") from None
+        if (consensus.engine, consensus.height) != (self.engine, self.height):
+            raise WrongSeal(
+                f"block {num}: it is sealed for height {consensus.height} of {consensus.engine!r}, not for height"
+                f" {self.height} of {self.engine!r}"
+            )
+        if consensus.time_ms < parent.time_ms:
+            raise WrongSeal(f"block {num}: its time {consensus.time_ms} ms is before its parent's {parent.time_ms} ms")
+        header = _header(parent, batch_ids, root, seal.signer_pubkey, seal.consensus)
+        header_bytes = block.encode_block_header(header)
+        try:
+            signed = signing.verify(seal.signer_pubkey, header_bytes, seal.signature)
+        except InvalidKey as error:
+            raise WrongSeal(f"block {num}: {error}") from None
+        if not signed:
+            raise WrongSeal(
+                f"block {num}: {seal.signature} is no signature of {seal.signer_pubkey} over the header made here, of"
+                f" {len(batch_ids)} batches on block {parent.id}"
+            )
+        return SealedBlock(seal.signature, header, header_bytes, tuple(raw_batches))
+
+
+def seal_of(sealed: SealedBlock) -> Seal:
+    """What a proposal carries of a sealed block."""
+    header = sealed.header
+    return Seal(header.signer_pubkey, sealed.id, header.consensus, header.state_root_hash)
+
+
+def _header(
+    parent: Parent, batch_ids: Sequence[BatchId], root: Ref, signer_pubkey: PublicKey, consensus: bytes
+) -> BlockHeader:
+    return BlockHeader(
+        block_num=parent.num + 1,
+        previous_block_id=parent.id,
+        signer_pubkey=signer_pubkey,
+        batch_ids=tuple(batch_ids),
+        consensus=consensus,
+        state_root_hash=StateRoot(root.hash.hex()),
+    )
