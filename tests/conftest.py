@@ -16,8 +16,12 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile("explore", print_blob=True, deadline=None, max_examples=2000)
 hypothesis.settings.load_profile("dovetail")
 
-
 _RESTORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+# Background jobs and nohup start pytest with ignored signals. Processes that a test starts would inherit that.
+for _number in _RESTORED:
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.hookimpl(wrapper=True)
