@@ -1,6 +1,6 @@
-"""The HTTP client: what the REST API offers, as calls. No keys, no families, no printing.
+"""The HTTP client: each method is a request to the REST API (API.md). No keys, no families, no output.
 
-Shapes of answers and errors: the specification of the REST API; binary values stay base64 in what is returned here.
+Resources are returned as the API's JSON objects, in which binary values are base64.
 """
 
 import base64
@@ -9,17 +9,16 @@ import os
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import httpx
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from dovetail.common.errors import Refused
 from dovetail.common.urls import DEFAULT_URL, check_rest_api, misread, shown_url
 from dovetail.ledger.building import SignedBatch, encode_batch_list
-
-if TYPE_CHECKING:
-    from prometheus_client.samples import Sample
 
 _ANSWER_S: Final = 30.0
 _STATUS_IDS_IN_URL_MAX: Final = 15
@@ -28,7 +27,7 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 class ApiError(Refused):
-    """The REST API refused; ``code`` is its own (None when the answer was not in its shape), ``status`` HTTP's."""
+    """An error answer. ``status``: the HTTP status; ``code``: the API's code, None if the answer is not the API's."""
 
     def __init__(self, status: int, code: int | None, title: str, message: str) -> None:
         super().__init__(f"{title}: {message}" + (f" (code {code})" if code is not None else ""))
@@ -39,12 +38,12 @@ class ApiError(Refused):
 
 
 def is_not_found(error: Refused) -> bool:
-    """Whether an address holds nothing, rather than something being wrong."""
+    """Whether the error is code 75: the address holds no leaf."""
     return isinstance(error, ApiError) and error.code == _STATE_NOT_FOUND
 
 
 class BatchStatus(NamedTuple):
-    """``status``: COMMITTED, INVALID, PENDING or UNKNOWN; ``details``: why, as the REST API says it, or {}."""
+    """``status``: COMMITTED, INVALID, PENDING or UNKNOWN; ``details``: the API's ``details`` of this batch, or {}."""
 
     id: str
     status: str
@@ -52,10 +51,10 @@ class BatchStatus(NamedTuple):
 
     @property
     def why(self) -> str:
-        """The details in one line; empty when there are none."""
+        """The details in one line; empty without details."""
         parts = [str(self.details.get("reason", ""))]
         family = f"{self.details.get('family_name', '')} {self.details.get('family_version', '')}".strip()
-        # A message that begins with it says it already.
+        # A message may begin with the family already.
         if not str(self.details.get("message", "")).startswith(family):
             parts.append(family)
         if "dependency" in self.details:
@@ -68,7 +67,7 @@ class BatchStatus(NamedTuple):
 
 
 class Page(NamedTuple):
-    """One page of a list: its items as the REST API shows them, the head it was read at, and where it stands."""
+    """One page of a list: its items, the head at which it was read, and its position in the list."""
 
     items: list[dict[str, Any]]
     head: str
@@ -77,27 +76,27 @@ class Page(NamedTuple):
 
 
 class DovetailClient:
-    """One connection to a REST API. Every call raises ApiError, or Refused when nothing answers."""
+    """A client of one REST API. Every method raises ApiError for an error answer, and Refused without an answer."""
 
     def __init__(self, url: str = DEFAULT_URL, *, transport: httpx.BaseTransport | None = None) -> None:
-        """``url``: where the REST API is, a path prefix included. ``transport`` stands in for the network in tests."""
+        """``url``: the API's base URL with its path prefix. ``transport`` replaces the network in tests."""
         try:
             parsed = httpx.URL(url)
         except httpx.InvalidURL as error:
-            # The reason quotes a part of the URL, which may be one of the password.
+            # The error quotes a part of the URL, which may contain the password.
             reason = f": {error}" if shown_url(url) == url else ""
             raise Refused(f"{shown_url(url)!r} is no URL{reason}") from None
         check_rest_api(url, parsed.scheme, parsed.host)
         self.url = shown_url(url).rstrip("/")
-        """For people: without a password."""
+        """The base URL without its password, for messages."""
 
         self._http = httpx.Client(
             base_url=url,
             transport=transport,
             timeout=_ANSWER_S,
-            # To load the authorities takes as long as all else here.
+            # Loading the certificate authorities is slow, so only https does.
             verify=_trusted() if parsed.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-            # A proxy meant for the internet cannot reach this machine's own addresses.
+            # A proxy from the environment cannot reach this machine's own addresses.
             trust_env=parsed.host not in _LOOPBACK,
         )
 
@@ -110,13 +109,13 @@ class DovetailClient:
         self.close()
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Close the connection."""
         self._http.close()
 
     def post_batches(self, batches: Sequence[SignedBatch], *, wait_s: int | None = None) -> dict[str, BatchStatus]:
-        """Submit all or none, and what became of each: PENDING when accepted and not waited for.
+        """Submit the batches, all or nothing, and return the status of each; PENDING without ``wait_s``.
 
-        ``wait_s``: wait so many seconds for every batch to be COMMITTED or INVALID.
+        ``wait_s``: the seconds to wait until every batch is COMMITTED or INVALID.
         """
         status, body = self._request(
             "POST",
@@ -132,7 +131,7 @@ class DovetailClient:
         return {batch.id: BatchStatus(batch.id, word, {}) for batch in batches}
 
     def batch_status(self, ids: Sequence[str], *, wait_s: int | None = None) -> dict[str, BatchStatus]:
-        """The status of each id; with ``wait_s`` once each is COMMITTED or INVALID, or after so many seconds."""
+        """The status of each id. ``wait_s``: the seconds to wait until every batch is COMMITTED or INVALID."""
         params: dict[str, Any] = {"wait": wait_s} if wait_s else {}
         if len(ids) > _STATUS_IDS_IN_URL_MAX:
             _, body = self._request("POST", "/batch_status", params=params, json=list(ids), wait_s=wait_s)
@@ -141,52 +140,50 @@ class DovetailClient:
         return _statuses(body)
 
     def resource(self, kind: str, name: str, *, head: str | None = None) -> Any:
-        """``data`` of one resource: ``kind`` is blocks, batches, transactions or state; ``name`` its id or address."""
+        """``data`` of one resource. ``kind``: blocks, batches, transactions or state; ``name``: its id or address."""
         _, body = self._request("GET", f"/{kind}/{quote(name, safe='')}", params={"head": head} if head else {})
         return _member(body, "data")
 
     def data(self, path: str) -> dict[str, Any]:
-        """``data`` of what tells how the node does: ``path`` is /readyz, /stats/validator or the like."""
+        """``data`` of a path about the node, for example /readyz or /stats/validator."""
         data = _member(self._request("GET", path)[1], "data")
         if not isinstance(data, dict):
-            raise ApiError(200, None, "Invalid Answer", f"{self.url}{path} gave no object")
+            raise _invalid_answer(f"{self.url}{path} gave no object")
         return data
 
-    def metrics(self) -> list["Sample"]:
-        """The samples of /metrics. ApiError also when it is no text in Prometheus' format."""
-        from prometheus_client.parser import text_string_to_metric_families
-
+    def metrics(self) -> list[Sample]:
+        """The samples of /metrics. Raises ApiError also if the answer is not in Prometheus' text format."""
         response = self._send("GET", "/metrics", _ANSWER_S)
         if not response.is_success:
             raise _api_error(response, _parsed(response), self.url)
         try:
             return [sample for family in text_string_to_metric_families(response.text) for sample in family.samples]
         except (ValueError, LookupError):
-            raise ApiError(200, None, "Invalid Answer", f"{self.url}/metrics gave no metrics") from None
+            raise _invalid_answer(f"{self.url}/metrics gave no metrics") from None
 
     def leaf(self, address: str, *, head: str | None = None) -> bytes:
-        """The bytes at a full address. ApiError 75 when there are none."""
+        """The bytes at a full address. Raises ApiError 75 if the address holds no leaf."""
         return decode_base64(self.resource("state", address, head=head))
 
     def pages(self, kind: str, **params: str | int | None) -> Iterator[Page]:
-        """The pages of a list, all read at one head. ``params``: head, count, address, id, min, max as they fit."""
+        """The pages of a list, all read at one head. ``params``: head, count, address, id, min or max (API.md)."""
         query: Any = {name: value for name, value in params.items() if value is not None}
         while True:
             _, body = self._request("GET", f"/{kind}", params=query)
             items, paging = _member(body, "data"), _member(body, "paging")
             if not isinstance(items, list) or not isinstance(paging, dict):
-                raise ApiError(200, None, "Invalid Answer", f"{self.url}/{kind} gave no list")
+                raise _invalid_answer(f"{self.url}/{kind} gave no list")
             yield Page(
                 items, str(body.get("head", "")), int(paging.get("start_index", 0)), int(paging.get("total_count", 0))
             )
             following = paging.get("next")
             if not following or not items:
                 return
-            # Only its query: behind a proxy that does not say so, the link's host and path are not ours.
+            # Only the link's query is used, because a proxy may hide the host and path that this client needs.
             query = httpx.URL(following).params
 
     def items(self, kind: str, **params: str | int | None) -> Iterator[dict[str, Any]]:
-        """The items of a list, page by page."""
+        """The items of a list, requested page by page."""
         for page in self.pages(kind, **params):
             yield from page.items
 
@@ -211,15 +208,15 @@ class DovetailClient:
 
 
 def decode_base64(text: object) -> bytes:
-    """The bytes of a binary value of the REST API. Raises ApiError."""
+    """The bytes of a binary value in an answer. Raises ApiError if the value is not base64."""
     try:
         return base64.b64decode(str(text), validate=True)
     except (binascii.Error, ValueError):
-        raise ApiError(200, None, "Invalid Answer", f"{str(text)[:80]!r} is no base64") from None
+        raise _invalid_answer(f"{str(text)[:80]!r} is no base64") from None
 
 
 def _trusted() -> ssl.SSLContext:
-    """The certificates that are believed: the usual authorities', or those that the environment names instead."""
+    """The trusted certificates: those that the environment names, or the usual authorities."""
     try:
         return httpx.create_ssl_context()
     except OSError as error:
@@ -242,23 +239,27 @@ def _why_not_connected(url: str, error: Exception) -> str:
 
 
 def _parsed(response: httpx.Response) -> object:
-    """The body as JSON; None when it is none."""
+    """The body as JSON; None if the body is not JSON."""
     try:
         return response.json()
     except ValueError:
         return None
 
 
+def _invalid_answer(message: str) -> ApiError:
+    return ApiError(200, None, "Invalid Answer", message)
+
+
 def _member(body: dict[str, Any], name: str) -> Any:
     if name not in body:
-        raise ApiError(200, None, "Invalid Answer", f"the answer has no {name!r}")
+        raise _invalid_answer(f"the answer has no {name!r}")
     return body[name]
 
 
 def _statuses(body: dict[str, Any]) -> dict[str, BatchStatus]:
     data, details = _member(body, "data"), body.get("details", {})
     if not isinstance(data, dict) or not isinstance(details, dict):
-        raise ApiError(200, None, "Invalid Answer", "the batch statuses are no object")
+        raise _invalid_answer("the batch statuses are no object")
     return {batch_id: BatchStatus(batch_id, str(word), details.get(batch_id, {})) for batch_id, word in data.items()}
 
 

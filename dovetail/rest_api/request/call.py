@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from google.protobuf.message import Message
 from starlette.requests import ClientDisconnect, Request
 
-from dovetail.ledger.limits import Limits
 from dovetail.rest_api.answers.quota import ByteQuota
 from dovetail.rest_api.config import RestConfig, networks
 from dovetail.rest_api.errors import ApiError, ClientGone, Problem
@@ -43,30 +42,14 @@ class Call:
     def __init__(self, context: ApiContext, request: Request) -> None:
         self._context = context
         self._request = request
+        self.config = context.config
+        self.limits = context.config.limits
+        self.metrics = context.metrics
+        self.answer_quota = context.answer_quota
         self.request_id: str = request.state.request_id
-        self.query = Query(request.scope["query_string"], context.config.limits)
+        self.query = Query(request.scope["query_string"], self.limits)
         self.path: str = request.scope["path"]
         self.base = links.base_url(request.scope, context.trusted)
-
-    @property
-    def config(self) -> RestConfig:
-        """This API's configuration."""
-        return self._context.config
-
-    @property
-    def metrics(self) -> Metrics:
-        """This API's metrics."""
-        return self._context.metrics
-
-    @property
-    def answer_quota(self) -> ByteQuota:
-        """The quota of large answers from the ledger."""
-        return self._context.answer_quota
-
-    @property
-    def limits(self) -> Limits:
-        """The configured limits."""
-        return self._context.config.limits
 
     @property
     def media_type(self) -> str:
@@ -127,8 +110,7 @@ class Call:
         ``wait_s``: how long the validator may hold the request. ``timeout_s``: the time limit of the answer, if it is
         shorter than the API's own timeout.
         """
-        config = self._context.config
-        own_s = max(config.timeout_s, wait_s + max(1, config.timeout_s - self._context.default_wait_s))
+        own_s = max(self.config.timeout_s, wait_s + max(1, self.config.timeout_s - self._context.default_wait_s))
         return await self._context.validator.request(
             asked,
             content if isinstance(content, bytes) else content.SerializeToString(),

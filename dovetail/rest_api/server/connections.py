@@ -9,6 +9,7 @@ import contextlib
 import resource
 import socket
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any, Final
 from uuid import uuid4
 
@@ -56,12 +57,12 @@ class Listener(socket.socket):
         if not self._is_full:
             log.warning("connections refused, open files are at their limit", descriptor_max=self.descriptor_max)
         self._is_full = True
-        self._metrics.count_refusal(503)
         error = ApiError(Problem.NOT_READY, "this REST API has as many connections as it may have open files")
+        self._metrics.count_refusal(error.status)
         with connection, contextlib.suppress(OSError):
             connection.setblocking(False)
             # The answer fits into an empty send buffer. A client that has sent its request may see a reset instead.
-            connection.send(_raw_answer(503, "Service Unavailable", error, uuid4().hex))
+            connection.send(_raw_answer(error, uuid4().hex))
         # Ends this round of asyncio's accept loop; the next round accepts the other waiting connections.
         raise BlockingIOError
 
@@ -153,7 +154,7 @@ class Protocol(H11Protocol):
             return
         if self.cycle is not before and {b"content-length", b"transfer-encoding"} <= {name for name, _ in self.headers}:
             # A proxy may have used the other header to find the end of the body (RFC 9112, 6.1).
-            self._refuse(400, "Bad Request", Problem.BAD_REQUEST, "both Content-Length and Transfer-Encoding are given")
+            self._refuse(Problem.BAD_REQUEST, "both Content-Length and Transfer-Encoding are given")
             return
         if was_answered_early and not self._is_answered_early():
             self._cancel_request_timer()
@@ -201,14 +202,13 @@ class Protocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         bytes_max = self.config.h11_max_incomplete_event_size
-        text = f"this is no HTTP/1.1 request, or its head has over {bytes_max} bytes"
-        self._refuse(400, "Bad Request", Problem.BAD_REQUEST, text)
+        self._refuse(Problem.BAD_REQUEST, f"this is no HTTP/1.1 request, or its head has over {bytes_max} bytes")
 
     def _refuse_timed_out(self) -> None:
-        text = f"the request did not arrive whole within {self._context.config.request_s_max} seconds"
-        self._refuse(408, "Request Timeout", Problem.REQUEST_TIMEOUT, text)
+        seconds = self._context.config.request_s_max
+        self._refuse(Problem.REQUEST_TIMEOUT, f"the request did not arrive whole within {seconds} seconds")
 
-    def _refuse(self, status: int, phrase: str, problem: Problem, message: str) -> None:
+    def _refuse(self, problem: Problem, message: str) -> None:
         """Answer with an error, unless an answer has started, and close the connection."""
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             # An answer has started. The client would read a second one as the answer to its next request.
@@ -224,9 +224,9 @@ class Protocol(H11Protocol):
         error = ApiError(problem, message)
         request_id = uuid4().hex
         client = (self.client or ("",))[0]
-        log.info("request", request_id=request_id, status=status, reason=error.message, client=client)
-        self._context.metrics.count_refusal(status)
-        self.transport.write(_raw_answer(status, phrase, error, request_id))
+        log.info("request", request_id=request_id, status=error.status, reason=error.message, client=client)
+        self._context.metrics.count_refusal(error.status)
+        self.transport.write(_raw_answer(error, request_id))
         self._linger()
 
     def _close_after_answer(self) -> None:
@@ -275,12 +275,13 @@ class Protocol(H11Protocol):
             self._answer_timer = None
 
 
-def _raw_answer(status: int, phrase: str, error: ApiError, request_id: str) -> bytes:
+def _raw_answer(error: ApiError, request_id: str) -> bytes:
     """An error answer as bytes, for a connection without a usable request; the connection ends after it."""
     body = error.body()
     headers = "".join(f"{name.lower()}: {value}\r\n" for name, value in error.headers.items())
     head = (
-        f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
         f"x-request-id: {request_id}\r\n{headers}connection: close\r\n\r\n"
     )
     return head.encode() + body

@@ -145,22 +145,6 @@ class Validator:
 
         ``is_wait``: the validator holds the request. After a cancellation or a timeout it gets a StatusWaitCancel.
         """
-        received = await self._exchange(asked, content, answered, request_id, timeout_s, is_wait)
-        try:
-            return answer.FromString(received)
-        except DecodeError:
-            text = f"the validator's answer of {len(received)} bytes is no {answer.DESCRIPTOR.name}"
-            raise ApiError(Problem.INVALID_RESPONSE, text) from None
-
-    async def _exchange(
-        self,
-        asked: Envelope.MessageType,
-        content: bytes,
-        answered: Envelope.MessageType,
-        request_id: str,
-        timeout_s: float,
-        is_wait: bool,
-    ) -> bytes:
         self._count += 1
         correlation_id = f"{request_id}.{self._count}"
         message = Envelope(message_type=asked, correlation_id=correlation_id, content=content)
@@ -176,7 +160,7 @@ class Validator:
             # A send may clear the descriptor's signal for frames that have arrived.
             self._receive_all()
             async with asyncio.timeout(timeout_s):
-                return await future
+                received = await future
         except TimeoutError:
             raise ApiError(Problem.TIMED_OUT, f"the validator gave no answer within {timeout_s:g} seconds") from None
         finally:
@@ -184,6 +168,11 @@ class Validator:
             self._pending_bytes -= len(frame)
             if is_wait and future.cancelled():
                 self._cancel_wait(correlation_id)
+        try:
+            return answer.FromString(received)
+        except DecodeError:
+            text = f"the validator's answer of {len(received)} bytes is no {answer.DESCRIPTOR.name}"
+            raise ApiError(Problem.INVALID_RESPONSE, text) from None
 
     def _cancel_wait(self, correlation_id: str) -> None:
         """Tell the validator that nobody awaits this answer any more."""

@@ -101,9 +101,9 @@ _FAMILIES: Final = {
 }
 
 
-def _asks(handler: Handler, path: str, summary: str, description: str, shape: str, data: object) -> Endpoint:
+def _asks(handler: Handler, path: str, summary: str, description: str, schema: str, example: object) -> Endpoint:
     """A path whose answer the validator gives from its present status."""
-    answer = Answer(200, "As of now.", shape, {"now": single(path, data)})
+    answer = Answer(200, "As of now.", schema, {"now": example})
     return Endpoint(path, {"GET": Operation(handler, "Node", summary, description, (answer,), SHOWN, problems=ASKED)})
 
 
@@ -115,7 +115,7 @@ NODE: Final = (
         "Totals since it started, and by `family_name:family_version`. Families beyond the limit share"
         " `other:`. Nothing is ever rolled back.",
         "ValidatorStats",
-        {**_TOTALS, "intkey:1.0": _TOTALS},
+        single("/stats/validator", {**_TOTALS, "intkey:1.0": _TOTALS}),
     ),
     _asks(
         get_stats_gossip,
@@ -123,7 +123,7 @@ NODE: Final = (
         "What went to and came from peers",
         "A node without peers reports zeros.",
         "GossipStats",
-        _GOSSIP,
+        single("/stats/gossip", _GOSSIP),
     ),
     _asks(
         get_status_config,
@@ -131,7 +131,7 @@ NODE: Final = (
         "The running configuration",
         "The limits of a block, then the tables of the configuration: no secret, no path.",
         "Configuration",
-        _CONFIG,
+        single("/status/config", _CONFIG),
     ),
     _asks(
         get_status_system,
@@ -139,7 +139,7 @@ NODE: Final = (
         "The machine that the validator runs on",
         "Load and memory in use as fractions from 0 to 1.",
         "System",
-        _SYSTEM,
+        single("/status/system", _SYSTEM),
     ),
     _asks(
         get_status_processors,
@@ -148,22 +148,16 @@ NODE: Final = (
         "The connected processors in the order in which they came, with what they do and have done. One that has"
         " unregistered is listed until it has finished what it held.",
         "Processors",
-        [_PROCESSOR],
+        single("/status/processors", [_PROCESSOR]),
     ),
-    Endpoint(
+    _asks(
+        get_status_families,
         "/status/families",
-        {
-            "GET": Operation(
-                get_status_families,
-                "Node",
-                "Which families may enter a block, and who serves them",
-                "Every family that the setting sawtooth.validator.transaction_families names, a processor serves or a"
-                " pending batch needs, 1000 at most.",
-                (Answer(200, "As of now.", "Families", {"now": read("/status/families", _FAMILIES)}),),
-                SHOWN,
-                problems=ASKED,
-            )
-        },
+        "Which families may enter a block, and who serves them",
+        "Every family that the setting sawtooth.validator.transaction_families names, a processor serves or a pending"
+        " batch needs, 1000 at most.",
+        "Families",
+        read("/status/families", _FAMILIES),
     ),
     Endpoint(
         "/healthz",
