@@ -1,4 +1,4 @@
-"""The HTTP client against answers that a transport gives."""
+"""The HTTP client with answers from a mock transport or a local server."""
 
 import json
 import shutil
@@ -51,7 +51,7 @@ def test_a_committed_batch() -> None:
         assert client.post_batches([_BATCH], wait_s=5)[_BATCH.id].status == "COMMITTED"
 
 
-def test_an_invalid_batch_says_why() -> None:
+def test_an_invalid_batch_has_a_reason() -> None:
     details = {_BATCH.id: {"reason": "invalid_transaction", "transaction_id": "cd", "message": "no such name"}}
 
     def answer(_: httpx.Request) -> httpx.Response:
@@ -63,7 +63,7 @@ def test_an_invalid_batch_says_why() -> None:
 
 
 @pytest.mark.parametrize(("count", "method"), [(15, "GET"), (16, "POST")])
-def test_many_ids_travel_in_the_body(count: int, method: str) -> None:
+def test_many_ids_are_sent_in_the_body(count: int, method: str) -> None:
     ids = [f"{number:0128x}" for number in range(count)]
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -108,14 +108,14 @@ def test_errors_keep_code_title_and_message() -> None:
 
 @pytest.mark.parametrize("content", [b"<html>", b"[]", b'{"error": "no object"}', b"\xff"])
 @pytest.mark.parametrize("status", [200, 401, 502])
-def test_what_is_not_our_api_is_told_apart(content: bytes, status: int) -> None:
+def test_an_answer_in_another_shape_has_no_code(content: bytes, status: int) -> None:
     with _client(lambda _: httpx.Response(status, content=content)) as client, pytest.raises(ApiError) as caught:
         client.resource("blocks", "0")
     assert caught.value.code is None
 
 
 @pytest.mark.parametrize("body", [{}, {"data": 3, "paging": {}}, {"data": [], "paging": 1}])
-def test_a_list_that_is_none(body: object) -> None:
+def test_an_answer_without_a_list(body: object) -> None:
     with _client(lambda _: httpx.Response(200, json=body)) as client, pytest.raises(ApiError, match="Invalid Answer"):
         list(client.items("blocks"))
 
@@ -128,7 +128,7 @@ def test_a_leaf_that_is_no_base64() -> None:
         client.leaf("00" * 35)
 
 
-def test_an_id_is_one_path_segment_whatever_it_holds() -> None:
+def test_an_id_is_always_one_path_segment() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         assert request.url.raw_path == b"/ledger/blocks/..%2Fstate%3Fa"
         return httpx.Response(200, json={"data": {}})
@@ -145,7 +145,7 @@ def test_an_id_is_one_path_segment_whatever_it_holds() -> None:
         (httpx.RemoteProtocolError("cut off"), "the connection to .* broke: cut off"),
     ],
 )
-def test_trouble_on_the_way_is_one_line(error: httpx.TransportError, reason: str) -> None:
+def test_a_failed_request_is_reported_in_one_line(error: httpx.TransportError, reason: str) -> None:
     def answer(_: httpx.Request) -> httpx.Response:
         raise error
 
@@ -154,7 +154,7 @@ def test_trouble_on_the_way_is_one_line(error: httpx.TransportError, reason: str
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://node", "http://", "", "http://[::1", "http://a:b"])
-def test_what_is_no_url(url: str) -> None:
+def test_an_unusable_url_is_refused(url: str) -> None:
     with pytest.raises(Refused, match="is no URL"):
         DovetailClient(url)
 
@@ -177,7 +177,7 @@ def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
 
 
 class TlsNode:
-    """Answers every GET over TLS, with a certificate that nobody vouches for."""
+    """Answers every GET over TLS with a self-signed certificate."""
 
     def __init__(self, folder: Path) -> None:
         self.certificate = folder / "node.crt"
@@ -205,7 +205,7 @@ class TlsNode:
 
         class Server(ThreadingHTTPServer):
             def handle_error(self, *_: object) -> None:
-                """A client that trusts nobody breaks off."""
+                """A client without this certificate closes the connection."""
 
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate, key)
@@ -228,11 +228,11 @@ def tls_node(tmp_path: Path) -> Iterator[TlsNode]:
     thread.join()
 
 
-def test_a_certificate_counts_when_the_environment_names_it_and_only_then(
+def test_a_certificate_is_trusted_only_if_the_environment_names_it(
     tls_node: TlsNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-    # The environment's proxy cannot reach this machine's own addresses, whatever is said of certificates.
+    # The client must not use this proxy for a local address.
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     with (
         DovetailClient(tls_node.url) as client,
@@ -252,7 +252,7 @@ def test_certificates_that_cannot_be_loaded_are_named(monkeypatch: pytest.Monkey
         DovetailClient("https://127.0.0.1:1")
 
 
-def test_https_to_what_speaks_no_tls(api: FakeApi) -> None:
+def test_https_to_a_server_without_tls(api: FakeApi) -> None:
     url = api.url.replace("http:", "https:")
     with DovetailClient(url) as client, pytest.raises(Refused, match=f"^{url} answers, but not with TLS"):
         client.data("/readyz")

@@ -1,6 +1,6 @@
-"""Requests that no friendly client sends, as bytes: hypothesis strategies, and tables of single ones.
+"""Hostile requests as bytes: hypothesis strategies, and tables of single requests.
 
-What lives here: what is sent. What must not: what must come back, beyond a status.
+Expected answers do not belong here, except for their statuses.
 """
 
 from typing import NamedTuple
@@ -90,7 +90,7 @@ _BODIES = st.one_of(
 
 
 class Asking(NamedTuple):
-    """One request, whose connection is to end with its answer."""
+    """One request on a connection that ends with the answer."""
 
     method: str
     raw: bytes
@@ -98,7 +98,7 @@ class Asking(NamedTuple):
 
 @st.composite
 def requests(draw: st.DrawFn) -> Asking:
-    """Requests with a request line and framing that are in order, and everything else as it comes."""
+    """Requests with a valid request line and valid framing; all else is arbitrary."""
     method = draw(st.sampled_from(["GET", "POST", "HEAD", "OPTIONS", "PUT", "TRACE", "get", "X-" + "Y" * 300]))
     target = f"{draw(st.sampled_from(_PATHS)).format(draw(_PARTS))}?{draw(_QUERIES)}"
     headers = [("Host", "node"), *draw(_HEADERS), ("Connection", "close")]
@@ -143,7 +143,7 @@ fragments = st.lists(
     ),
     max_size=12,
 )
-"""Pieces of requests that need not make any."""
+"""Fragments that may or may not form requests."""
 
 _HEAD_BYTES_OVER = 1_000_000
 GET = b"GET /blocks HTTP/1.1\r\nHost: node\r\n"
@@ -182,7 +182,7 @@ REFUSED: dict[str, bytes] = {
     "chunk size of very many digits": POST_CHUNKED + b"\r\n" + b"f" * 25 + b"\r\n",
     "chunk longer than it says": POST_CHUNKED + b"\r\n3\r\nabcXX0\r\n\r\n",
 }
-"""What is no HTTP/1.1 request."""
+"""Bytes that are not a valid HTTP/1.1 request."""
 
 TAKEN: dict[str, tuple[bytes, int]] = {
     "HTTP/1.0 without a host": (b"GET /blocks HTTP/1.0\r\n\r\n", 200),
@@ -220,7 +220,7 @@ TAKEN: dict[str, tuple[bytes, int]] = {
         400,
     ),
 }
-"""What is odd, and a request all the same; the status of its answer."""
+"""Unusual but valid requests, with the statuses of their answers."""
 
 INJECTED = [
     b"x\r\nSet-Cookie: a=b",
@@ -234,4 +234,4 @@ INJECTED = [
     b"x\x85Set-Cookie: a=b",
     b"a" * 10_000,
 ]
-"""Header values that would add something to an answer, or name another host in it."""
+"""Header values that try to add a header or a script to an answer, or another host to its links."""

@@ -1,7 +1,6 @@
-"""HTTP/1.1 as bytes: what a test sends, and what came back judged by a reader that forgives nothing.
+"""HTTP/1.1 as bytes: a socket that sends them, and a strict parser for the answers.
 
-What lives here: sockets and the form of answers. What must not: what an answer ought to say, or any of the project's
-packages.
+The expected content of answers does not belong here, nor do imports of the project's packages.
 """
 
 import asyncio
@@ -19,11 +18,11 @@ ANSWER_HEADERS = {
     *("date", "content-type", "content-length", "x-request-id", "connection", "allow", "retry-after"),
     *("content-security-policy", "x-content-type-options"),
 }
-"""All that the API ever says."""
+"""Every header that the API sends."""
 
 
 class Answer(NamedTuple):
-    """One answer. Header names in lower case; none comes twice."""
+    """One answer. Header names are in lower case and unique."""
 
     status: int
     headers: dict[str, str]
@@ -31,7 +30,7 @@ class Answer(NamedTuple):
 
     @property
     def error(self) -> dict[str, Any]:
-        """The error object, whose shape is checked."""
+        """The error object; its shape is checked."""
         assert self.headers["content-type"] == "application/json"
         document = json.loads(self.body)
         assert list(document) == ["error"]
@@ -42,7 +41,7 @@ class Answer(NamedTuple):
 
 
 async def talk(port: int, *parts: bytes, half_close: bool = False) -> bytes:
-    """Send the parts on one connection, and read until the server closes it; a reset counts as that too."""
+    """Send the parts on one connection, and read until the server closes or resets it."""
     async with asyncio.timeout(DEADLINE_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         received = bytearray()
@@ -62,9 +61,9 @@ async def talk(port: int, *parts: bytes, half_close: bool = False) -> bytes:
 
 
 def read_answers(received: bytes, *methods: str) -> list[Answer]:
-    """All answers in the bytes of one connection; ``methods``: of the requests, where they are not all GET.
+    """All answers in the bytes of one connection. ``methods``: the methods of the requests; GET if missing.
 
-    Raises AssertionError for anything that is no whole HTTP/1.1 answer.
+    Raises AssertionError for an invalid or incomplete HTTP/1.1 answer.
     """
     answers: list[Answer] = []
     while received:
@@ -93,7 +92,7 @@ def read_answers(received: bytes, *methods: str) -> list[Answer]:
 
 
 def check_answer(answer: Answer) -> None:
-    """What holds for every answer of the API (API.md, Every response and Errors)."""
+    """Check what API.md requires of every answer (Every response, Errors)."""
     assert answer.status < 500, answer
     assert _is_request_id(answer.headers["x-request-id"])
     assert set(answer.headers) <= ANSWER_HEADERS

@@ -1,4 +1,4 @@
-"""The API on a real port with a fake validator behind it, and clients that talk to it in bytes."""
+"""The API on a real port with a fake validator, and clients that send bytes."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ class Served(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def served(*, validator_first: bool = True, config: RestConfig | None = None) -> AsyncIterator[Served]:
-    """The API on a real port, ready; the validator starts before it, or once the API says that it waits."""
+    """The API on a real port, ready. The validator starts before the API, or when the API reports that it waits."""
     fake = FakeValidator()
     fake.start()
     fake.answer(Type.LIST_REQUEST, Type.LIST_RESPONSE, OK)
@@ -97,7 +97,7 @@ async def send(api: Served, *parts: bytes) -> tuple[asyncio.StreamReader, asynci
 
 
 async def seen(api: Served) -> None:
-    """Return once the server has read what was sent to it before, and acted on it."""
+    """Return once the server has handled the bytes that were sent before."""
     assert (await api.http.get("/healthz")).status_code == 200
 
 
@@ -109,7 +109,7 @@ async def answer_of(reader: asyncio.StreamReader) -> Answer:
 
 
 def stuck(api: Served, path: str = "/batches") -> socket.socket:
-    """A client that has asked and reads nothing."""
+    """A client that has sent a request and does not read the answer."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.connect(("127.0.0.1", api.port))

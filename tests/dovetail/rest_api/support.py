@@ -1,4 +1,4 @@
-"""A validator that answers as told, on a real ROUTER socket, and the API in front of it, both in the test's loop."""
+"""A fake validator on a real ROUTER socket, and the API in front of it, both in the event loop of the test."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ Answer = Callable[[bytes], Message | bytes | None]
 
 
 def make_batch(*names: str) -> SignedBatch:
-    """A signed batch of one transaction for each name; equal names, equal batch."""
+    """A signed batch with one transaction for each name; equal names give equal batches."""
     transactions = [
         build_transaction(
             SIGNER,
@@ -73,7 +73,7 @@ def make_block(number: int, *batches: SignedBatch) -> tuple[SealedBlock, bytes]:
 
 
 class Asked(NamedTuple):
-    """One frame that reached the fake: who sent it, and the envelope's fields."""
+    """One request that reached the fake validator: its sender and the fields of its envelope."""
 
     peer: bytes
     message_type: int
@@ -82,12 +82,12 @@ class Asked(NamedTuple):
 
 
 class FakeValidator:
-    """Answers each type of request as ``answers`` says; None, or no entry, is silence."""
+    """Answers each type of request by ``answers``; None or no entry: no answer."""
 
     def __init__(self, answers: dict[int, tuple[int, Answer]] | None = None) -> None:
         self.answers = answers or {}
         self.asked: asyncio.Queue[Asked] = asyncio.Queue()
-        # Nobody else gets it while it is stopped.
+        # The port stays reserved while the fake validator is stopped.
         self._port = ReservedPort()
         self.address = f"tcp://127.0.0.1:{self._port.number}"
         self._context = zmq.Context()
@@ -100,11 +100,11 @@ class FakeValidator:
         asyncio.get_running_loop().add_reader(self._socket.fileno(), self._drain)
 
     def stop(self) -> None:
-        """Close every connection; ``start`` listens at the same address again."""
+        """Close every connection. ``start`` listens at the same address again."""
         if self._socket.closed:
             return
         asyncio.get_running_loop().remove_reader(self._socket.fileno())
-        # ZeroMQ gives an address back in its own thread; the event tells when that has happened.
+        # ZeroMQ frees the address in its own thread and reports this event afterwards.
         monitor = self._socket.get_monitor_socket(zmq.EVENT_CLOSED)
         self._socket.unbind(self.address)
         monitor.recv_multipart()
@@ -118,7 +118,7 @@ class FakeValidator:
         self._port.close()
 
     def answer(self, asked: int, answered: int, content: Message | bytes | None) -> None:
-        """From now on, give this answer to requests of type ``asked``."""
+        """Answer further requests of type ``asked`` with this content."""
         self.answers[asked] = (answered, lambda _: content)
 
     def send(self, to: Asked, message_type: int, content: bytes = b"", correlation_id: str | None = None) -> None:
@@ -149,7 +149,7 @@ class FakeValidator:
 
 
 class Api(NamedTuple):
-    """A client of the API under test, and what stands behind it."""
+    """A client of the API, the fake validator, the connection between them, and the application."""
 
     http: httpx.AsyncClient
     validator: FakeValidator
@@ -164,7 +164,7 @@ async def running_api(
     client: tuple[str, int] = ("127.0.0.1", 50_000),
     config: RestConfig | None = None,
 ) -> AsyncIterator[Api]:
-    """The application on a connected fake validator, without an HTTP server in between."""
+    """The application, connected to a fake validator, without an HTTP server."""
     fake = FakeValidator(answers)
     fake.start()
     app = create_app(replace(config or RestConfig(), validator=fake.address))
@@ -184,14 +184,14 @@ async def running_api(
 
 
 async def _documented(response: httpx.Response) -> None:
-    """Hold every answer to the OpenAPI document."""
+    """Check every answer against the OpenAPI document."""
     body = await response.aread()
     asked = response.request
     check(asked.method, asked.url.raw_path.decode("latin-1"), response.status_code, response.headers, body)
 
 
 async def logged(logs: list[EventDict], event: str) -> None:
-    """Let the loop turn until ``event`` stands in the captured logs."""
+    """Run the event loop until the captured logs contain ``event``."""
     while not any(entry["event"] == event for entry in logs):
         await one_turn()
 
@@ -202,7 +202,7 @@ async def one_turn() -> None:
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    """Run a test's coroutine; one that hangs fails."""
+    """Run the coroutine of a test with a time limit."""
 
     async def bounded() -> None:
         async with asyncio.timeout(TEST_SECONDS_MAX):
@@ -212,7 +212,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 def error_of(response: httpx.Response) -> tuple[int, int, str]:
-    """Status, code and message of an error, whose shape is checked."""
+    """The status, code and message of an error answer, whose shape is checked."""
     error = response.json()["error"]
     assert list(error) == ["code", "title", "message"]
     assert response.headers["content-type"] == "application/json"
@@ -221,7 +221,7 @@ def error_of(response: httpx.Response) -> tuple[int, int, str]:
 
 
 def samples(response: httpx.Response) -> dict[tuple[str, tuple[str, ...]], float]:
-    """Every sample by name and its label values in the order of their names; a family that comes twice fails."""
+    """Every sample by its name and its label values in the order of the label names. Families must be unique."""
     assert response.status_code == 200
     assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     families = list(text_string_to_metric_families(response.text))

@@ -1,4 +1,4 @@
-"""Settings that cannot be used name their key and value."""
+"""The errors of wrong settings."""
 
 from dataclasses import fields, replace
 from typing import Any

@@ -1,10 +1,10 @@
-"""The figures of the REST API's own process."""
+"""The metrics of the REST API's process."""
 
 from protos.node_pb2 import MetricsResponse
 from tests.dovetail.rest_api.support import ListResponse, Type, run, running_api, samples
 
 
-def test_requests_count_by_route_and_nothing_a_client_sends_is_a_label() -> None:
+def test_requests_are_counted_by_route_without_labels_from_clients() -> None:
     async def test() -> None:
         async with running_api() as api:
             api.validator.answer(Type.LIST_REQUEST, Type.LIST_RESPONSE, ListResponse(status="OK", head_id="f" * 128))

@@ -1,4 +1,4 @@
-"""JSON in pieces: the same text as in one, its length known, and never held twice."""
+"""JSON in pieces: equal to JSON in one piece, of known length, and never in memory twice."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ PLAIN = st.recursive(
 
 
 def lazy(content: object) -> object:
-    """The same with iterators for lists, and some values as text."""
+    """The same content with iterators for lists and encoded JSON for strings."""
     if isinstance(content, list):
         return map(lazy, content)
     if isinstance(content, dict):
@@ -33,11 +33,11 @@ def lazy(content: object) -> object:
 
 
 @given(PLAIN)
-def test_pieces_make_the_same_text(content: object) -> None:
+def test_pieces_join_to_the_same_json(content: object) -> None:
     assert b"".join(pieces(lazy(content)).pieces) == msgspec.json.encode(content)
 
 
-def test_one_piece_takes_iterators_too() -> None:
+def test_one_piece_encodes_iterators() -> None:
     assert whole({"a": map(str, range(3)), "b": iter([])}).pieces == [b'{"a":["0","1","2"],"b":[]}']
 
 
@@ -57,7 +57,7 @@ def sent(response: Response, method: str = "GET") -> tuple[dict[bytes, bytes], l
 
 
 @pytest.mark.parametrize("items", [0, 1, 10, 10_000])
-def test_an_answer_has_its_length_and_for_head_no_body(items: int) -> None:
+def test_an_answer_has_a_length_and_no_body_for_head(items: int) -> None:
     content = {"data": ["x" * 100] * items, "link": "l"}
     whole_text = msgspec.json.encode(content)
 
@@ -74,7 +74,7 @@ def test_an_answer_has_its_length_and_for_head_no_body(items: int) -> None:
         assert (head_headers, b"".join(head_chunks)) == (headers, b"")
 
 
-def test_what_was_sent_is_let_go() -> None:
+def test_sent_pieces_are_freed() -> None:
     def items() -> Iterator[Text]:
         for number in range(1000):
             yield whole(f"{number:010}" * 1000)
@@ -101,7 +101,7 @@ def test_what_was_sent_is_let_go() -> None:
 
 
 @pytest.mark.parametrize(("method", "end"), [("GET", "taken"), ("GET", "left"), ("HEAD", "taken")])
-def test_an_answer_is_held_until_its_pieces_are_taken(method: str, end: str) -> None:
+def test_the_quota_counts_an_answer_until_its_pieces_are_sent(method: str, end: str) -> None:
     quota = ByteQuota("answers", 1)
     held: list[int] = []
 
@@ -122,7 +122,7 @@ def test_an_answer_is_held_until_its_pieces_are_taken(method: str, end: str) -> 
             await answer({"type": "http", "method": method}, receive, send)
 
     run(test())
-    # A piece goes out when most of the one before it has been taken.
+    # A piece is sent when most of the piece before has been read.
     first = len(text) + 3
     expected = [size, size, size, *(size - count * first for count in (1, 2, 3, 4))]
     assert held == ([0, 0] if method == "HEAD" else expected[: len(held)])

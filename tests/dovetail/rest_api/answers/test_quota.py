@@ -1,4 +1,4 @@
-"""What clients together may make the API hold while answers are sent."""
+"""The quota of all answers that are being sent."""
 
 import pytest
 import structlog
@@ -11,7 +11,7 @@ from tests.dovetail.rest_api.serving import LARGE, seen, served, stuck
 from tests.dovetail.rest_api.support import Submitted, Type, error_of, logged, run
 
 
-def test_an_account_holds_no_more_than_its_bound_and_anything_alone() -> None:
+def test_a_quota_refuses_what_exceeds_it_except_for_a_single_holder() -> None:
     quota = ByteQuota("bodies", 10)
     quota.reserve(11)
     for size in (1, 11):
@@ -27,7 +27,7 @@ def test_an_account_holds_no_more_than_its_bound_and_anything_alone() -> None:
         quota.reserve(1, own=10)
 
 
-def test_answers_that_are_being_sent_are_bounded_together() -> None:
+def test_answers_that_are_being_sent_share_one_quota() -> None:
     async def test() -> None:
         async with served(config=RestConfig(answer_bytes_in_flight_max=1_000_000)) as api:
             api.validator.answer(Type.LIST_REQUEST, Type.LIST_RESPONSE, LARGE)
@@ -40,7 +40,7 @@ def test_answers_that_are_being_sent_are_bounded_together() -> None:
                     assert error_of(refused)[:2] == (503, 15)
                     assert "limit of 1000000" in refused.text
                     assert refused.headers["retry-after"] == "1"
-                    # What is not read from the ledger goes out, and what was accepted is told so.
+                    # The quota refuses neither answers that do not read the ledger, nor the answer to a submission.
                     assert (await api.http.head("/batches")).status_code == 200
                     assert (await api.http.get("/openapi.json")).status_code == 200
                     many = Submitted(status=Submitted.OK, batch_ids=[f"{number:0128x}" for number in range(600)])

@@ -1,4 +1,4 @@
-"""Resources as JSON: the same text, however it is made."""
+"""Views of resources."""
 
 import msgspec
 import pytest
@@ -8,8 +8,8 @@ from tests.dovetail.rest_api.support import ListResponse, Type, make_batch, make
 
 
 @pytest.mark.parametrize("transactions", [1, 300])
-def test_small_and_large_resources_read_the_same(transactions: int) -> None:
-    """From where on the text is made in pieces must not show in it."""
+def test_small_and_large_resources_have_the_same_json(transactions: int) -> None:
+    """Encoding in pieces gives the same JSON as encoding at once."""
 
     async def test() -> None:
         batches = [make_batch(*[f"{batch}-{number}" * 20 for number in range(transactions)]) for batch in range(2)]
@@ -20,7 +20,7 @@ def test_small_and_large_resources_read_the_same(transactions: int) -> None:
             api.validator.answer(Type.LIST_REQUEST, Type.LIST_RESPONSE, answer)
             response = await api.http.get("/blocks")
             assert response.headers["content-length"] == str(len(response.content))
-            # As one encoder writes it.
+            # This is what one encoder writes.
             assert msgspec.json.encode(response.json()) == response.content
             for shown in response.json()["data"]:
                 assert list(shown) == ["header", "header_signature", "batches"]

@@ -1,4 +1,4 @@
-"""Answers of a fake validator about its node, and how a test reads them back."""
+"""Answers of a fake validator about its node, and the client that reads them."""
 
 from protos.node_pb2 import MetricsResponse, ProcessorsResponse
 from tests.dovetail.rest_api.support import Api, NodeStatus, Type
@@ -46,14 +46,14 @@ STATUS = NodeStatus(
 ASKING = ["/stats/validator", "/stats/gossip", "/status/config", "/status/processors", "/status/system"]
 
 
-def tell(api: Api, status: NodeStatus = STATUS) -> None:
+def set_status(api: Api, status: NodeStatus = STATUS) -> None:
     api.validator.answer(Type.NODE_STATUS_REQUEST, Type.NODE_STATUS_RESPONSE, status)
     api.validator.answer(Type.METRICS_REQUEST, Type.METRICS_RESPONSE, MetricsResponse())
     api.validator.answer(Type.PROCESSORS_REQUEST, Type.PROCESSORS_RESPONSE, ProcessorsResponse())
 
 
 async def data(api: Api, path: str) -> dict[str, object]:
-    """``data`` of an answer whose envelope is checked; its time is taken out."""
+    """``data`` of an answer whose other members are checked."""
     response = await api.http.get(path)
     assert response.status_code == 200
     assert response.headers["content-type"] == "application/json"

@@ -1,4 +1,4 @@
-"""POST /batches and the two ways to ask for the status of batches."""
+"""POST /batches, GET and POST /batch_status."""
 
 import httpx
 import msgspec
@@ -35,7 +35,7 @@ def accept(api: Api) -> None:
     api.validator.answer(Type.CLIENT_BATCH_SUBMIT_REQUEST, Type.CLIENT_BATCH_SUBMIT_RESPONSE, submitted)
 
 
-def stand(api: Api, *statuses: Status) -> None:
+def set_statuses(api: Api, *statuses: Status) -> None:
     content = StatusResponse(status=StatusResponse.OK, batch_statuses=statuses)
     api.validator.answer(Type.CLIENT_BATCH_STATUS_REQUEST, Type.CLIENT_BATCH_STATUS_RESPONSE, content)
 
@@ -69,7 +69,7 @@ def test_all_committed_within_wait_is_201_and_links_to_the_batches(query: str, s
     async def test() -> None:
         async with running_api() as api:
             accept(api)
-            stand(api, *[Status(batch_id=batch.id, status=Status.COMMITTED) for batch in (ONE, TWO)])
+            set_statuses(api, *[Status(batch_id=batch.id, status=Status.COMMITTED) for batch in (ONE, TWO)])
             response = await api.http.post(f"/batches?{query}", content=BODY, headers=OCTETS)
             assert response.status_code == 201
             assert response.json() == {"link": f"http://node:8080/batches?id={ONE.id},{TWO.id}"}
@@ -84,7 +84,7 @@ def test_wait_that_ends_with_a_batch_not_committed_is_200_with_data_details_and_
         async with running_api() as api:
             accept(api)
             invalid = Status.InvalidTransaction(transaction_id="f" * 128, message="too low", extended_data=b"\x00\xff")
-            stand(
+            set_statuses(
                 api,
                 Status(batch_id=ONE.id, status=Status.COMMITTED),
                 Status(
@@ -171,7 +171,7 @@ def test_an_empty_body_holds_no_batches() -> None:
     run(test())
 
 
-def test_a_negative_wait_is_refused_before_the_batches_are_handed_on() -> None:
+def test_a_negative_wait_is_refused_before_the_batches_are_submitted() -> None:
     async def test() -> None:
         async with running_api() as api:
             response = await api.http.post("/batches?wait=-1", content=BODY, headers=OCTETS)
@@ -182,7 +182,7 @@ def test_a_negative_wait_is_refused_before_the_batches_are_handed_on() -> None:
 
 
 @pytest.mark.parametrize("announced", [True, False])
-def test_a_body_over_the_limit_is_refused_before_it_is_read_whole(announced: bool) -> None:
+def test_a_body_over_the_limit_is_refused_before_its_end_is_read(announced: bool) -> None:
     async def test() -> None:
         sent = 0
 
@@ -207,7 +207,7 @@ def test_a_body_over_the_limit_is_refused_before_it_is_read_whole(announced: boo
 def test_get_batch_status_answers_in_the_order_asked_with_details() -> None:
     async def test() -> None:
         async with running_api() as api:
-            stand(
+            set_statuses(
                 api,
                 Status(batch_id=TWO.id, status=Status.PENDING, reason="waiting_for_dependency", dependency="d" * 128),
                 Status(
@@ -239,7 +239,7 @@ def test_get_batch_status_answers_in_the_order_asked_with_details() -> None:
     run(test())
 
 
-def test_ids_that_can_be_none_are_not_sent_and_unknown() -> None:
+def test_strings_that_are_no_ids_are_unknown_and_not_sent() -> None:
     async def test() -> None:
         async with running_api() as api:
             response = await api.http.get("/batch_status?id=x,%00,%ff&wait=5")
@@ -261,7 +261,7 @@ def test_get_batch_status_without_usable_ids_is_66(query: str) -> None:
 def test_post_batch_status_takes_a_json_array_and_gives_no_link() -> None:
     async def test() -> None:
         async with running_api() as api:
-            stand(api, Status(batch_id=ONE.id, status=Status.COMMITTED))
+            set_statuses(api, Status(batch_id=ONE.id, status=Status.COMMITTED))
             body = msgspec.json.encode([ONE.id, TWO.id])
             headers = {"content-type": "application/json; charset=utf-8"}
             response = await api.http.post("/batch_status?wait=3", content=body, headers=headers)
@@ -290,11 +290,11 @@ def test_a_bad_status_request_is_46(body: bytes) -> None:
     run(test())
 
 
-def test_more_batches_than_one_question_may_name_are_asked_for_in_parts() -> None:
+def test_more_batches_than_one_status_request_may_name_need_several() -> None:
     async def test() -> None:
         async with running_api(config=RestConfig(limits=Limits(status_ids_max=1))) as api:
             accept(api)
-            stand(api, *[Status(batch_id=batch.id, status=Status.COMMITTED) for batch in (ONE, TWO)])
+            set_statuses(api, *[Status(batch_id=batch.id, status=Status.COMMITTED) for batch in (ONE, TWO)])
             response = await api.http.post("/batches?wait=9", content=BODY, headers=OCTETS)
             assert response.status_code == 201
             for batch in (ONE, TWO):
@@ -305,11 +305,11 @@ def test_more_batches_than_one_question_may_name_are_asked_for_in_parts() -> Non
 
 
 @pytest.mark.parametrize(("query", "committed"), [("", 0), ("?wait=1", 1), ("?wait=1", 2)])
-def test_a_link_names_no_more_batches_than_one_question_may(query: str, committed: int) -> None:
+def test_a_link_names_no_more_batches_than_one_request_may(query: str, committed: int) -> None:
     async def test() -> None:
         async with running_api(config=RestConfig(limits=Limits(status_ids_max=1))) as api:
             accept(api)
-            stand(api, *[Status(batch_id=batch.id, status=Status.COMMITTED) for batch in (ONE, TWO)[:committed]])
+            set_statuses(api, *[Status(batch_id=batch.id, status=Status.COMMITTED) for batch in (ONE, TWO)[:committed]])
             response = await api.http.post(f"/batches{query}", content=BODY, headers=OCTETS)
             assert response.status_code == (202, 200, 201)[committed]
             link = response.json()["link"]
@@ -330,7 +330,7 @@ def test_the_correlation_id_carries_the_request_id() -> None:
     run(test())
 
 
-def test_the_envelopes_content_is_the_body_byte_for_byte() -> None:
+def test_the_body_is_sent_to_the_validator_unchanged() -> None:
     body = BODY + validator_pb2.Message(content=b"unknown field").SerializeToString()
 
     async def test() -> None:
@@ -342,7 +342,7 @@ def test_the_envelopes_content_is_the_body_byte_for_byte() -> None:
     run(test())
 
 
-def test_a_status_that_nobody_can_tell_is_an_error_in_the_validators_words() -> None:
+def test_a_failed_status_request_has_the_validators_message() -> None:
     async def test() -> None:
         async with running_api() as api:
             content = StatusResponse(status=StatusResponse.INTERNAL_ERROR, message="it is damaged")

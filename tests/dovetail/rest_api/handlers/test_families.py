@@ -1,11 +1,11 @@
-"""/status/families: its shape, and what it says without a chain or a validator that makes sense."""
+"""/status/families: its shape, before genesis, and with invalid answers of the validator."""
 
-from protos.node_pb2 import FamiliesResponse, FamilyStatus, NodeStatusResponse
+from protos.node_pb2 import FamiliesResponse, FamilyStatus
 from tests.dovetail.rest_api.support import Api, Type, error_of, run, running_api
 
 TIME = "2001-02-03T04:05:06.789Z"
 HEAD = "f" * 128
-TOLD = FamiliesResponse(
+FAMILIES = FamiliesResponse(
     status="OK",
     head_id=HEAD,
     head_num=9,
@@ -38,14 +38,14 @@ TOLD = FamiliesResponse(
 )
 
 
-def tell(api: Api, answer: FamiliesResponse) -> None:
+def set_families(api: Api, answer: FamiliesResponse) -> None:
     api.validator.answer(Type.FAMILIES_REQUEST, Type.FAMILIES_RESPONSE, answer)
 
 
-def test_families_are_shown_with_what_there_is_to_say_of_them() -> None:
+def test_each_family_has_its_members() -> None:
     async def test() -> None:
         async with running_api() as api:
-            tell(api, TOLD)
+            set_families(api, FAMILIES)
             response = await api.http.get("/status/families?x=1")
             assert response.status_code == 200
             assert response.json() == {
@@ -97,28 +97,17 @@ def test_families_are_shown_with_what_there_is_to_say_of_them() -> None:
     run(test())
 
 
-def test_without_a_chain_there_is_no_head_to_tell_of() -> None:
+def test_families_before_genesis_are_15() -> None:
     async def test() -> None:
         async with running_api() as api:
-            tell(api, FamiliesResponse(status="NOT_READY"))
+            set_families(api, FamiliesResponse(status="NOT_READY"))
             assert error_of(await api.http.get("/status/families"))[:2] == (503, 15)
-            tell(api, FamiliesResponse())
+            set_families(api, FamiliesResponse())
             assert error_of(await api.http.get("/status/families"))[:2] == (500, 20)
             for unset in ("permission", "migration"):
-                nonsense = FamiliesResponse.FromString(TOLD.SerializeToString())
+                nonsense = FamiliesResponse.FromString(FAMILIES.SerializeToString())
                 nonsense.families[0].ClearField(unset)
-                tell(api, nonsense)
+                set_families(api, nonsense)
                 assert error_of(await api.http.get("/status/families"))[:2] == (500, 20)
-
-    run(test())
-
-
-def test_warnings_leave_a_node_ready() -> None:
-    async def test() -> None:
-        async with running_api() as api:
-            warned = NodeStatusResponse(status="OK", head_id=HEAD, head_num=9, warnings=["one", "other"])
-            api.validator.answer(Type.NODE_STATUS_REQUEST, Type.NODE_STATUS_RESPONSE, warned)
-            response = await api.http.get("/readyz")
-            assert (response.status_code, response.json()["data"]["warnings"]) == (200, ["one", "other"])
 
     run(test())

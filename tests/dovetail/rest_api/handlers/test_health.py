@@ -4,7 +4,7 @@ import pytest
 
 from dovetail.rest_api.handlers import health
 from protos.node_pb2 import MetricsResponse
-from tests.dovetail.rest_api.handlers.node_answers import ASKING, STATUS, data, tell
+from tests.dovetail.rest_api.handlers.node_answers import ASKING, STATUS, data, set_status
 from tests.dovetail.rest_api.support import NodeStatus, Type, error_of, run, running_api, samples
 
 
@@ -13,7 +13,7 @@ def test_before_genesis_only_readiness_is_refused() -> None:
         async with running_api() as api:
             early = NodeStatus.FromString(STATUS.SerializeToString())
             early.status = NodeStatus.NOT_READY
-            tell(api, early)
+            set_status(api, early)
             assert error_of(await api.http.get("/readyz"))[:2] == (503, 15)
             for path in ["/healthz", "/metrics", *ASKING]:
                 assert (await api.http.get(path)).status_code == 200
@@ -21,10 +21,10 @@ def test_before_genesis_only_readiness_is_refused() -> None:
     run(test())
 
 
-def test_alive_needs_no_validator_and_ready_does() -> None:
+def test_healthz_needs_no_validator_and_readyz_does() -> None:
     async def test() -> None:
         async with running_api() as api:
-            tell(api)
+            set_status(api)
             ready = {
                 "status": "ready",
                 "head_id": "f" * 128,
@@ -42,23 +42,34 @@ def test_alive_needs_no_validator_and_ready_does() -> None:
     run(test())
 
 
-def test_a_condition_is_told_and_leaves_the_node_ready() -> None:
+def test_a_node_with_a_condition_is_ready() -> None:
     async def test() -> None:
         async with running_api() as api:
             held = {"condition": "no_block", "seconds": 2.5, "message": "start it again"}
             degraded = NodeStatus.FromString(STATUS.SerializeToString())
             degraded.conditions.add(**held)
-            tell(api, degraded)
-            told = await data(api, "/readyz")
-            assert (told["status"], told["conditions"]) == ("degraded", [held])
+            set_status(api, degraded)
+            found = await data(api, "/readyz")
+            assert (found["status"], found["conditions"]) == ("degraded", [held])
 
     run(test())
 
 
-def test_health_does_not_repeat_what_it_is_asked_with() -> None:
+def test_a_node_with_warnings_is_ready() -> None:
     async def test() -> None:
         async with running_api() as api:
-            tell(api)
+            warned = NodeStatus(status="OK", head_id="f" * 128, head_num=9, warnings=["one", "other"])
+            api.validator.answer(Type.NODE_STATUS_REQUEST, Type.NODE_STATUS_RESPONSE, warned)
+            response = await api.http.get("/readyz")
+            assert (response.status_code, response.json()["data"]["warnings"]) == (200, ["one", "other"])
+
+    run(test())
+
+
+def test_health_links_do_not_repeat_parameters() -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            set_status(api)
             for path in ("/healthz", "/readyz"):
                 response = await api.http.get(f"{path}?{'x' * 1000}=1")
                 assert response.json()["link"] == f"http://node:8080{path}"
@@ -66,7 +77,7 @@ def test_health_does_not_repeat_what_it_is_asked_with() -> None:
     run(test())
 
 
-def test_a_validator_that_is_silent_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_validator_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "READY_TIMEOUT_S", 0.01)
 
     async def test() -> None:
@@ -77,7 +88,7 @@ def test_a_validator_that_is_silent_is_not_ready(monkeypatch: pytest.MonkeyPatch
     run(test())
 
 
-def test_metrics_hold_both_processes_figures() -> None:
+def test_metrics_hold_those_of_both_processes() -> None:
     async def test() -> None:
         async with running_api() as api:
             text = b"# HELP dovetail_validator_waiters Who waits.\n# TYPE dovetail_validator_waiters gauge\n"
@@ -93,7 +104,9 @@ def test_metrics_hold_both_processes_figures() -> None:
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
-def test_metrics_without_the_validator_are_this_processes_alone(is_lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_without_the_validator_are_those_of_this_process(
+    is_lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(health, "METRICS_TIMEOUT_S", 0.01)
 
     async def test() -> None:

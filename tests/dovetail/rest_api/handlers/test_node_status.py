@@ -1,22 +1,22 @@
-"""/stats and /status: their shapes, and what they say without a validator."""
+"""/stats and /status: their shapes, and invalid answers of the validator."""
 
 from dovetail.rest_api.config import POSITIVE_KEYS, RestConfig
 from protos.node_pb2 import ProcessorsResponse
-from tests.dovetail.rest_api.handlers.node_answers import SHAPE, TIME, TOTALS, data, tell
+from tests.dovetail.rest_api.handlers.node_answers import SHAPE, TIME, TOTALS, data, set_status
 from tests.dovetail.rest_api.support import Api, NodeStatus, Type, error_of, run, running_api
 
 
 async def listed(api: Api, path: str) -> list[dict[str, object]]:
-    """As ``data``, of a path that lists."""
+    """``data`` of a path that answers with a list."""
     found: object = await data(api, path)
     assert isinstance(found, list)
     return found
 
 
-def test_stats_of_the_validator_have_one_shape_over_all_and_by_family() -> None:
+def test_stats_of_the_validator_have_one_shape_for_all_and_for_each_family() -> None:
     async def test() -> None:
         async with running_api() as api:
-            tell(api)
+            set_status(api)
             found = await data(api, "/stats/validator")
             assert list(found) == ["timestamp", *SHAPE, "intkey:1.0"]
             assert found == {"timestamp": TIME} | SHAPE | {"intkey:1.0": {"timestamp": TIME} | SHAPE}
@@ -24,13 +24,13 @@ def test_stats_of_the_validator_have_one_shape_over_all_and_by_family() -> None:
     run(test())
 
 
-def test_families_that_read_the_same_are_one_entry() -> None:
+def test_families_with_equal_keys_are_added() -> None:
     async def test() -> None:
         async with running_api() as api:
             status = NodeStatus(status="OK", timestamp=TIME)
             for name, version in [("a:b", "c"), ("a", "b:c"), ("other", "")]:
                 status.families.add(family_name=name, family_version=version, totals=TOTALS)
-            tell(api, status)
+            set_status(api, status)
             found = await data(api, "/stats/validator")
             assert list(found)[-2:] == ["a:b:c", "other:"]
             assert found["other:"] == {"timestamp": TIME} | SHAPE
@@ -48,7 +48,7 @@ def test_families_that_read_the_same_are_one_entry() -> None:
 def test_stats_of_gossip_are_zeros_without_peers() -> None:
     async def test() -> None:
         async with running_api() as api:
-            tell(api)
+            set_status(api)
             found = await data(api, "/stats/gossip")
             assert found == {
                 "timestamp": TIME,
@@ -61,10 +61,10 @@ def test_stats_of_gossip_are_zeros_without_peers() -> None:
     run(test())
 
 
-def test_the_configuration_is_grouped_and_keeps_the_address_of_the_validator_to_itself() -> None:
+def test_the_configuration_is_grouped_and_hides_the_address_of_the_validator() -> None:
     async def test() -> None:
         async with running_api(config=RestConfig(bind="127.0.0.1:8088", timeout_s=7)) as api:
-            tell(api)
+            set_status(api)
             found = await data(api, "/status/config")
             own = found.pop("rest_api")
             assert found == {
@@ -85,21 +85,21 @@ def test_the_configuration_is_grouped_and_keeps_the_address_of_the_validator_to_
     run(test())
 
 
-def test_a_configuration_without_limits_is_no_answer() -> None:
+def test_a_configuration_without_limits_is_an_invalid_answer() -> None:
     async def test() -> None:
         async with running_api() as api:
-            tell(api, NodeStatus(status="OK"))
+            set_status(api, NodeStatus(status="OK"))
             assert error_of(await api.http.get("/status/config"))[:2] == (500, 20)
-            tell(api, NodeStatus())
+            set_status(api, NodeStatus())
             assert error_of(await api.http.get("/status/system"))[:2] == (500, 20)
 
     run(test())
 
 
-def test_the_system_is_the_validators() -> None:
+def test_the_system_is_that_of_the_validator() -> None:
     async def test() -> None:
         async with running_api() as api:
-            tell(api)
+            set_status(api)
             found = await data(api, "/status/system")
             assert found == {
                 "local_time": TIME,
@@ -146,7 +146,7 @@ PROCESSORS = ProcessorsResponse(
 )
 
 
-def test_processors_are_told_of_one_by_one() -> None:
+def test_each_processor_is_listed() -> None:
     async def test() -> None:
         async with running_api() as api:
             api.validator.answer(Type.PROCESSORS_REQUEST, Type.PROCESSORS_RESPONSE, PROCESSORS)
@@ -182,7 +182,7 @@ def test_processors_are_told_of_one_by_one() -> None:
     run(test())
 
 
-def test_a_state_that_is_none_is_no_answer() -> None:
+def test_an_unknown_state_of_a_processor_is_an_invalid_answer() -> None:
     async def test() -> None:
         async with running_api() as api:
             odd = ProcessorsResponse(processors=[{"connection_id": "00"}])

@@ -65,7 +65,7 @@ def listing(answer: Answer) -> dict[int, tuple[int, Answer]]:
 
 
 def page_of_leaves(content: bytes) -> ListResponse:
-    """The page that the validator cuts from the ten leaves; min and max as indexes or addresses."""
+    """The page of the ten leaves that the validator answers with; min and max are indexes or addresses."""
     asked = ListRequest.FromString(content)
     addresses = [state_context_pb2.TpStateEntry.FromString(entry).address for entry in LEAVES]
 
@@ -226,7 +226,7 @@ def test_a_page_ends_before_its_json_is_too_large(query: str, kept: list[int], s
     run(test())
 
 
-def test_what_the_client_asks_for_reaches_the_validator_in_its_shortest_form() -> None:
+def test_parameters_reach_the_validator_in_their_shortest_form() -> None:
     async def test() -> None:
         async with running_api(listing(always())) as api:
             await api.http.get(f"/blocks?head=007&min={'0' * 9999}4&max={UNKNOWN}&count={10**30}&count=1&head=9")
@@ -245,7 +245,7 @@ def test_what_the_client_asks_for_reaches_the_validator_in_its_shortest_form() -
 
 
 @pytest.mark.parametrize(
-    ("told", "status", "code"),
+    ("answered", "status", "code"),
     [
         (ListResponse.NOT_READY, 503, 15),
         (ListResponse.HEAD_NOT_FOUND, 404, 50),
@@ -255,10 +255,12 @@ def test_what_the_client_asks_for_reaches_the_validator_in_its_shortest_form() -
         (ListResponse.STATUS_UNSET, 500, 10),
     ],
 )
-def test_the_validators_refusal_of_a_list_becomes_its_code(told: ListResponse.Status, status: int, code: int) -> None:
+def test_the_validators_refusal_of_a_list_becomes_its_code(
+    answered: ListResponse.Status, status: int, code: int
+) -> None:
     async def test() -> None:
-        async with running_api(listing(lambda _: ListResponse(status=told, message="block 9 was pruned"))) as api:
-            # Only state has addresses to refuse.
+        async with running_api(listing(lambda _: ListResponse(status=answered, message="block 9 was pruned"))) as api:
+            # Only requests for state have an address.
             paths = ["/state/1cf126", f"/state/{'a' * 70}", *(["/blocks"] if code != 62 else [])]
             for path in paths:
                 found = error_of(await api.http.get(path))
@@ -390,7 +392,7 @@ def broken_block() -> BlockResponse:
         ("/state/" + "a" * 70, 1010, 1011, lambda: ListResponse(status=ListResponse.OK, items=[b"\xff"])),
     ],
 )
-def test_an_answer_that_cannot_be_read_is_20(path: str, asked: int, answered: int, answer: Callable[[], Any]) -> None:
+def test_an_undecodable_answer_is_20(path: str, asked: int, answered: int, answer: Callable[[], Any]) -> None:
     async def test() -> None:
         async with running_api() as api:
             api.validator.answer(asked, answered, answer())

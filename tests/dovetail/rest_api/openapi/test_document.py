@@ -1,4 +1,4 @@
-"""The table of routes, the OpenAPI document and the page made of it: none of them holds what another lacks."""
+"""The OpenAPI document: it is valid, complete, and agrees with the table of routes."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def test_the_document_is_openapi_3_1() -> None:
     assert [error.message for error in OpenAPIV31SpecValidator(document).iter_errors()] == []
 
 
-def test_what_is_routed_is_documented_and_the_reverse() -> None:
+def test_the_paths_and_methods_of_routes_and_document_are_the_same() -> None:
     async def test() -> None:
         async with running_api() as api:
             served = (await api.http.get("/openapi.json")).json()
@@ -59,7 +59,7 @@ def test_what_is_routed_is_documented_and_the_reverse() -> None:
     run(test())
 
 
-def test_every_operation_says_what_it_is_for() -> None:
+def test_every_operation_has_a_summary_a_tag_and_its_path_parameters() -> None:
     names = [operation["operationId"] for _, _, operation in operations()]
     assert len(set(names)) == len(names)
     for method, path, operation in operations():
@@ -80,19 +80,19 @@ def test_every_problem_is_documented_with_its_status_and_an_example() -> None:
                 problem = Problem[name.upper()]
                 error = example["value"]["error"]
                 assert (error["code"], error["title"]) == (problem.code, problem.title)
-                # Code 10 comes with 503 as well, where the validator's disk takes no more.
+                # Code 10 has status 503 if a write of the validator failed.
                 assert int(status) == problem.status or (problem, status) == (Problem.UNKNOWN, "503")
                 found.add(problem)
     assert found == set(Problem)
     assert set(examples.MESSAGES) == set(Problem)
 
 
-def test_every_example_is_what_its_schema_says() -> None:
+def test_every_example_matches_its_schema() -> None:
     seen = 0
     for method, path, operation in operations():
         for item in map(parameter, operation["parameters"]):
             for example in item.get("examples", {}).values():
-                # In a query everything is text; the schema speaks of what that text means.
+                # A query holds text, but the schema describes the value that the text means.
                 assert errors_of(item["schema"], example["value"]) == [], (method, path, item["name"])
                 seen += 1
         media_types = [*operation.get("requestBody", {}).get("content", {}).values()]
@@ -107,7 +107,7 @@ def test_every_example_is_what_its_schema_says() -> None:
     assert seen > 100
 
 
-def test_every_reading_answer_has_an_example() -> None:
+def test_every_answer_with_a_body_has_an_example() -> None:
     for method, path, operation in operations():
         for status, answer in operation["responses"].items():
             for media_type, media in answer.get("content", {}).items():
@@ -128,7 +128,7 @@ def test_every_schema_is_used() -> None:
         assert f'"#/components/schemas/{name}"' in text, name
 
 
-def test_the_document_tells_the_running_limits_and_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_document_holds_the_configured_limits_and_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = Limits(
         body_bytes_max=7001, page_items_default=7002, page_items_max=7003, page_bytes_max=7_000_004, status_ids_max=7005
     )
@@ -156,12 +156,12 @@ def test_the_document_tells_the_running_limits_and_is_made_once(monkeypatch: pyt
     run(test())
 
 
-def test_nothing_is_left_to_fill_in() -> None:
+def test_every_placeholder_is_replaced() -> None:
     names = "|".join(field.name for field in fields(Limits))
     assert not re.search(rf"\{{({names}|timeout_s)\}}", json.dumps(DOCUMENT))
 
 
-def test_the_example_of_metrics_is_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_metrics_is_in_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "METRICS_TIMEOUT_S", 0.01)
 
     async def test() -> None:
@@ -173,7 +173,7 @@ def test_the_example_of_metrics_is_what_they_say(monkeypatch: pytest.MonkeyPatch
     run(test())
 
 
-def test_the_checker_refuses_what_is_not_documented() -> None:
+def test_the_checker_refuses_undocumented_answers() -> None:
     head = {"x-request-id": "r", "content-type": "application/json"}
     good = json.dumps({"data": {"a": "UNKNOWN"}, "link": "http://n/batch_status?id=a"}).encode()
     check("GET", "/batch_status?id=a", 200, head, good)

@@ -1,4 +1,4 @@
-"""The documentation as a page: it is whole, loads nothing and cannot be injected into."""
+"""The HTML page: complete, without external resources, and safe against injection."""
 
 import re
 from html.parser import HTMLParser
@@ -8,7 +8,7 @@ from tests.dovetail.rest_api.support import run, running_api
 
 
 class Page(HTMLParser):
-    """What a browser would act on."""
+    """The tags of a page with their attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -19,7 +19,7 @@ class Page(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
 
-def test_servers_and_page_follow_the_proxy() -> None:
+def test_document_and_page_name_the_url_behind_a_proxy() -> None:
     async def test() -> None:
         async with running_api() as api:
             headers = {"forwarded": "host=ledger.example;proto=https;path=/api"}
@@ -33,7 +33,7 @@ def test_servers_and_page_follow_the_proxy() -> None:
     run(test())
 
 
-def test_the_page_is_whole_and_loads_nothing() -> None:
+def test_the_page_has_every_anchor_and_loads_nothing() -> None:
     async def test() -> None:
         async with running_api() as api:
             response = await api.http.get("/docs")
@@ -53,7 +53,7 @@ def test_the_page_is_whole_and_loads_nothing() -> None:
     run(test())
 
 
-def test_what_a_client_says_of_itself_cannot_leave_its_place_in_the_page() -> None:
+def test_a_forwarded_path_is_escaped_in_the_page() -> None:
     async def test() -> None:
         async with running_api() as api:
             for path in ("/a'b", "/a&lt;b", "/a%22%3Cb", "/$(x)"):

@@ -1,4 +1,4 @@
-"""Bodies that are read, waits for the validator, and clients that leave meanwhile."""
+"""Reading bodies, waiting for the validator, and clients that disconnect meanwhile."""
 
 import asyncio
 from collections.abc import Callable
@@ -35,7 +35,7 @@ async def asked_as(api: Served, message_type: int) -> Asked:
             return asked
 
 
-def taken_back(asked: Asked) -> str:
+def cancelled_wait(asked: Asked) -> str:
     return node_pb2.StatusWaitCancel.FromString(asked.content).correlation_id
 
 
@@ -49,7 +49,7 @@ WAITS = [
 
 
 @pytest.mark.parametrize("request_bytes", WAITS)
-def test_a_client_that_leaves_frees_the_validator_of_its_wait(request_bytes: bytes) -> None:
+def test_a_client_that_disconnects_cancels_the_wait_at_the_validator(request_bytes: bytes) -> None:
     async def test() -> None:
         async with served() as api:
             submitted = Submitted(status=Submitted.OK, batch_ids=[ID])
@@ -57,12 +57,12 @@ def test_a_client_that_leaves_frees_the_validator_of_its_wait(request_bytes: byt
             _, writer = await send(api, request_bytes)
             asked = await asked_as(api, Type.CLIENT_BATCH_STATUS_REQUEST)
             writer.close()
-            assert taken_back(await asked_as(api, Type.STATUS_WAIT_CANCEL)) == asked.correlation_id
+            assert cancelled_wait(await asked_as(api, Type.STATUS_WAIT_CANCEL)) == asked.correlation_id
 
     run(test())
 
 
-def test_a_wait_that_is_answered_is_not_taken_back() -> None:
+def test_an_answered_wait_is_not_cancelled() -> None:
     async def test() -> None:
         async with served() as api:
             answer = StatusResponse(status=StatusResponse.OK)
@@ -75,7 +75,7 @@ def test_a_wait_that_is_answered_is_not_taken_back() -> None:
     run(test())
 
 
-def test_a_wait_whose_client_leaves_after_the_validator_harms_nobody() -> None:
+def test_a_client_may_disconnect_after_the_validator() -> None:
     async def test() -> None:
         async with served() as api:
             _, writer = await send(api, WAITS[0])
@@ -127,7 +127,7 @@ def test_bodies_that_are_read_at_one_time_are_bounded_together(framing: str, end
     run(test())
 
 
-def test_a_body_that_is_only_announced_holds_nobody_up_and_one_alone_may_be_over_the_bound() -> None:
+def test_an_announced_body_takes_no_quota_and_a_single_body_may_exceed_it() -> None:
     async def test() -> None:
         async with served(config=RestConfig(body_bytes_in_flight_max=100)) as api:
             accept(api)
@@ -141,7 +141,7 @@ def test_a_body_that_is_only_announced_holds_nobody_up_and_one_alone_may_be_over
     run(test())
 
 
-def test_a_client_that_leaves_during_its_wait_is_forgotten() -> None:
+def test_a_client_that_disconnects_during_its_wait_gets_no_answer() -> None:
     async def test() -> None:
         async with running_api() as api:
             left = asyncio.Event()
@@ -174,7 +174,7 @@ def test_a_client_that_leaves_during_its_wait_is_forgotten() -> None:
             left.set()
             await waiting
             assert (api.connection.in_flight, sent) == (0, [])
-            # The answer that still comes finds nobody and harms nobody.
+            # A late answer has no effect.
             api.validator.send(asked, Type.CLIENT_BATCH_STATUS_RESPONSE)
             content = StatusResponse(status="OK", batch_statuses=[Status(batch_id=ID, status="COMMITTED")])
             api.validator.answer(Type.CLIENT_BATCH_STATUS_REQUEST, Type.CLIENT_BATCH_STATUS_RESPONSE, content)
@@ -184,9 +184,7 @@ def test_a_client_that_leaves_during_its_wait_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize(("timeout_s", "default_wait_s"), [(1, 1), (2, 1), (20, 19), (300, 285)])
-def test_a_wait_without_a_number_is_just_under_the_apis_own_timeout_and_waits(
-    timeout_s: int, default_wait_s: int
-) -> None:
+def test_a_wait_without_a_number_is_just_under_the_apis_own_timeout(timeout_s: int, default_wait_s: int) -> None:
     async def test() -> None:
         async with running_api(config=RestConfig(timeout_s=timeout_s)) as api:
             waiting = asyncio.create_task(api.http.get(f"/batch_status?id={'a' * 128}&wait"))

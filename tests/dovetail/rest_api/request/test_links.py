@@ -1,4 +1,4 @@
-"""Forwarding headers: whose are believed, which wins, and what is never echoed."""
+"""Forwarding headers: whose count, which wins, and which values are ignored."""
 
 import pytest
 from hypothesis import given
@@ -50,7 +50,7 @@ def scope(headers: list[tuple[str, str]], client: str = "127.0.0.1", host: str =
         ([("forwarded", "path="), ("x-forwarded-path", "/api")], "http://node:8080/api"),
     ],
 )  # fmt: skip
-def test_the_address_that_the_client_used(headers: list[tuple[str, str]], expected: str) -> None:
+def test_the_base_url_follows_forwarding_headers(headers: list[tuple[str, str]], expected: str) -> None:
     assert base_url(scope(headers), LOOPBACK) == expected
 
 
@@ -80,7 +80,7 @@ def test_the_address_that_the_client_used(headers: list[tuple[str, str]], expect
         ("path", "/" + "a" * 1024),
     ],
 )
-def test_a_value_that_is_none_is_ignored(name: str, value: str) -> None:
+def test_an_unusable_value_is_ignored(name: str, value: str) -> None:
     assert base_url(scope([(f"x-forwarded-{name}", value)]), LOOPBACK) == "http://node:8080"
     quoted = value.replace("\\", "\\\\").replace('"', '\\"')
     assert base_url(scope([("forwarded", f'{name}="{quoted}"')]), LOOPBACK) == "http://node:8080"
@@ -110,21 +110,21 @@ def test_a_connection_without_an_address_is_not_believed() -> None:
     assert base_url(asked, LOOPBACK) == "http://node:8080"
 
 
-def test_a_host_header_that_is_no_host_gives_way_to_the_own_address() -> None:
+def test_an_unusable_host_header_is_replaced_by_the_own_address() -> None:
     assert base_url(scope([], host="no host"), LOOPBACK) == "http://10.0.0.1:8080"
     assert base_url({**scope([], host=""), "server": ("::1", 80)}, LOOPBACK) == "http://[::1]:80"
 
 
 @given(st.text(st.characters(codec="latin-1"), max_size=60), st.sampled_from(["forwarded", "x-forwarded-path"]))
-def test_no_header_value_leaves_the_form_of_an_address(value: str, name: str) -> None:
+def test_any_header_value_gives_a_valid_base_url(value: str, name: str) -> None:
     base = base_url(scope([(name, value)]), LOOPBACK)
     assert base.startswith(("http://", "https://"))
     assert not set(base) & set(' "<>\\^`{|}?#\r\n\t\0')
     assert base.isascii()
 
 
-def test_hostile_forwarded_headers_are_read_once() -> None:
-    """Quadratic or worse would not end within the suite's patience: 200,000 characters of each pattern."""
+def test_hostile_forwarded_headers_are_parsed_in_linear_time() -> None:
+    """Quadratic time would exceed the test's time limit for 200,000 characters."""
     for pattern in ('"', '\\"', 'a="', 'a=";', ",", "a=b;", '"\\'):
         base_url(scope([("forwarded", pattern * (200_000 // len(pattern)))]), LOOPBACK)
         base_url(scope([("x-forwarded-path", pattern * 1000)]), LOOPBACK)
@@ -143,6 +143,6 @@ def test_hostile_forwarded_headers_are_read_once() -> None:
     ],
 )
 def test_request_line_with_a_whole_url(target: str, path: str, base: str) -> None:
-    """RFC 9112, 3.2.2: it is taken, and its host counts instead of Host."""
+    """The host in the request line wins over the Host header (RFC 9112, 3.2.2)."""
     found = origin_form({**scope([]), "path": target, "raw_path": target.encode()})
     assert (found["path"], base_url(found, LOOPBACK)) == (path, base)

@@ -1,4 +1,4 @@
-"""What a query string may say, checked before the validator is asked."""
+"""Parameters of a query string, checked before the validator is asked."""
 
 import pytest
 
@@ -43,7 +43,7 @@ UNKNOWN = "e" * 128
         ("/transactions/%FF", 404, 72),
     ],
 )
-def test_what_can_name_nothing_is_refused_without_asking_the_validator(path: str, status: int, code: int) -> None:
+def test_unusable_parameters_are_refused_without_asking_the_validator(path: str, status: int, code: int) -> None:
     async def test() -> None:
         async with running_api() as api:
             assert error_of(await api.http.get(path))[:2] == (status, code)

@@ -1,4 +1,4 @@
-"""The server itself: start and end, methods, paths, request ids, and requests that are no HTTP."""
+"""The server: start, shutdown, methods, paths, request ids, log lines, and invalid HTTP."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ async def exchange(port: int, request: bytes) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.parametrize("validator_first", [True, False])
-def test_ready_comes_when_it_listens_and_has_its_validator(validator_first: bool) -> None:
+def test_ready_is_reported_when_the_api_listens_and_is_connected(validator_first: bool) -> None:
     async def test() -> None:
         async with served(validator_first=validator_first) as api:
             if not validator_first:
@@ -48,7 +48,7 @@ def test_ready_comes_when_it_listens_and_has_its_validator(validator_first: bool
     run(test())
 
 
-def test_the_end_comes_in_order_and_whoever_waits_is_answered() -> None:
+def test_shutdown_answers_waiting_requests() -> None:
     async def test() -> None:
         async with served() as api:
             waiting = asyncio.create_task(api.http.get(f"/batch_status?id={'a' * 128}&wait=300"))
@@ -63,7 +63,7 @@ def test_the_end_comes_in_order_and_whoever_waits_is_answered() -> None:
     run(test())
 
 
-def test_an_address_that_is_taken_is_named() -> None:
+def test_an_address_in_use_is_named() -> None:
     async def test() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             bind = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -95,7 +95,7 @@ def test_a_wrong_validator_address_ends_the_start() -> None:
         b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
-def test_what_is_no_http_is_told_so_in_the_error_shape(request_bytes: bytes) -> None:
+def test_invalid_http_gets_an_error_answer(request_bytes: bytes) -> None:
     async def test() -> None:
         async with served() as api:
             head, body = await exchange(api.port, request_bytes)
@@ -107,7 +107,7 @@ def test_what_is_no_http_is_told_so_in_the_error_shape(request_bytes: bytes) -> 
     run(test())
 
 
-def test_as_many_ids_as_are_allowed_fit_into_a_query() -> None:
+def test_all_allowed_ids_fit_into_a_query() -> None:
     async def test() -> None:
         async with served() as api:
             answer = ListResponse(status=ListResponse.OK)
@@ -121,7 +121,7 @@ def test_as_many_ids_as_are_allowed_fit_into_a_query() -> None:
     run(test())
 
 
-def test_a_body_over_the_limit_is_refused_and_the_connection_goes_on() -> None:
+def test_a_body_over_the_limit_is_refused_and_the_connection_stays_open() -> None:
     async def test() -> None:
         async with served() as api:
             headers = {"content-type": "application/octet-stream"}
@@ -141,7 +141,7 @@ def test_every_path_has_get_head_and_options() -> None:
                 get, head = await api.http.get(path), await api.http.head(path)
                 assert get.status_code < 500, f"the fake validator did not answer what {path} asked: {get.text}"
                 assert (head.status_code, head.content) == (get.status_code, b"")
-                # Its length may change between two requests: they count.
+                # Each request is counted, so the length may change between two requests.
                 if path != "/metrics":
                     assert head.headers["content-length"] == get.headers["content-length"]
                 options = await api.http.options(path)
@@ -207,7 +207,7 @@ def test_links_follow_a_trusted_proxy_only() -> None:
         ('"><script>', False),
     ],
 )
-def test_a_request_id_comes_back_when_it_is_one(given: str, kept: bool) -> None:
+def test_a_valid_request_id_is_returned(given: str, kept: bool) -> None:
     async def test() -> None:
         async with running_api() as api:
             for path in ("/", "/nothing"):
@@ -239,7 +239,7 @@ def test_each_request_is_one_log_line() -> None:
     run(test())
 
 
-def test_a_bug_is_answered_with_its_request_id_and_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_answered_with_the_request_id_and_no_stack_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: object) -> str:
         raise RuntimeError("private detail")
 

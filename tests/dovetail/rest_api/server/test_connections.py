@@ -31,13 +31,13 @@ from tests.dovetail.rest_api.support import (
 
 
 async def counted(api: Served, status: int) -> bool:
-    """Whether the metrics tell of one thing without a route that was answered so."""
+    """Whether the metrics count one answer with this status and without a route."""
     line = f'dovetail_rest_requests_total{{method="other",route="",status="{status}"}} 1.0'
     return line in (await api.http.get("/metrics")).text.splitlines()
 
 
-async def told(api: Served) -> dict[tuple[str, str], int]:
-    """How often the metrics tell of which route and status."""
+async def request_counts(api: Served) -> dict[tuple[str, str], int]:
+    """The counts of requests by route and status."""
     text = (await api.http.get("/metrics")).text
     found = re.findall(r'^dovetail_rest_requests_total\{method="\w+",route="(.*?)",status="(\d+)"\} (\d+)', text, re.M)
     return {(route, status): int(count) for route, status, count in found}
@@ -66,8 +66,8 @@ def test_a_request_that_does_not_end_is_told_so_and_its_connection_ends(parts: l
     run(test())
 
 
-def test_the_time_of_a_request_begins_anew_with_each() -> None:
-    """The first one's deadline ends with it, whether it was answered early or late."""
+def test_each_request_has_a_time_limit_of_its_own() -> None:
+    """The time limit of the first request does not apply to the next."""
 
     async def test() -> None:
         async with served(config=RestConfig(request_s_max=1)) as api:
@@ -75,7 +75,7 @@ def test_the_time_of_a_request_begins_anew_with_each() -> None:
             reader, writer = await send(api, POST + b"Content-Length: 2\r\n\r\n", b"x")
             writer.write(b"x")
             assert (await answer_of(reader)).status == 202
-            # Both began before this one, whose end shows that their time is over.
+            # This request started last, so its timeout shows that the time of the others is over too.
             assert read_answers(await talk(api.port, b"GET"))[0].status == 408
             writer.write(GET_CLOSE)
             assert (await answer_of(reader)).status == 200
@@ -107,7 +107,7 @@ EARLY = b"POST /batches HTTP/1.1\r\nHost: node\r\nContent-Type: x/y\r\nContent-L
     ],
     ids=["early answer", "early answer and half a head", "pipelined body"],
 )
-def test_a_connection_in_good_order_goes_on(
+def test_a_connection_stays_open_after_an_early_answer(
     first: bytes, second: bytes, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "LINGER_S", 0.5)
@@ -119,7 +119,7 @@ def test_a_connection_in_good_order_goes_on(
             assert (await answer_of(reader)).status == status
             writer.write(second)
             await seen(api)
-            # Another one whose body does not come is cut, later than the first would have been.
+            # This connection is cut later than the first one would have been.
             assert read_answers(await talk(api.port, EARLY))[0].status == 400
             writer.write(b"x" if status == 200 else b"\r\n" if second != b"def" else GET_CLOSE)
             assert (await answer_of(reader)).status == (202 if status == 200 else 200)
@@ -132,9 +132,7 @@ CLOSING = [POST + b"Connection: close\r\n", POST.replace(b"HTTP/1.1", b"HTTP/1.0
 
 
 @pytest.mark.parametrize("head", CLOSING, ids=["close", "1.0"])
-def test_an_early_answer_on_a_connection_that_ends_with_it_arrives(
-    head: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_early_answer_arrives_although_its_connection_ends(head: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client sends all of its body before it reads."""
     monkeypatch.setattr(connections, "LINGER_S", DEADLINE_S)
 
@@ -151,7 +149,7 @@ def test_an_early_answer_on_a_connection_that_ends_with_it_arrives(
     run(test())
 
 
-def test_a_client_that_goes_on_after_its_connection_s_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_sends_after_the_end_of_its_connection_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "LINGER_S", 0.05)
 
     async def test() -> None:
@@ -166,7 +164,7 @@ def test_a_client_that_goes_on_after_its_connection_s_end_is_cut(monkeypatch: py
 
 
 def test_after_an_early_answer_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rest of the body ends uvicorn's own keep-alive time."""
+    """The rest of the body does not disable uvicorn's keep-alive timeout."""
     monkeypatch.setattr(app, "KEEP_ALIVE_S", 0.2)
 
     async def test() -> None:
@@ -180,7 +178,7 @@ def test_after_an_early_answer_an_idle_connection_is_closed(monkeypatch: pytest.
     run(test())
 
 
-def test_what_is_no_request_and_who_is_refused_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_requests_and_refused_connections_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     listeners: list[connections.Listener] = []
 
     def listen(bind: str, metrics: Metrics) -> connections.Listener:
@@ -201,7 +199,7 @@ def test_what_is_no_request_and_who_is_refused_is_counted(monkeypatch: pytest.Mo
     run(test())
 
 
-def test_two_framings_of_one_body_hand_in_nothing() -> None:
+def test_a_body_with_two_framings_is_refused() -> None:
     async def test() -> None:
         async with served() as api:
             accept(api)
@@ -214,13 +212,13 @@ def test_two_framings_of_one_body_hand_in_nothing() -> None:
                     await seen(api)
                 assert [entry.get("path", entry["status"]) for entry in logs] == [400, "/healthz"]
             assert api.validator.asked.empty()
-            assert await told(api) == {("", "400"): 2, ("/healthz", "200"): 2}
+            assert await request_counts(api) == {("", "400"): 2, ("/healthz", "200"): 2}
 
     run(test())
 
 
-def test_who_is_refused_while_its_handler_runs_is_told_of_once() -> None:
-    """The handler comes to its end for nobody: its answer is no figure and no line."""
+def test_a_request_that_is_refused_while_its_handler_runs_is_logged_and_counted_once() -> None:
+    """The answer of the handler is neither counted nor logged."""
 
     async def test() -> None:
         async with served(config=RestConfig(request_s_max=1)) as api:
@@ -235,9 +233,9 @@ def test_who_is_refused_while_its_handler_runs_is_told_of_once() -> None:
             assert [entry for entry in logs if entry.get("path") != "/metrics"] == [
                 {**entry, "event": "request", "status": 408} for entry in logs if "reason" in entry
             ]
-            figures = await told(api)
-            assert figures.pop(("/metrics", "200"))
-            assert figures == {("", "408"): 2}
+            counts = await request_counts(api)
+            assert counts.pop(("/metrics", "200"))
+            assert counts == {("", "408"): 2}
 
     run(test())
 
@@ -267,7 +265,7 @@ def test_a_body_without_end_is_answered_at_the_limit_and_its_connection_ends(
             reader, writer = await send(api, head + body)
             answer = await reader.readuntil(b"\r\n\r\n")
             assert answer.startswith(b"HTTP/1.1 413 ")
-            # The body goes on, and nobody answers or keeps it.
+            # The rest of the body is neither answered nor kept.
             with pytest.raises(ConnectionError):
                 await send_on(writer)
             writer.close()
@@ -276,7 +274,7 @@ def test_a_body_without_end_is_answered_at_the_limit_and_its_connection_ends(
     run(test())
 
 
-def test_a_client_that_waits_to_be_told_to_continue_is_told_413_instead() -> None:
+def test_a_client_that_expects_100_continue_gets_413_instead() -> None:
     async def test() -> None:
         async with served() as api:
             request = (
@@ -303,7 +301,7 @@ def test_a_client_that_does_not_read_is_let_go() -> None:
                 client.sendall(b"GET /batches HTTP/1.1\r\nHost: node\r\n\r\n")
                 await logged(logs, "request")
                 received = sum(map(len, iter(lambda: client.recv(65_536), b"")))
-            # One that reads gets all of it.
+            # A client that reads gets the whole answer.
             whole = await api.http.get("/batches")
             assert len(whole.json()["data"]) == 20
             assert received < len(whole.content)
@@ -311,7 +309,9 @@ def test_a_client_that_does_not_read_is_let_go() -> None:
     run(test())
 
 
-def test_connections_over_the_limit_of_open_files_are_refused_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_over_the_limit_of_open_files_are_refused_and_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     listeners: list[connections.Listener] = []
 
     def listen(bind: str, metrics: Metrics) -> connections.Listener:
@@ -334,7 +334,7 @@ def test_connections_over_the_limit_of_open_files_are_refused_and_others_go_on(m
                     assert b"retry-after: 1" in head
                     assert json.loads(body)["error"]["code"] == 15
                     writer.close()
-                # The one that was there before is served.
+                # The first connection is still served.
                 assert (await api.http.get("/healthz")).status_code == 200
             assert sum(entry["event"].startswith("connections refused") for entry in logs) == 1
             listener.descriptor_max = None
@@ -344,7 +344,7 @@ def test_connections_over_the_limit_of_open_files_are_refused_and_others_go_on(m
     run(test())
 
 
-def test_an_answer_has_one_deadline_however_often_its_client_reads_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_has_one_deadline_however_slowly_its_client_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[asyncio.TimerHandle | None] = []
 
     class Spied(connections.Protocol):
@@ -367,7 +367,7 @@ def test_an_answer_has_one_deadline_however_often_its_client_reads_a_little(monk
                 assert len(ends) > 1
                 assert ends[0] is not None
                 assert set(ends) == {ends[0]}
-                # Read whole, its connection is in good order.
+                # After the whole answer has been read, the connection is usable.
                 writer.write(GET_CLOSE.replace(b"/blocks", b"/healthz"))
                 assert (await answer_of(reader)).status == 200
                 assert ends[0].cancelled()
@@ -377,13 +377,13 @@ def test_an_answer_has_one_deadline_however_often_its_client_reads_a_little(monk
 
 
 def test_connections_send_without_delay() -> None:
-    """asyncio sets TCP_NODELAY only where the socket names its protocol; without it each answer takes 40 ms more."""
+    """asyncio sets TCP_NODELAY, which saves 40 ms per answer, only if the socket names its protocol."""
     with listen("127.0.0.1:0", Metrics(Validator(RestConfig()))) as listener:
         assert listener.proto == socket.IPPROTO_TCP
 
 
 def test_head_and_body_of_an_answer_are_sent_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sent apart they would be two packets, each of which wakes the client."""
+    """Two packets would wake the client twice."""
     sent: list[bytes] = []
     transports = selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
     write = transports.write

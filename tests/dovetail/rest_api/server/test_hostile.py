@@ -1,4 +1,4 @@
-"""Whatever a client puts on its connection: an answer in the API's own shape or an orderly end, no 500, no hang."""
+"""Hostile input on a connection: answers in the API's shape or a closed connection, never a 500 or a hang."""
 
 import asyncio
 import json
@@ -68,20 +68,20 @@ WAITING = f"GET /batch_status?id={_BATCH}&wait=300 HTTP/1.1\r\nHost: node\r\n".e
 
 
 class Server:
-    """The API on a real port with a fake validator behind it, and the loop that runs them for one call at a time."""
+    """The API on a real port with a fake validator, and the event loop that runs them during each call."""
 
     def __init__(self, runner: asyncio.Runner, api: Served) -> None:
         self.runner, self.api = runner, api
 
     def talk(self, *parts: bytes, half_close: bool = False) -> tuple[bytes, list[EventDict]]:
-        """What comes back on one connection, and what was logged meanwhile."""
+        """Send the parts on one connection; return the received bytes and the log entries."""
         with structlog.testing.capture_logs() as logs:
             received = self.runner.run(talk(self.api.port, *parts, half_close=half_close))
         assert _BUG not in [entry["event"] for entry in logs]
         return received, logs
 
     def ask(self, *parts: bytes, methods: tuple[str, ...] = ()) -> list[Answer]:
-        """The answers on one connection, each of which is in order."""
+        """Send the parts on one connection and return the answers, each of them checked."""
         answers = read_answers(self.talk(*parts)[0], *methods)
         for answer in answers:
             check_answer(answer)
@@ -100,15 +100,15 @@ def server() -> Iterator[Server]:
 
 @settings(max_examples=250)
 @given(asking=requests())
-def test_every_request_has_one_answer_in_order(server: Server, asking: Asking) -> None:
+def test_every_request_has_one_valid_answer(server: Server, asking: Asking) -> None:
     answers = server.ask(asking.raw, methods=(asking.method,))
     assert len(answers) == 1
 
 
 @settings(max_examples=200)
 @given(pieces=fragments)
-def test_bytes_that_need_not_be_requests_have_valid_answers_or_none(server: Server, pieces: list[bytes]) -> None:
-    """Sent at once or piece by piece, and no more of it: the server's end of the connection comes as well."""
+def test_any_bytes_have_valid_answers_or_none(server: Server, pieces: list[bytes]) -> None:
+    """The server also closes the connection, whether the bytes are sent at once or piece by piece."""
     sent = b"".join(pieces)
     for parts in ([sent], pieces):
         methods = ["HEAD" if b"HEAD " in sent else "GET"]
@@ -117,14 +117,14 @@ def test_bytes_that_need_not_be_requests_have_valid_answers_or_none(server: Serv
 
 
 @pytest.mark.parametrize("sent", REFUSED.values(), ids=REFUSED)
-def test_what_is_no_request_is_told_so_once(server: Server, sent: bytes) -> None:
+def test_an_invalid_request_has_one_error_answer(server: Server, sent: bytes) -> None:
     (answer,) = server.ask(sent)
     assert (answer.status, answer.error["code"]) == (400, 400)
     assert answer.headers["connection"] == "close"
 
 
 @pytest.mark.parametrize(("sent", "status"), TAKEN.values(), ids=TAKEN)
-def test_what_is_odd_but_a_request_has_its_answer(server: Server, sent: bytes, status: int) -> None:
+def test_an_unusual_but_valid_request_has_its_answer(server: Server, sent: bytes, status: int) -> None:
     (answer,) = server.ask(sent)
     assert answer.status == status
 
@@ -163,14 +163,14 @@ def test_pipelined_requests_are_answered_in_order(server: Server, cut: int | Non
 
 @pytest.mark.parametrize("rest", [b"\r\n", b"rubbish", GET_CLOSE, b"\0" * 100_000])
 @pytest.mark.parametrize("at_once", [True, False])
-def test_nothing_behind_the_last_request_has_an_answer(server: Server, rest: bytes, at_once: bool) -> None:
+def test_bytes_after_the_last_request_have_no_answer(server: Server, rest: bytes, at_once: bool) -> None:
     parts = [GET_CLOSE + rest] if at_once else [GET_CLOSE, rest]
     (answer,) = server.ask(*parts)
     assert answer.status == 200
 
 
 @pytest.mark.parametrize("path", ["/blocks", "/batches", "/nothing"])
-def test_body_that_breaks_off_after_its_answer_has_no_second_one(server: Server, path: str) -> None:
+def test_a_body_that_breaks_after_its_answer_has_no_second_answer(server: Server, path: str) -> None:
     head = f"POST {path} HTTP/1.1\r\nHost: node\r\nContent-Type: x/y\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
 
     async def converse() -> bytes:
@@ -225,7 +225,7 @@ def test_slow_body_holds_up_nobody_else(server: Server) -> None:
 
 
 def _ends_its_wait(server: Server, leave: str, behind: bytes = b"") -> None:
-    """Wait for a batch, send what comes ``behind``, leave; the wait must end by that."""
+    """Wait for a batch, send ``behind``, disconnect, and check that the wait ends."""
 
     async def converse() -> None:
         kept, answered = server.api.validator.answers, Type.CLIENT_BATCH_STATUS_REQUEST
@@ -236,7 +236,7 @@ def _ends_its_wait(server: Server, leave: str, behind: bytes = b"") -> None:
             while (await server.api.validator.asked.get()).message_type != Type.CLIENT_BATCH_STATUS_REQUEST:
                 pass
             writer.write(behind)
-            # By its answer, the server has read what was sent before it.
+            # When this request is answered, the server has read the bytes before.
             assert (await server.api.http.get("/blocks")).status_code == 200
             if leave == "abort":
                 writer.transport.abort()
@@ -254,11 +254,11 @@ def _ends_its_wait(server: Server, leave: str, behind: bytes = b"") -> None:
 
 
 @pytest.mark.parametrize("leave", ["abort", "close", "half-close"])
-def test_client_that_leaves_ends_its_wait(server: Server, leave: str) -> None:
+def test_a_client_that_disconnects_ends_its_wait(server: Server, leave: str) -> None:
     _ends_its_wait(server, leave)
 
 
 @pytest.mark.parametrize("behind", [b"G", b"rubbish\r\n\r\n", GET + b"\r\n", GET * 1_000], ids=len)
 @pytest.mark.parametrize("leave", ["abort", "close"])
-def test_client_that_leaves_behind_more_requests_ends_its_wait(server: Server, leave: str, behind: bytes) -> None:
+def test_a_client_that_disconnects_after_more_requests_ends_its_wait(server: Server, leave: str, behind: bytes) -> None:
     _ends_its_wait(server, leave, behind)

@@ -1,4 +1,4 @@
-"""The REST API in front of a validator that asks for keys, and what it says and does when it is not let in."""
+"""The REST API and a validator that requires connection keys."""
 
 import asyncio
 import shutil
@@ -28,12 +28,12 @@ def ring(tmp_path: Path) -> Ring:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try again at once."""
+    """Reconnect at once."""
     monkeypatch.setattr(connection, "RECONNECT_MS_MAX", 20)
 
 
 class Listed:
-    """Whose keys are let in, as the library's own authenticator asks."""
+    """The accepted keys, as the library's authenticator asks for them."""
 
     def __init__(self, *keys: str) -> None:
         self.keys = set(keys)
@@ -46,7 +46,7 @@ class Listed:
 
 @asynccontextmanager
 async def listening(ring: Ring | None, listed: Listed) -> AsyncIterator[str]:
-    """Something that lets in who is listed, or with no ring everybody without a key; where."""
+    """A socket that accepts the listed keys, or without a ring every client without a key; yields its address."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     authenticator = AsyncioAuthenticator(context)
     authenticator.start()
@@ -64,7 +64,7 @@ async def listening(ring: Ring | None, listed: Listed) -> AsyncIterator[str]:
 
 
 def write(file: Path, content: bytes) -> None:
-    """Whole at once, as whoever mends a file should: it may be read at any moment."""
+    """Replace the file at once, because it may be read at any moment."""
     beside = file.with_suffix(".new")
     beside.write_bytes(content)
     beside.chmod(0o600)
@@ -77,7 +77,7 @@ def config_of(ring: Ring, address: str) -> RestConfig:
     )
 
 
-def test_with_its_key_it_is_let_in(ring: Ring) -> None:
+def test_a_listed_key_connects(ring: Ring) -> None:
     async def test() -> None:
         async with listening(ring, Listed(ring.client.public_key)) as address:
             validator = Validator(config_of(ring, address))
@@ -90,7 +90,7 @@ def test_with_its_key_it_is_let_in(ring: Ring) -> None:
     run(test())
 
 
-def test_a_refused_key_is_said_once_and_tried_until_it_is_let_in(ring: Ring) -> None:
+def test_a_refused_key_is_logged_once_and_tried_until_it_is_accepted(ring: Ring) -> None:
     async def test() -> None:
         listed = Listed()
         async with listening(ring, listed) as address:
@@ -106,9 +106,9 @@ def test_a_refused_key_is_said_once_and_tried_until_it_is_let_in(ring: Ring) -> 
                     await validator.wait_connected()
                 finally:
                     validator.close()
-            (told,) = [entry for entry in logs if entry["event"] == "not let in by the validator"]
+            (entry,) = [entry for entry in logs if entry["event"] == "not let in by the validator"]
             key = ring.client.public_key
-            assert told["reason"] == f"it refused this key: {key} must be in its allowed_keys, under clients"
+            assert entry["reason"] == f"it refused this key: {key} must be in its allowed_keys, under clients"
             assert not [entry for entry in logs if entry["event"] == "lost the validator"]
 
     run(test())
@@ -122,7 +122,7 @@ def test_a_refused_key_is_said_once_and_tried_until_it_is_let_in(ring: Ring) -> 
         (False, True, "the handshake failed; perhaps it has no keys"),
     ],
 )
-def test_what_does_not_fit_is_said(ring: Ring, asks: bool, own: bool, reason: str) -> None:
+def test_a_failed_handshake_is_logged_with_its_likely_reason(ring: Ring, asks: bool, own: bool, reason: str) -> None:
     async def test() -> None:
         async with listening(ring if asks else None, Listed(ring.client.public_key)) as address:
             config = replace(config_of(ring, address), validator_key=str(ring.stranger.public))
@@ -139,7 +139,7 @@ def test_what_does_not_fit_is_said(ring: Ring, asks: bool, own: bool, reason: st
 
 
 @pytest.mark.parametrize("mended", ["validator_key", "connection_key"])
-def test_a_file_that_is_mended_meanwhile_is_read_again(ring: Ring, tmp_path: Path, mended: str) -> None:
+def test_a_corrected_key_file_is_read_again(ring: Ring, tmp_path: Path, mended: str) -> None:
     wrong = {"validator_key": ring.stranger.public, "connection_key": ring.stranger.private}[mended]
     files = {"validator_key": ring.validator.public, "connection_key": ring.client.private}
     right = files[mended].read_bytes()
@@ -159,13 +159,13 @@ def test_a_file_that_is_mended_meanwhile_is_read_again(ring: Ring, tmp_path: Pat
                     await validator.wait_connected()
                 finally:
                     validator.close()
-        (told,) = [entry for entry in logs if entry["event"].startswith("a connection key cannot be read")]
-        assert told["reason"].startswith(f"{mended} {file}: it holds no ")
+        (entry,) = [entry for entry in logs if entry["event"].startswith("a connection key cannot be read")]
+        assert entry["reason"].startswith(f"{mended} {file}: it holds no ")
 
     run(test())
 
 
-def test_a_key_without_the_right_is_told_by_each_answer_and_logged_once() -> None:
+def test_a_key_without_permission_is_named_in_each_answer_and_logged_once() -> None:
     async def test() -> None:
         reason = "NODE_STATUS_REQUEST is refused: the key is listed under processors"
         refusal = NotAllowed(message=reason)
@@ -182,13 +182,13 @@ def test_a_key_without_the_right_is_told_by_each_answer_and_logged_once() -> Non
                 ]
         for answer in answers:
             assert error_of(answer) == (503, 15, f"the validator does not serve this REST API: {reason}")
-        (told,) = [entry for entry in logs if entry["event"] == "not served by the validator"]
-        assert (told["log_level"], told["reason"]) == ("error", reason)
+        (entry,) = [entry for entry in logs if entry["event"] == "not served by the validator"]
+        assert (entry["log_level"], entry["reason"]) == ("error", reason)
 
     run(test())
 
 
-def test_keys_that_cannot_be_read_are_a_wrong_setting(ring: Ring) -> None:
+def test_unreadable_keys_are_a_wrong_setting(ring: Ring) -> None:
     async def test() -> None:
         ring.client.private.chmod(0o604)
         validator = Validator(config_of(ring, "tcp://127.0.0.1:4004"))

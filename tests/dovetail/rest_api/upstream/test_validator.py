@@ -1,4 +1,4 @@
-"""The connection to the validator: lost and found again, slow, full, talkative, speaking nonsense."""
+"""The connection to the validator: lost, restored, slow, full, and with undecodable frames."""
 
 import asyncio
 
@@ -25,8 +25,8 @@ from tests.dovetail.rest_api.support import (
 OK = ListResponse(status=ListResponse.OK, head_id="f" * 128)
 
 
-async def lost(api: Api) -> None:
-    """Stop the validator and wait until the API has seen it: its log says so."""
+async def lose_validator(api: Api) -> None:
+    """Stop the validator and wait until the API has logged it."""
     with structlog.testing.capture_logs() as logs:
         api.validator.stop()
         await logged(logs, "lost the validator")
@@ -45,27 +45,27 @@ async def reach(api: Api) -> Asked:
     return await api.validator.asked.get()
 
 
-def test_whoever_waits_is_told_at_once_that_the_connection_is_lost_and_the_next_succeed_again() -> None:
+def test_a_lost_connection_fails_pending_requests_at_once_and_comes_back() -> None:
     async def test() -> None:
         async with running_api() as api:
             waiting = [asyncio.create_task(api.http.get("/blocks")) for _ in range(3)]
             for _ in waiting:
                 await api.validator.asked.get()
-            await lost(api)
+            await lose_validator(api)
             for response in await asyncio.gather(*waiting):
                 assert error_of(response)[:2] == (503, 18)
             assert error_of(await api.http.get("/blocks/1"))[:2] == (503, 18)
             assert api.connection.in_flight == 0
             api.validator.start()
             await api.connection.wait_connected()
-            # Nothing that was refused arrives now.
+            # Refused requests are not sent later.
             assert api.validator.asked.empty()
             await reach(api)
 
     run(test())
 
 
-def test_no_answer_in_time_is_17_and_the_late_answer_finds_nobody() -> None:
+def test_no_answer_in_time_is_17_and_a_late_answer_is_dropped() -> None:
     async def test() -> None:
         async with running_api(config=RestConfig(timeout_s=1)) as api:
             response = await api.http.get("/blocks")
@@ -90,7 +90,7 @@ def test_pings_are_answered_while_requests_wait() -> None:
     run(test())
 
 
-def test_nonsense_from_the_validator_harms_nobody() -> None:
+def test_undecodable_frames_are_ignored() -> None:
     async def test() -> None:
         async with running_api() as api:
             asked = await reach(api)
@@ -102,13 +102,13 @@ def test_nonsense_from_the_validator_harms_nobody() -> None:
     run(test())
 
 
-def test_answers_in_any_order_reach_those_who_asked() -> None:
+def test_answers_in_any_order_reach_their_requests() -> None:
     async def test() -> None:
         async with running_api() as api:
             waiting = {number: asyncio.create_task(api.http.get(f"/blocks?count={number}")) for number in range(1, 30)}
             asked = [await api.validator.asked.get() for _ in waiting]
             for entry in reversed(asked):
-                # The content holds the count: the answer repeats it as total_count.
+                # The last byte of the content is the count, which the answer repeats as total_count.
                 content = ListResponse(status="OK", head_id="f" * 128, total_count=entry.content[-1])
                 api.validator.send(entry, Type.LIST_RESPONSE, content.SerializeToString())
             for number, task in waiting.items():
@@ -139,7 +139,7 @@ def test_requests_in_flight_are_bounded(config: RestConfig) -> None:
     run(test())
 
 
-def test_closing_refuses_whoever_waits_and_whoever_comes_after() -> None:
+def test_closing_refuses_pending_and_later_requests() -> None:
     async def test() -> None:
         async with running_api() as api:
             waiting = asyncio.create_task(api.http.get("/blocks"))
@@ -154,14 +154,14 @@ def test_closing_refuses_whoever_waits_and_whoever_comes_after() -> None:
 def test_without_a_validator_requests_are_refused_at_once() -> None:
     async def test() -> None:
         async with running_api() as api:
-            await lost(api)
+            await lose_validator(api)
             assert not api.connection.connected
             assert error_of(await api.http.get("/transactions"))[:2] == (503, 18)
 
     run(test())
 
 
-def test_an_address_that_is_none_is_a_wrong_setting() -> None:
+def test_an_unusable_address_is_a_wrong_setting() -> None:
     async def test() -> None:
         validator = Validator(RestConfig(validator="nowhere"))
         with pytest.raises(ValueError, match="validator: 'nowhere'"):
@@ -170,7 +170,7 @@ def test_an_address_that_is_none_is_a_wrong_setting() -> None:
     run(test())
 
 
-def test_block_numbers_travel_as_numbers() -> None:
+def test_block_numbers_are_sent_as_numbers() -> None:
     async def test() -> None:
         async with running_api() as api:
             waiting = asyncio.create_task(api.http.get(f"/blocks/000{2**64 - 1}"))
@@ -188,10 +188,10 @@ def test_block_numbers_travel_as_numbers() -> None:
 NEED_NO_VALIDATOR = {"/", "/docs", "/openapi.json", "/healthz", "/metrics"}
 
 
-def test_without_a_validator_every_route_that_needs_it_is_503_and_the_others_answer() -> None:
+def test_without_a_validator_only_routes_that_need_it_are_503() -> None:
     async def test() -> None:
         async with running_api() as api:
-            await lost(api)
+            await lose_validator(api)
             for endpoint in ENDPOINTS:
                 path = endpoint.path.replace("{address}", "a" * 70).replace("{block_id}", "1")
                 path = path.replace("{batch_id}", "a" * 128).replace("{transaction_id}", "a" * 128)
@@ -210,7 +210,7 @@ def test_without_a_validator_every_route_that_needs_it_is_503_and_the_others_ans
 
 
 @pytest.mark.parametrize("is_wait", [True, False])
-def test_when_the_apis_own_time_is_over_a_wait_is_taken_back(is_wait: bool) -> None:
+def test_a_timeout_cancels_the_wait_at_the_validator(is_wait: bool) -> None:
     async def test() -> None:
         async with running_api() as api:
             with pytest.raises(ApiError) as raised:
