@@ -1,6 +1,6 @@
-"""A client that works through every loss: what it could not be told it asks for by id, and it remembers all it heard.
+"""A client that keeps on through every failure: it asks again by batch id, and remembers every status it got.
 
-What lives here: one client in a thread of its own. What must not: processes, what must hold; that is ``judged``.
+One client in a thread of its own. Processes, and checks of the result (``checks``), do not belong here.
 """
 
 import threading
@@ -20,15 +20,15 @@ _TIMEOUT_S = 60.0
 _REFUSED_AGAIN_S = 0.02
 
 _CANNOT_NOW = (429, 502, 503, 504)
-"""Refusals that say nothing of the batches: they may be handed in again."""
+"""Refusals that say nothing about the batches, which may be submitted again."""
 
 END = ("COMMITTED", "INVALID")
 
 
 class Client(threading.Thread):
-    """Hands in batches of ``load`` to the REST API at ``url`` until it is stopped, then waits for the end of all.
+    """Submits batches of ``load`` to the REST API at ``url`` until it is stopped, then waits until all are settled.
 
-    ``wait_until_serving`` returns when it is worth another try, or raises.
+    ``wait_until_serving`` returns when another request makes sense, or raises.
     """
 
     def __init__(
@@ -37,9 +37,9 @@ class Client(threading.Thread):
         super().__init__(name="client", daemon=True)
         self.load = load
         self.accepted: set[BatchId] = set()
-        """Those for which a 202 came."""
+        """The batches of answers with 202."""
         self.ended: dict[BatchId, str] = {}
-        """What the client was told in the end."""
+        """The final status of each batch."""
         self._kinds = kinds
         self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False, verify=False)
         self._again = wait_until_serving
@@ -48,11 +48,11 @@ class Client(threading.Thread):
         self._stopping = threading.Event()
         self._heard = threading.Condition()
         self.answers = 0
-        """How many of its posts were accepted and batches ended; ``wait_for_answers`` waits for more."""
+        """How many posts were accepted and batches settled so far; ``wait_for_answers`` waits for more."""
         self.failure: BaseException | None = None
 
     def wait_for_answers(self, more: int, timeout_s: float) -> bool:
-        """Until so many more have come; False where they do not in that time. Raises what the client died of."""
+        """Wait for so many more. False if they do not come in time. Raises the client's own failure."""
         with self._heard:
             wanted = self.answers + more
             self._heard.wait_for(lambda: self.answers >= wanted or self.failure is not None, timeout_s)
@@ -61,40 +61,40 @@ class Client(threading.Thread):
         return self.answers >= wanted
 
     def finish(self, timeout_s: float) -> None:
-        """Hand in no more, and wait until every batch has ended. Raises what the client died of."""
+        """Submit no more, and wait until every batch is settled. Raises the client's own failure."""
         self._stopping.set()
         self.join(timeout_s)
         if self.failure is not None:
             raise self.failure
         if self.is_alive():
-            raise TimeoutError(f"{len(self._outstanding) + len(self._unsure)} batches have not ended in {timeout_s} s")
+            raise TimeoutError(f"{len(self._outstanding) + len(self._unsure)} batches are open after {timeout_s} s")
 
     def run(self) -> None:
         try:
             with self._http:
                 while not self._stopping.is_set() or self._outstanding or self._unsure:
-                    self._turn()
+                    self._step()
         except BaseException as failure:
             self.failure = failure
         finally:
-            self._tell(0)
+            self._count(0)
 
-    def _turn(self) -> None:
+    def _step(self) -> None:
         try:
             if self._unsure:
                 self._ask_for_unsure()
             elif not self._stopping.is_set() and len(self._outstanding) < _OUTSTANDING_MAX:
-                self._post(self.load.take(_A_POST, self._kinds))
+                self._post(self.load.make(_A_POST, self._kinds))
             if self._outstanding:
                 wait_s = _WAIT_S if self._stopping.is_set() or len(self._outstanding) >= _OUTSTANDING_MAX else 0
-                self._hear(self._statuses(list(self._outstanding), wait_s))
+                self._record(self._statuses(list(self._outstanding), wait_s))
         except _NotNow:
-            # A node that serves and refuses is not asked all the time.
+            # Do not ask a node that refuses all the time.
             self._stopping.wait(_REFUSED_AGAIN_S)
             self._again()
 
     def _post(self, batches: list[SignedBatch]) -> None:
-        """Whatever comes back, or nothing: until a 202 nobody knows whether they were taken."""
+        """Submit batches. Without a 202 it is unknown whether they were accepted."""
         self._unsure = batches
         content, headers = encode_batch_list(batches), {"Content-Type": "application/octet-stream"}
         answer = self._ask(lambda: self._http.post("/batches", content=content, headers=headers))
@@ -102,26 +102,26 @@ class Client(threading.Thread):
         self.accepted.update(batch.id for batch in batches)
         self._outstanding.update({batch.id: batch for batch in batches})
         self._unsure = []
-        self._tell(1)
+        self._count(1)
 
     def _ask_for_unsure(self) -> None:
         told = self._statuses([batch.id for batch in self._unsure], 0)
         lost = [batch for batch in self._unsure if told[batch.id] == "UNKNOWN"]
-        # A list is taken whole or not at all, also where nobody heard of it.
+        # A list is accepted as a whole or not at all, even if its answer is lost.
         if lost and len(lost) != len(self._unsure):
-            raise Wrong(f"{len(lost)} of the {len(self._unsure)} batches of one list were not taken: {told}")
+            raise Wrong(f"{len(lost)} of the {len(self._unsure)} batches of one list were not accepted: {told}")
         if lost:
             self._post(self._unsure)
         else:
             self._outstanding.update({batch.id: batch for batch in self._unsure})
             self._unsure = []
 
-    def _hear(self, told: dict[BatchId, str]) -> None:
+    def _record(self, told: dict[BatchId, str]) -> None:
         for batch_id, word in told.items():
             if word in END:
                 self.ended[batch_id] = word
                 del self._outstanding[batch_id]
-                self._tell(1)
+                self._count(1)
             elif word == "UNKNOWN":
                 raise Wrong(f"batch {batch_id} was accepted and is UNKNOWN")
 
@@ -141,15 +141,15 @@ class Client(threading.Thread):
             raise _NotNow
         return answer
 
-    def _tell(self, more: int) -> None:
+    def _count(self, more: int) -> None:
         with self._heard:
             self.answers += more
             self._heard.notify_all()
 
 
 class Wrong(AssertionError):
-    """What a client should never have been told."""
+    """A status that contradicts an earlier answer."""
 
 
 class _NotNow(Exception):
-    """No answer, or one that says nothing of what was asked."""
+    """No answer, or a refusal that says nothing about the batches."""

@@ -1,6 +1,6 @@
-"""A processor of packed execution that says what it likes: the messages as they are, without the SDK.
+"""A processor of packed execution that answers anything, with plain messages and without the SDK.
 
-What lives here: its connection, and building answers. What must not: what the validator must make of them.
+Its connection and its answers. What the validator must do with these does not belong here.
 """
 
 import secrets
@@ -18,7 +18,7 @@ Answer = packed_pb2.PackedProcessResponse
 
 
 def ok(changes: Mapping[str, bytes]) -> Result:
-    """A transaction that applied, with these writes."""
+    """A transaction that was applied, with these writes."""
     result = Result(status="OK")
     for address, value in changes.items():
         result.state_changes.add(address=address, value=value, type="SET")
@@ -26,7 +26,7 @@ def ok(changes: Mapping[str, bytes]) -> Result:
 
 
 def answer(*units: list[Result]) -> bytes:
-    """All that a message's units came to."""
+    """The answer to a packed message: the results of each unit."""
     made = Answer()
     for results in units:
         made.units.add(results=results)
@@ -34,7 +34,7 @@ def answer(*units: list[Result]) -> bytes:
 
 
 class Liar:
-    """Connected to ``url``; registered for one family and namespace until it closes."""
+    """Connected to ``url``, registered for one family and namespace until it closes."""
 
     def __init__(self, url: str, family: str, namespace: str) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -57,23 +57,23 @@ class Liar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # So that nothing is given to it that then counts as lost.
+        # Otherwise the validator would give it tasks that then count as lost.
         self.send(Envelope.TP_UNREGISTER_REQUEST, "leave", b"")
         self.receive(Envelope.TP_UNREGISTER_RESPONSE)
         self._socket.close()
         self._context.term()
 
     def send(self, message_type: int, correlation_id: str, content: bytes) -> None:
-        """One message, of any kind."""
+        """Send a message of any type."""
         envelope = Envelope(message_type=message_type, correlation_id=correlation_id, content=content)  # type: ignore[arg-type]
         self.send_raw(envelope.SerializeToString())
 
     def send_raw(self, *frames: bytes) -> None:
-        """Bytes that need not be a message."""
+        """Send bytes that need not be a message."""
         self._socket.send_multipart(frames)
 
     def receive(self, message_type: int) -> Envelope:
-        """The next message of that type; pings are answered, all else is passed over."""
+        """The next message of a type. Pings are answered, other messages are ignored."""
         while self._socket.poll(int(DEADLINE_S * 1000)):
             message = Envelope.FromString(self._socket.recv())
             if message.message_type == Envelope.PING_REQUEST:
@@ -83,14 +83,14 @@ class Liar:
         raise TimeoutError(f"no message of type {message_type} in {DEADLINE_S:g} s")
 
     def task(self) -> packed_pb2.PackedProcessRequest:
-        """The next work that it is given."""
+        """The next task."""
         return packed_pb2.PackedProcessRequest.FromString(self.receive(Envelope.PACKED_PROCESS_REQUEST).content)
 
-    def say(self, task: packed_pb2.PackedProcessRequest, content: bytes) -> None:
-        """Answer a task, once more or not, with these bytes."""
+    def send_answer(self, task: packed_pb2.PackedProcessRequest, content: bytes) -> None:
+        """Answer a task with these bytes, also when it was answered before."""
         self.send(Envelope.PACKED_PROCESS_RESPONSE, task.context_id, content)
 
     def ping(self) -> None:
-        """Until all that was sent before has been looked at."""
+        """Wait until the validator has handled everything that was sent before."""
         self.send(Envelope.PING_REQUEST, "ping", b"")
         self.receive(Envelope.PING_RESPONSE)

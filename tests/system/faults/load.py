@@ -1,7 +1,7 @@
-"""Batches whose outcome can be told from the chain: intkey sets, incs of shared names, pairs, dependents, bad ones.
+"""Batches whose outcome follows from the chain: intkey sets, incs of shared names, pairs, dependents, invalid ones.
 
-What lives here: what is handed in, and what a set of committed batches must have made of the state. What must not:
-sockets, processes, what became of a batch.
+The batches, and the state that a set of committed batches must give. Sockets, processes and statuses do not belong
+here.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ _ENCODING: Final = "application/cbor"
 
 
 class Made(NamedTuple):
-    """A batch and what it does where it is committed: how much each name gains."""
+    """A batch, and how much a commit of it adds to each name."""
 
     batch: SignedBatch
     kind: Kind
@@ -32,7 +32,7 @@ class Made(NamedTuple):
 
 
 class Load:
-    """Batches of one author. ``mark``: at most 8 characters, so that names and nonces are no other load's."""
+    """Batches of one author. ``mark``: at most 8 characters that make names and nonces unique."""
 
     def __init__(self, seed: int, mark: str) -> None:
         self._random = Random(f"{seed} {mark}")
@@ -43,15 +43,15 @@ class Load:
         self.names = [f"{mark}-{number}" for number in range(_NAMES)]
 
     def begin(self) -> list[SignedBatch]:
-        """The names that all others count on, each set to 0: to be committed first."""
+        """Batches that set each shared name to 0. They must be committed before all others."""
         return [self._make("set", [("set", name, 0)]) for name in self.names]
 
-    def take(self, count: int, kinds: Collection[Kind] = MIXED) -> list[SignedBatch]:
-        """So many batches that nobody has seen."""
+    def make(self, count: int, kinds: Collection[Kind] = MIXED) -> list[SignedBatch]:
+        """Make so many new batches."""
         return [self._one(kind) for kind in self._random.choices(list(kinds), k=count)]
 
     def state_of(self, committed: Collection[BatchId]) -> dict[str, int]:
-        """Each name's value once exactly these batches are applied, each once."""
+        """Each name's value after exactly these batches are applied once."""
         values: Counter[str] = Counter(dict.fromkeys(self.names, 0))
         for batch_id in committed:
             if batch_id in self.made:
@@ -63,7 +63,7 @@ class Load:
         if kind == "pair":
             return self._make(kind, [("inc", first, 1), ("inc", second, 2)])
         if kind == "bad":
-            # The first applies, so that what it wrote must go with the second.
+            # The first transaction is applied, so that its write must be dropped with the second.
             return self._make(kind, [("inc", first, 1), ("inc", f"{self._mark}-absent", 1)])
         if kind == "set":
             return self._make(kind, [("set", f"{self._mark}-{len(self.made)}s", len(self.made))])
@@ -101,5 +101,5 @@ class Load:
 
 
 def value_at(leaf: bytes | None, name: str) -> int | None:
-    """A name's value in the bytes of its leaf; None where it has none."""
+    """The value of a name in the bytes of its leaf; None if there is none."""
     return None if leaf is None else LEAF.decode(leaf).get(name)

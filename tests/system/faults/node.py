@@ -1,6 +1,6 @@
-"""A node of single processes that a test kills and starts again, and clients that go on meanwhile.
+"""A node of separate processes that a test kills and restarts, with clients that continue meanwhile.
 
-What lives here: starting, killing, waiting until all of it serves again. What must not: what must hold afterwards.
+Starting, killing, waiting until the node serves again. Checks of the result do not belong here.
 """
 
 import signal
@@ -26,7 +26,7 @@ _QUICK = {
 class Node:
     """``environment``: variables for all processes.
 
-    ``first_point``: a crash point at which the first validator ends; ``on_crash`` starts another.
+    ``first_point``: the crash point of the first validator; ``on_crash`` starts another.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Node:
         self.transcript = self.network.transcript
 
     def start_validator(self, variables: dict[str, str] | None = None) -> Process:
-        """Start it, with these variables more, and do not wait."""
+        """Start the validator with these additional variables, and do not wait."""
         self._starts += 1
         kept = self.network.environment
         self.network.environment = kept | (variables or {})
@@ -65,7 +65,7 @@ class Node:
         return self.validator
 
     def wait_until_up(self) -> None:
-        """Until validator and REST API serve."""
+        """Wait until validator and REST API serve."""
         self.validator.wait_logged("ready")
         self._wait_until_serving()
 
@@ -74,30 +74,30 @@ class Node:
         self.start_validator({VARIABLE: point})
 
     def wait_for_crash(self, label: str) -> None:
-        """Until the validator has ended there; it may have served meanwhile, or not."""
+        """Wait until the validator has ended at its crash point. It may have served before."""
         code = self.validator.wait()
         self._serving.clear()
         assert code == -signal.SIGKILL, f"the validator ended with {code}, not at {label}"
         assert self.validator.err[-1] == f"crash point {label}"
 
     def kill_validator(self) -> None:
-        """SIGKILL, now."""
+        """Kill the validator with SIGKILL."""
         self.validator.kill()
         self._serving.clear()
 
     def restart_validator(self, variables: dict[str, str] | None = None) -> None:
-        """Start it again, and wait until it serves."""
+        """Start the validator again, and wait until it serves."""
         self.start_validator(variables)
         self.wait_until_up()
 
     def restart_rest(self) -> None:
-        """SIGKILL of the REST API, and another in its place."""
+        """Kill the REST API with SIGKILL, and start another."""
         self.rest.kill()
         self.rest = self._start_rest()
         self._wait_until_serving()
 
     def kill_verifiers(self) -> int:
-        """SIGKILL of every process that checks signatures; how many there were."""
+        """Kill every verifier process with SIGKILL. Returns how many there were."""
         children = psutil.Process(self.validator.pid).children()
         found = [child for child in children if "dovetail.validator.admission.verifier_process" in child.cmdline()]
         for child in found:
@@ -105,7 +105,7 @@ class Node:
         return len(found)
 
     def restart_processor(self) -> None:
-        """SIGKILL of intkey's supervisor and worker, and others in their place."""
+        """Kill intkey's supervisor and worker with SIGKILL, and start others."""
         process = self.processors[INTKEY]
         for child in process.descendants():
             child.kill()
@@ -114,26 +114,26 @@ class Node:
         self.processors[INTKEY].wait_logged("ready")
 
     def client(self, load: Load, kinds: Collection[Kind] = MIXED) -> Client:
-        """A client that runs."""
+        """Start a client."""
         made = Client(self.network.rest_url, load, self._wait_until_serving, kinds)
         self.clients.append(made)
         made.start()
         return made
 
     def finish(self) -> None:
-        """Every client hands in no more, and hears the end of all it handed in."""
+        """Let every client submit no more and wait until its batches are settled."""
         for client in self.clients:
             client.finish(DEADLINE_S * 2)
 
     def end(self) -> None:
-        """End all of it in order: processors first, which take leave of a validator that still answers."""
+        """End all processes in order: processors first, so that they can unregister at the validator."""
         for process in (*self.processors.values(), self.rest, self.validator):
             process.request_end()
             process.wait()
 
     def _wait_until_serving(self) -> None:
         if not self._serving.wait(DEADLINE_S * 2):
-            raise ProcessFailed("the node did not come to serve again")
+            raise ProcessFailed("the node does not serve again")
 
     def _start_rest(self) -> Process:
         rest = self.network.rest_api()
@@ -142,7 +142,7 @@ class Node:
         return rest
 
     def _watch(self, rest: Process) -> None:
-        """Clients go on while the REST API says that it has its validator, and wait otherwise."""
+        """Let clients continue while the REST API has its validator, and wait otherwise."""
         seen = 0
         while True:
             try:

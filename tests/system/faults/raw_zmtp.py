@@ -1,6 +1,6 @@
-"""A connection to a ZeroMQ port without libzmq: bytes as ZMTP 3.0 has them, and bytes as it never has.
+"""A connection to a ZeroMQ port without libzmq: bytes of ZMTP 3.0, valid or not.
 
-What lives here: the greeting, the handshake, frames. What must not: what the port must make of them.
+Greeting, handshake, frames. What the port must do with them does not belong here.
 """
 
 import socket
@@ -28,7 +28,7 @@ def command(body: bytes) -> bytes:
 
 
 def frame(body: bytes, *, announced: int | None = None, more: bool = False) -> bytes:
-    """A long frame, which may announce another length than it has."""
+    """A long frame. ``announced``: a length that differs from the real one."""
     length = len(body) if announced is None else announced
     return bytes([_LONG | (_MORE if more else 0)]) + struct.pack(">Q", length) + body
 
@@ -44,7 +44,7 @@ def connect(port: int, timeout_s: float, *, shake_hands: bool = True) -> socket.
 
 
 def is_ended(connection: socket.socket) -> bool:
-    """Read to the end, which the other side must make."""
+    """Read to the end of the stream, which the other side must close."""
     try:
         while connection.recv(65_536):
             pass

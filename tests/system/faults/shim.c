@@ -1,9 +1,9 @@
-/* Stands between a process and its disk and clock (LD_PRELOAD): fails, cuts short and slows down what is written to any
- * file named data.mdb, and moves the wall clock.
+/* Replaces calls between a process and its disk and clock (LD_PRELOAD): fails, shortens and delays writes to files named
+ * data.mdb, and shifts the wall clock.
  *
- * What to do stands in a shared file, named by FAULTS_CONTROL, so that a test changes it while the process runs; its
- * layout is that of tests/system/faults/shim.py. A sync that fails is told once on every descriptor that was open before, as
- * Linux does it (errseq_t).
+ * FAULTS_CONTROL names a shared file with the instructions, which a test changes while the process runs. Its layout is
+ * that of tests/system/faults/shim.py. A failed sync is reported once on every descriptor that was open before, as Linux
+ * does (errseq_t).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -35,7 +35,7 @@ struct control {
 };
 
 static struct control *control;
-static int64_t told[DESCRIPTORS_MAX];
+static int64_t reported[DESCRIPTORS_MAX];
 
 __attribute__((constructor)) static void begin(void)
 {
@@ -49,7 +49,7 @@ __attribute__((constructor)) static void begin(void)
         return;
     control = shared;
     for (int number = 0; number < DESCRIPTORS_MAX; number++)
-        told[number] = control->lost;
+        reported[number] = control->lost;
 }
 
 static int is_store(int file)
@@ -98,18 +98,18 @@ static int syncs_each_write(int file)
     return fcntl(file, F_GETFL) & O_DSYNC;
 }
 
-/* Whether a sync failed since this descriptor was last told. */
-static int is_told(int file)
+/* Whether a sync failed since a failure was last reported on this descriptor. */
+static int sync_failed(int file)
 {
-    if (told[file] == control->lost)
+    if (reported[file] == control->lost)
         return 0;
-    told[file] = control->lost;
+    reported[file] = control->lost;
     return 1;
 }
 
 static int lose(int file)
 {
-    told[file] = __sync_add_and_fetch(&control->lost, 1);
+    reported[file] = __sync_add_and_fetch(&control->lost, 1);
     return fail();
 }
 
@@ -121,7 +121,7 @@ ssize_t pwrite(int file, const void *bytes, size_t count, off_t offset)
         return REAL(pwrite)(file, bytes, count, offset);
     if (!fails(syncs_each_write(file) ? HEADS : WRITES)) {
         ssize_t written = REAL(pwrite)(file, bytes, count, offset);
-        return syncs_each_write(file) && is_told(file) ? fail() : written;
+        return syncs_each_write(file) && sync_failed(file) ? fail() : written;
     }
     if (control->part)
         return REAL(pwrite)(file, bytes, count / (size_t)control->part, offset);
@@ -179,7 +179,7 @@ int fdatasync(int file)
         return REAL(fdatasync)(file);
     if (fails(SYNCS))
         return lose(file);
-    return is_told(file) ? fail() : REAL(fdatasync)(file);
+    return sync_failed(file) ? fail() : REAL(fdatasync)(file);
 }
 
 int fsync(int file)
@@ -188,7 +188,7 @@ int fsync(int file)
         return REAL(fsync)(file);
     if (fails(SYNCS))
         return lose(file);
-    return is_told(file) ? fail() : REAL(fsync)(file);
+    return sync_failed(file) ? fail() : REAL(fsync)(file);
 }
 
 int ftruncate(int file, off_t bytes)
@@ -204,7 +204,7 @@ int ftruncate64(int file, off_t bytes)
 int close(int file)
 {
     if (control && file >= 0 && file < DESCRIPTORS_MAX)
-        told[file] = control->lost;
+        reported[file] = control->lost;
     return REAL(close)(file);
 }
 

@@ -1,6 +1,6 @@
-"""The library ``shim.c`` between a process and its disk and clock: building it, and telling it what to do.
+"""The library ``shim.c`` between a process and its disk and clock: building and controlling it.
 
-What lives here: the library and the shared file that it reads. What must not: stores, nodes.
+The library, and the shared file that it reads. Stores and nodes do not belong here.
 """
 
 import atexit
@@ -26,7 +26,7 @@ class Calls(IntFlag):
     """Kinds of calls on the store's file."""
 
     WRITES = 1
-    """But those to the head pages, which are there already: a full disk takes them."""
+    """Except to the head pages. These exist already, so that a full disk accepts writes to them."""
 
     SYNCS = 2
     TRUNCATES = 4
@@ -35,7 +35,7 @@ class Calls(IntFlag):
 
 
 class NoShim(Exception):
-    """This system cannot build it, or does not load it; the text says why."""
+    """This system cannot build or load the library; the text says why."""
 
 
 @functools.cache
@@ -59,7 +59,7 @@ def library() -> Path:
 
 
 class Shim:
-    """The shared file at ``path``, made where it is not there: of all processes that ``environment`` is given to."""
+    """The shared file at ``path``, made if absent, for all processes that get ``environment``."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
@@ -73,15 +73,15 @@ class Shim:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables for a process that is to have it. Raises NoShim."""
+        """Variables for a process that loads the library. Raises NoShim."""
         return {"LD_PRELOAD": str(library()), "FAULTS_CONTROL": str(self._path)}
 
     def fail(
         self, kinds: Calls, number: int = errno.ENOSPC, *, first: int = 1, times: int = FOR_EVER, part: int = 0
     ) -> None:
-        """From now on count these calls, and have ``times`` of them fail from the ``first`` on.
+        """From now on count these calls, and let ``times`` of them fail from the ``first`` on.
 
-        ``number``: the errno. ``part``: they take one part of so many, and say so, instead of failing.
+        ``number``: the errno. ``part``: calls write one part of so many and report this, instead of failing.
         """
         self._put("first", 0)
         for name, value in (("kinds", kinds), ("times", times), ("error", number), ("part", part)):
@@ -91,25 +91,25 @@ class Shim:
         self._put("first", first)
 
     def heal(self) -> None:
-        """From now on nothing fails; what is counted goes on."""
+        """From now on nothing fails. Counting continues."""
         self._put("first", 0)
 
     def slow_down(self, delay_us: int) -> None:
-        """Every write and sync takes so much longer."""
+        """Delay every write and sync by so much."""
         self._put("delay_us", delay_us)
 
     def step_clock(self, seconds: int) -> None:
-        """The wall clock is so far off."""
+        """Shift the wall clock by so much."""
         self._put("clock_s", seconds)
 
     @property
     def counted(self) -> int:
-        """Calls of the kinds that were told to fail, since then."""
+        """The calls of the kinds of ``fail``, since then."""
         return self._get("counted")
 
     @property
     def failed(self) -> int:
-        """How many of them failed."""
+        """How many of these failed."""
         return self._get("failed")
 
     def _put(self, name: str, value: int) -> None:

@@ -1,9 +1,7 @@
-"""A small load on a store, run again and again with another of its calls to the disk failing each time.
+"""A small load on a store, run once for each of its calls to the disk, which fails in that run.
 
-Run as a process of its own under ``shim``: ``python -m tests.system.faults.sweep FOLDER CONTROL FAULT``. It prints
-how many
-calls there were, how often the store refused a write, and how often it had to be opened again, as JSON; whatever does
-not agree in the end is an exception. Tests are in ``test_disk``.
+Run in a process of its own under ``shim``: ``python -m tests.system.faults.sweep FOLDER CONTROL FAULT``. Prints the
+numbers of calls, refused writes and reopened stores as JSON; raises if the result of a run differs.
 """
 
 import errno
@@ -36,14 +34,14 @@ _ALL: Final = _WRITES | Calls.SYNCS | Calls.TRUNCATES
 
 
 class Fault(NamedTuple):
-    """What fails: these calls, with that errno, so many in a row; ``part`` of one is taken all the same."""
+    """Which calls fail, with which errno, how many in a row; ``part``: as in ``Shim.fail``."""
 
     kinds: Calls
     number: int
     times: int = 1
     part: int = 0
     from_creation: bool = False
-    """Also while the store is made; otherwise once it is there, with all its tables."""
+    """Whether calls fail during the creation of the store too; otherwise only when all of its tables exist."""
 
 
 FAULTS: Final = {
@@ -59,7 +57,7 @@ FAULTS: Final = {
 
 
 class Step(NamedTuple):
-    """One write of the load, and whether a store that was opened again holds it already."""
+    """One write of the load, and whether a reopened store holds it already."""
 
     write: Callable[[Store], object]
     is_done: Callable[[Store], bool]
@@ -73,9 +71,9 @@ def _step(verb: Verb, number: int) -> tuple[Verb, str, int]:
 
 
 class Load(Chain):
-    """What a validator writes, and how it can be written again to another store.
+    """What a validator writes, so that it can be written to another store again.
 
-    Accepted batches, blocks that settle some of them, verdicts alone; large records, and pages in a row.
+    Accepted batches, blocks that settle some of them, verdicts without a block; large records and pages in a row.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -123,7 +121,7 @@ class Load(Chain):
 
 
 class Run:
-    """The steps of a load on a store of its own in ``folder``, each tried until it is done, as a validator does."""
+    """Runs the steps of a load on a store in ``folder``, each until it succeeds, as a validator does."""
 
     def __init__(self, folder: Path, load: list[Step]) -> None:
         self._folder = folder
@@ -135,7 +133,7 @@ class Run:
             self._store.close()
 
     def entries(self) -> Entries:
-        """Every entry of every table of records, of a store that is sound."""
+        """Every entry of every table, after a check that the store is sound."""
         findings = verify(self._folder)
         assert not findings.kept, [str(finding) for finding in findings.kept]
         reader = StoreReader.open(self._folder)
@@ -156,16 +154,16 @@ class Run:
             except StorageFailed:
                 self.refused += 1
             except StorageLost:
-                # The end of a validator; another starts with what is there.
+                # This ends a validator; another one starts with what is on the disk.
                 self.reopened += 1
                 if self._store is not None:
                     self._store.close()
                     self._store = None
-        raise AssertionError(f"a write was not done in {TRIES_MAX} tries")
+        raise AssertionError(f"a write did not succeed in {TRIES_MAX} tries")
 
 
 def sweep(folder: Path, shim: Shim, fault: Fault) -> dict[str, int]:
-    """Run the load once for each of its calls of the fault's kinds, which fails then; all must end the same."""
+    """Run the load once for each of its calls of the fault's kinds, which then fails. All runs must end the same."""
     load = Load(folder / "made").steps_made
     fresh, run_in = folder / "fresh", folder / "run"
     if not fault.from_creation:

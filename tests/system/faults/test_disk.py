@@ -1,4 +1,4 @@
-"""A disk that refuses, loses, cuts short or takes its time: no false COMMITTED, and it goes on when the disk does."""
+"""A disk that refuses, loses, shortens or delays writes: no false COMMITTED, and the node recovers with the disk."""
 
 import errno
 import json
@@ -19,7 +19,7 @@ from families.intkey.client import intkey_address
 from tests.system.e2e.clients import Api
 from tests.system.e2e.conftest import Networks
 from tests.system.e2e.process import DEADLINE_S, ROOT
-from tests.system.faults.judged import agrees_with_clients, noted, run_again, sound_from
+from tests.system.faults.checks import agrees_with_clients, annotated, reexecute, sound_from
 from tests.system.faults.load import BAD, Load, value_at
 from tests.system.faults.node import Node
 from tests.system.faults.shim import Calls, NoShim, Shim, library
@@ -30,7 +30,7 @@ _YEAR_S = 365 * 24 * 3600
 
 @pytest.fixture
 def shim(tmp_path: Path) -> Iterator[Shim]:
-    """The library between a process and its disk; skipped where it cannot be built."""
+    """The library between a process and its disk. Skips if the library cannot be built."""
     if sys.platform != "linux":
         pytest.skip("the library for faults is for Linux")
     try:
@@ -44,7 +44,7 @@ def shim(tmp_path: Path) -> Iterator[Shim]:
 
 @pytest.fixture
 def quick_folder() -> Iterator[Path]:
-    """A folder where a sync costs nothing, if there is one: what fails there is the library's doing."""
+    """A folder where a sync costs nothing, if there is one: only the library can fail there."""
     shared = "/dev/shm"
     with tempfile.TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as folder:
         yield Path(folder)
@@ -52,7 +52,7 @@ def quick_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """The data folder of the test's first node, on a disk of its own of 8 MiB; skipped where that needs more rights."""
+    """The data folder of the test's first node, on an 8 MiB disk of its own. Skips without the rights to mount one."""
     folder = tmp_path / "node0" / "data"
     folder.mkdir(parents=True)
     mounted = subprocess.run(
@@ -66,7 +66,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_call_to_the_disk_fails_once(tmp_path: Path, quick_folder: Path, shim: Shim, fault: str) -> None:
-    """Head, roots, receipts, statuses and all else are as if nothing had failed, whichever call it was."""
+    """After a failure of any call, all tables are as without the failure."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.system.faults.sweep", str(quick_folder), str(tmp_path / "control"), fault],
         cwd=ROOT,
@@ -83,16 +83,16 @@ def test_each_call_to_the_disk_fails_once(tmp_path: Path, quick_folder: Path, sh
 
 
 def _full_for_a_while(node: Node, api: Api, fill: Callable[[], None], free: Callable[[], None]) -> None:
-    """No room on the disk, under load: refused with the reason, read as ever, and by itself as before afterwards."""
+    """A full disk under load: the node refuses with the reason, serves reads, and recovers by itself."""
     client, running = node.clients[0], node.validator
     load, taken = Load(11, f"full{len(running.lines)}"[:8]), list[BatchId]()
     mark = len(running.lines)
     fill()
     running.wait_for_line("not written, |not accepted", after=mark)
-    # Pages of the file that are free again may take some more batches first.
+    # Free pages of the file may hold some more batches first.
     refused = None
     while refused is None or refused.status_code == 202:
-        batches = load.take(20, BAD)
+        batches = load.make(20, BAD)
         refused = api.post_list(encode_batch_list(batches))
         taken += [batch.id for batch in batches] if refused.status_code == 202 else []
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, 10)
@@ -111,31 +111,31 @@ def _full_for_a_while(node: Node, api: Api, fill: Callable[[], None], free: Call
 
 
 def test_a_node_on_a_disk_that_fails_and_a_clock_that_steps(networks: Networks, shim: Shim) -> None:
-    """One thing after the other goes wrong under one load, in all of the node's processes."""
+    """Several faults, one after the other, under one load and in all of the node's processes."""
     node = Node(networks, shim.environment)
     api = networks.api(node.network)
     clients = [node.client(Load(12, f"client{number}")) for number in range(2)]
 
     for years in (1, -1, 0):
-        with noted(f"a clock that is {years} years off"):
+        with annotated(f"a clock that is {years} years off"):
             shim.step_clock(years * _YEAR_S)
             shown = datetime.fromisoformat(api.get("/status/system")["data"]["local_time"])
             assert abs((shown - datetime.now(UTC)).total_seconds() - years * _YEAR_S) < _YEAR_S / 10
             for client in clients:
                 assert client.wait_for_answers(10, DEADLINE_S)
 
-    with noted("a slow disk"):
+    with annotated("a slow disk"):
         shim.slow_down(20_000)
         for client in clients:
             assert client.wait_for_answers(5, DEADLINE_S)
         shim.slow_down(0)
 
-    with noted("a full disk"):
+    with annotated("a full disk"):
         _full_for_a_while(node, api, lambda: shim.fail(Calls.WRITES), shim.heal)
-    with noted("a full disk that takes a part"):
+    with annotated("a full disk that writes a part"):
         _full_for_a_while(node, api, lambda: shim.fail(Calls.WRITES, part=2), shim.heal)
 
-    with noted("a sync that fails"):
+    with annotated("a sync that fails"):
         shim.fail(Calls.SYNCS, errno.EIO, times=1)
         assert node.validator.wait() == 1
         assert node.validator.err[-1].startswith("dovetail: the store refused a write of ")
@@ -149,12 +149,12 @@ def test_a_node_on_a_disk_that_fails_and_a_clock_that_steps(networks: Networks, 
 
     node.finish()
     agrees_with_clients(node.network, api, clients)
-    run_again(node.network)
+    reexecute(node.network)
     node.end()
 
 
 def test_a_node_on_a_small_disk_that_fills_up(networks: Networks, small_disk: Path) -> None:
-    """A real file system without room: LMDB sees what the system says, not what a library makes up."""
+    """A real full file system: LMDB gets the system's own errors, not those of the library."""
     node = Node(networks)
     client = node.client(Load(13, "client"))
     assert client.wait_for_answers(10, DEADLINE_S)
@@ -169,5 +169,5 @@ def test_a_node_on_a_small_disk_that_fills_up(networks: Networks, small_disk: Pa
     _full_for_a_while(node, api, fill, ballast.unlink)
     node.finish()
     agrees_with_clients(node.network, api, [client])
-    run_again(node.network)
+    reexecute(node.network)
     node.end()

@@ -1,8 +1,7 @@
-"""A packed processor that lies, at a real validator: what it may not do leaves nothing, and nobody else is held up.
+"""A packed processor that lies to a real validator: forbidden writes leave nothing, and other work continues.
 
-What lives here: one row for each lie. The same of the 1.x conversation:
-``tests/system/e2e/test_processor_at_validator.py``;
-the executor's and the registry's own rows: ``tests/contracts/test_assignments.py``, ``tests/dovetail/validator``.
+One row for each lie. The same for the 1.x conversation: ``tests/system/e2e/test_processor_at_validator.py``; rows of
+executor and registry: ``tests/contracts/test_assignments.py``, ``tests/dovetail/validator``.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ FLOOD = 5_000
 
 
 class Stage(NamedTuple):
-    """A liar's family, a batch of it whose transaction may write ``leaf``, and places where it may not."""
+    """A liar's family, a batch of it whose transaction may write ``leaf``, and addresses that it may not write."""
 
     shared: Shared
     liar: Liar
@@ -37,7 +36,7 @@ class Stage(NamedTuple):
 
 @pytest.fixture
 def stage(shared: Shared, author: Author, named: Callable[[str], str]) -> Iterator[Stage]:
-    """With a liar that has registered. In the end other families and other processors of this one go on."""
+    """A registered liar. At the end, other families and an honest processor of this family continue."""
     family, leaf, other = named("liar"), address(named("leaf")), address(named("other"))
     foreign = intkey_address(named("foreign"))
     batch = author.batch(author.transaction(family, b"", inputs=[leaf], outputs=[leaf, foreign]))
@@ -49,9 +48,9 @@ def stage(shared: Shared, author: Author, named: Callable[[str], str]) -> Iterat
         shared.api.accept(again)
         task = honest.task()
         while task.units[0].batch_id != again.id:
-            honest.say(task, answer([Result(status="INVALID_TRANSACTION")]))
+            honest.send_answer(task, answer([Result(status="INVALID_TRANSACTION")]))
             task = honest.task()
-        honest.say(task, answer([ok({other: TRUE})]))
+        honest.send_answer(task, answer([ok({other: TRUE})]))
         assert shared.api.settle(again) == ["COMMITTED"]
     assert shared.api.leaf(other) == TRUE
     assert shared.api.leaf(foreign) is None
@@ -67,13 +66,13 @@ REFUSED: dict[str, Callable[[Stage], list[Result]]] = {
     "a value over the limit": lambda stage: [ok({stage.leaf: bytes(4 * 1024 * 1024 + 1)})],
     "a receipt over the limit": lambda stage: [Result(status="OK", data=[bytes(4 * 1024 * 1024 + 1)])],
 }
-"""Lies that make the transaction INVALID: it would be so at every processor that says this."""
+"""Lies that make the transaction INVALID, as any processor with this answer would."""
 
 
 @pytest.mark.parametrize("lie", REFUSED)
 def test_what_is_outside_its_rights_makes_it_invalid(stage: Stage, lie: str) -> None:
     stage.shared.api.accept(stage.batch)
-    stage.liar.say(stage.liar.task(), answer(REFUSED[lie](stage)))
+    stage.liar.send_answer(stage.liar.task(), answer(REFUSED[lie](stage)))
     assert stage.shared.api.settle(stage.batch) == ["INVALID"]
     assert stage.shared.api.details(stage.batch)["reason"] == "invalid_transaction"
     assert [stage.shared.api.leaf(leaf) for leaf in (stage.leaf, stage.other, stage.foreign)] == [None] * 3
@@ -82,13 +81,13 @@ def test_what_is_outside_its_rights_makes_it_invalid(stage: Stage, lie: str) -> 
 NO_VERDICT: dict[str, Callable[[Stage], bytes]] = {
     "nothing": lambda stage: b"",
     "rubbish": lambda stage: b"\xff" * 1_000,
-    "a length far beyond its end": lambda stage: b"\x0a\xff\xff\xff\xff\x07" + bytes(100),
+    "a length far beyond the end": lambda stage: b"\x0a\xff\xff\xff\xff\x07" + bytes(100),
     "fields within fields": lambda stage: _nested(10_000),
     "a unit of no results": lambda stage: answer([]),
-    "a verdict that nobody knows": lambda stage: answer([Result(status=77)]),  # type: ignore[arg-type]
+    "an unknown verdict": lambda stage: answer([Result(status=77)]),  # type: ignore[arg-type]
     "a verdict of the other protocol": lambda stage: b"\x08\x01",
 }
-"""Answers that say nothing of the transaction: it is tried again, with a bound."""
+"""Answers without a verdict: the transaction is tried again, a limited number of times."""
 
 
 def _nested(depth: int) -> bytes:
@@ -106,52 +105,52 @@ def _nested(depth: int) -> bytes:
 @pytest.mark.parametrize("lie", NO_VERDICT)
 def test_what_is_no_verdict_is_tried_again(stage: Stage, lie: str) -> None:
     stage.shared.api.accept(stage.batch)
-    stage.liar.say(stage.liar.task(), NO_VERDICT[lie](stage))
+    stage.liar.send_answer(stage.liar.task(), NO_VERDICT[lie](stage))
     second = stage.liar.task()
-    stage.liar.say(second, answer([ok({stage.leaf: TRUE})]))
+    stage.liar.send_answer(second, answer([ok({stage.leaf: TRUE})]))
     assert stage.shared.api.settle(stage.batch) == ["COMMITTED"]
     assert stage.shared.api.leaf(stage.leaf) == TRUE
 
 
 def _before(stage: Stage, task: Task) -> None:
-    """Answers under contexts that are nobody's, or only look like its own."""
+    """Answers under unknown context ids, and under ids that resemble its own."""
     for context_id in ("", "rubbish", task.context_id[:-1], task.context_id + "0", task.context_id.upper() + "x"):
         stage.liar.send(Envelope.PACKED_PROCESS_RESPONSE, context_id, answer([ok({stage.leaf: FALSE})]))
-    stage.liar.say(task, answer([ok({stage.leaf: TRUE})]))
+    stage.liar.send_answer(task, answer([ok({stage.leaf: TRUE})]))
 
 
 def _twice(stage: Stage, task: Task) -> None:
-    stage.liar.say(task, answer([ok({stage.leaf: TRUE})]))
-    stage.liar.say(task, answer([ok({stage.leaf: FALSE})]))
-    stage.liar.say(task, answer([Result(status="INVALID_TRANSACTION")]))
+    stage.liar.send_answer(task, answer([ok({stage.leaf: TRUE})]))
+    stage.liar.send_answer(task, answer([ok({stage.leaf: FALSE})]))
+    stage.liar.send_answer(task, answer([Result(status="INVALID_TRANSACTION")]))
 
 
 def _more_than_asked(stage: Stage, task: Task) -> None:
     surplus = ok({stage.leaf: FALSE, stage.other: FALSE})
-    stage.liar.say(task, answer([ok({stage.leaf: TRUE}), surplus], [surplus]))
+    stage.liar.send_answer(task, answer([ok({stage.leaf: TRUE}), surplus], [surplus]))
 
 
 def _after_unregistering(stage: Stage, task: Task) -> None:
     stage.liar.send(Envelope.TP_UNREGISTER_REQUEST, "unregister", b"")
     stage.liar.receive(Envelope.TP_UNREGISTER_RESPONSE)
-    stage.liar.say(task, answer([ok({stage.leaf: TRUE})]))
-    # It is no processor any more, and nothing that it says is heard.
-    stage.liar.say(task, answer([ok({stage.leaf: FALSE})]))
+    stage.liar.send_answer(task, answer([ok({stage.leaf: TRUE})]))
+    # It is no processor any more: its messages have no effect.
+    stage.liar.send_answer(task, answer([ok({stage.leaf: FALSE})]))
 
 
 def _for_another(stage: Stage, task: Task) -> None:
     with Liar(stage.shared.network.validator_url, f"{task.units[0].batch_id[:8]}", NAMESPACE) as stranger:
-        stranger.say(task, answer([ok({stage.leaf: FALSE})]))
+        stranger.send_answer(task, answer([ok({stage.leaf: FALSE})]))
         get = state_context_pb2.TpStateGetRequest(context_id=f"{task.context_id}:0", addresses=[stage.leaf])
         stranger.send(Envelope.TP_STATE_GET_REQUEST, "get", get.SerializeToString())
         refused = stranger.receive(Envelope.TP_STATE_GET_RESPONSE).content
         response = state_context_pb2.TpStateGetResponse.FromString(refused)
         assert response.status == state_context_pb2.TpStateGetResponse.AUTHORIZATION_ERROR
-    stage.liar.say(task, answer([ok({stage.leaf: TRUE})]))
+    stage.liar.send_answer(task, answer([ok({stage.leaf: TRUE})]))
 
 
 def _flood(stage: Stage, task: Task) -> None:
-    """Messages of types that nobody knows, or of other peers; state requests that nobody can read; no messages."""
+    """Messages of unknown types and of other peers' types, undecodable state requests, and no messages at all."""
     for number in range(FLOOD):
         stage.liar.send(50_000 + number, "flood", bytes(100))
         stage.liar.send(Envelope.TP_PROCESS_RESPONSE, f"{number}", b"\xff")
@@ -159,18 +158,18 @@ def _flood(stage: Stage, task: Task) -> None:
         stage.liar.send_raw(b"\xff" * 20)
         stage.liar.send_raw(b"", b"", b"")
     stage.liar.ping()
-    stage.liar.say(task, answer([ok({stage.leaf: TRUE})]))
+    stage.liar.send_answer(task, answer([ok({stage.leaf: TRUE})]))
 
 
 PASSED_OVER: dict[str, Callable[[Stage, Task], None]] = {
     "answers under other contexts": _before,
     "two answers": _twice,
-    "more answers than were asked for": _more_than_asked,
+    "more answers than requests": _more_than_asked,
     "an answer after unregistering": _after_unregistering,
     "an answer to another's task": _for_another,
-    "a flood of what is no answer": _flood,
+    "a flood of messages that are no answers": _flood,
 }
-"""Lies beside the truth, which is what counts."""
+"""Lies beside the true answer, which is the one that counts."""
 
 
 @pytest.mark.parametrize("lie", PASSED_OVER)

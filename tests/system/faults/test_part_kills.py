@@ -1,4 +1,4 @@
-"""``kill -9`` of the REST API, of processors and of verifiers under load: the same as ever, from the client's view."""
+"""``kill -9`` of the REST API, of processors and of verifiers under load: clients see nothing wrong."""
 
 import os
 from random import Random
@@ -7,15 +7,15 @@ import pytest
 
 from tests.system.e2e.conftest import Networks
 from tests.system.e2e.process import DEADLINE_S
-from tests.system.faults.judged import agrees_with_clients, run_again, sound_from
+from tests.system.faults.checks import agrees_with_clients, reexecute, sound_from
 from tests.system.faults.load import Load
 from tests.system.faults.node import Node
 
 KILLS = int(os.environ.get("DOVETAIL_TEST_PART_KILLS", "3"))
-"""How often one of the parts is killed; more of them by the environment."""
+"""How often one of the parts is killed."""
 
 SECONDS_A_KILL = 10.0
-"""Far more than it takes to start again."""
+"""Far more than a restart takes."""
 
 
 @pytest.mark.timeout(120 + KILLS * SECONDS_A_KILL)
@@ -41,6 +41,6 @@ def test_parts_killed_under_load(networks: Networks) -> None:
     assert all(killed.values())
     batches = agrees_with_clients(node.network, networks.api(node.network), clients)
     sound_from(node.network.data, 0)
-    run_again(node.network)
+    reexecute(node.network)
     node.end()
     print(f"killed {killed}, {batches} batches")

@@ -1,8 +1,7 @@
-"""What a stranger may do to the ports of a node: half-open connections, length bombs, deep nesting, and never reading.
+"""Hostile connections to the ports of a node: half-open, length bombs, deep nesting, never reading.
 
-What lives here: the validator's port, and both ports in numbers. Of the REST API alone: ``tests/dovetail/rest_api``;
-of messages
-in general: ``tests/dovetail/validator/transport/test_gateway.py``.
+The validator's port, and both ports with many connections. The REST API alone: ``tests/dovetail/rest_api``; messages in
+general: ``tests/dovetail/validator/transport/test_gateway.py``.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ from tests.system.faults import raw_zmtp
 from tests.system.independent.client import INTKEY_FAMILY, intkey_address, make_batch_list
 
 HALF_OPEN = int(os.environ.get("DOVETAIL_TEST_HALF_OPEN", "1000"))
-"""Connections to each of the two ports that say nothing, or not enough; more of them by the environment."""
+"""The number of connections to each of the two ports that send nothing, or not enough."""
 
 _SPARE_DESCRIPTORS = 500
 _STATUS_REQUEST = 120
@@ -39,7 +38,7 @@ _BEGINNINGS = (b"", raw_zmtp.GREETING[:5], raw_zmtp.GREETING, b"GET /blocks HTTP
 
 @contextmanager
 def _open_files(wanted: int) -> Iterator[int]:
-    """As many files as the system allows this process meanwhile; how many of ``wanted`` may be open."""
+    """Raise this process's limit of open files meanwhile. Yields how many of ``wanted`` may be open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
@@ -54,7 +53,7 @@ def _ports(shared: Shared) -> list[int]:
 
 @pytest.mark.timeout(120 + HALF_OPEN / 20)
 def test_half_open_connections_hold_up_nobody(shared: Shared, author: Author, named: Callable[[str], str]) -> None:
-    """Silent ones, halves of greetings and of requests, at both ports: others are served, and their files come back."""
+    """Silent connections and halves of greetings and requests: others are served, and the files are closed again."""
     processes = [shared.up.part("validator"), shared.up.part("rest-api")]
     before = [process.num_fds() for process in processes]
     with _open_files(2 * HALF_OPEN) as allowed, ExitStack() as opened:
@@ -65,13 +64,13 @@ def test_half_open_connections_hold_up_nobody(shared: Shared, author: Author, na
                 connection.sendall(_BEGINNINGS[number % len(_BEGINNINGS)])
         held = [process.num_fds() for process in processes]
         print(f"{count} half-open connections to each port; files of validator and REST API: {before} then {held}")
-        # Who does not shake hands is let go after 30 s, and opening many of them may take longer.
+        # Connections without handshake are closed after 30 s, and opening many of them may take longer.
         assert all(now - then > count // 4 for then, now in zip(before, held, strict=True))
         shared.api.commit(author.batch(author.intkey("set", named("n"), 1)))
         with wire_client(shared.network.validator_url) as client:
             assert client.ask(_STATUS_REQUEST, b"")[1] != []
     while any(process.num_fds() > then + count // 10 for then, process in zip(before, processes, strict=True)):
-        # Each question gives both the time to look at what was closed.
+        # Each request gives both processes the time to notice closed connections.
         shared.api.get("/blocks", count=1)
     assert shared.api.intkey(named("n")) == 1
 
@@ -116,7 +115,7 @@ def _varint(number: int) -> bytes:
 
 @pytest.mark.parametrize("depth", [50, 5_000])
 def test_messages_within_messages_are_answered(shared: Shared, depth: int) -> None:
-    """As content of every type that a client sends, and as a body of POST /batches."""
+    """As content of every client message type, and as a body of POST /batches."""
     content = _nested_messages(depth)
     with wire_client(shared.network.validator_url) as client:
         for message_type in (100, 102, 104, 106, 108, 110, 112, 114, 116, 118):
@@ -151,7 +150,7 @@ def test_a_list_of_batches_that_announces_more_than_it_has(shared: Shared, autho
 
 
 def test_a_client_that_never_reads_is_let_go_and_holds_up_nobody() -> None:
-    """It asks and asks: what it is told fills its own connection, and silence ends that."""
+    """Answers fill only its own connection, and its silence ends the connection."""
     limits = replace(Limits(), processor_ping_ms=100, processor_silence_ms=500, peer_messages_max=1_000)
     content = bytes(20_000)
 

@@ -9,22 +9,22 @@ import pytest
 from dovetail.validator.crash_points import CrashPoint
 from tests.system.e2e.conftest import Networks
 from tests.system.e2e.process import DEADLINE_S
-from tests.system.faults.judged import agrees_with_clients, noted, run_again, sound_from
+from tests.system.faults.checks import agrees_with_clients, annotated, reexecute, sound_from
 from tests.system.faults.load import BAD, Load
 from tests.system.faults.node import Node
 
 KILLS = int(os.environ.get("DOVETAIL_TEST_VALIDATOR_KILLS", "2"))
-"""How often the validator is killed at a random moment; more of them by the environment."""
+"""How often the validator is killed at a random moment."""
 
 SECONDS_A_KILL = 10.0
-"""Far more than it takes to start again."""
+"""Far more than a restart takes."""
 
 GENESIS = {
     CrashPoint.GENESIS_BEFORE_WRITE: -1,
     CrashPoint.GENESIS_BEFORE_SYNC: -1,
     CrashPoint.GENESIS_AFTER_SYNC: 0,
 }
-"""And the number of the head that each leaves; -1: no block."""
+"""Crash points at genesis, and the number of the head that each leaves; -1: no block."""
 
 UNDER_LOAD = {
     CrashPoint.MAP_BEFORE_GROWTH: 1,
@@ -42,27 +42,27 @@ UNDER_LOAD = {
     CrashPoint.SETTLED_BEFORE_REPLY: 3,
     CrashPoint.SETTLED_AFTER_REPLY: 6,
 }
-"""And the time at which each ends the process: late enough that work of all kinds is on its way."""
+"""Crash points under load, and how often each is passed before it ends the process: late enough for a mixed load."""
 
 VERDICTS = {
     CrashPoint.VERDICTS_BEFORE_WRITE: 2,
     CrashPoint.VERDICTS_BEFORE_SYNC: 3,
     CrashPoint.VERDICTS_AFTER_SYNC: 2,
 }
-"""Likewise; with batches that are INVALID all of them, so that verdicts are written without a block."""
+"""The same with INVALID batches only, so that verdicts are written without a block."""
 
 PRUNING = {CrashPoint.PRUNE_BEFORE_SYNC: 3}
-"""Likewise; on a node that keeps the states of a few blocks only."""
+"""The same on a node that keeps the states of only a few blocks."""
 
 _SMALL_MAP = {"DOVETAIL_LIMITS_STORE_MAP_BYTES_INITIAL": str(1024 * 1024)}
-"""So that each start comes to where the map grows."""
+"""Small, so that the map must grow after each start."""
 
 
 def _hold(networks: Networks, node: Node) -> int:
-    """All that must hold in the end; how many batches there were."""
+    """Check everything at the end. Returns the number of batches."""
     node.finish()
     batches = agrees_with_clients(node.network, networks.api(node.network), node.clients)
-    run_again(node.network)
+    reexecute(node.network)
     node.end()
     return batches
 
@@ -73,12 +73,12 @@ def test_every_point_is_reached_by_a_test() -> None:
 
 @pytest.mark.timeout(120 + len(CrashPoint) * SECONDS_A_KILL)
 def test_killed_at_each_point(networks: Networks) -> None:
-    """From the first start on: at genesis, then under load, then where nothing but verdicts is written."""
+    """Crash at genesis, then under load, then where only verdicts are written."""
     heads: dict[CrashPoint, int] = {}
 
     def crash_at_genesis(node: Node) -> None:
         for point in GENESIS:
-            with noted(point.label):
+            with annotated(point.label):
                 if heads:
                     node.start_armed(point.label)
                 node.wait_for_crash(point.label)
@@ -93,7 +93,7 @@ def test_killed_at_each_point(networks: Networks) -> None:
     clients = [node.client(Load(7, f"client{number}")) for number in range(2)]
     head = 0
     for point, time in UNDER_LOAD.items():
-        with noted(point.label):
+        with annotated(point.label):
             if point is not first:
                 node.start_armed(f"{point.label}:{time}")
             node.wait_for_crash(point.label)
@@ -108,7 +108,7 @@ def test_killed_at_each_point(networks: Networks) -> None:
     node.kill_validator()
     head = sound_from(node.network.data, head)
     for point, time in VERDICTS.items():
-        with noted(point.label):
+        with annotated(point.label):
             node.start_armed(f"{point.label}:{time}")
             node.wait_for_crash(point.label)
             assert sound_from(node.network.data, head) == head
@@ -122,7 +122,7 @@ def test_killed_while_old_states_are_pruned(networks: Networks) -> None:
     assert client.wait_for_answers(10, DEADLINE_S)
     node.kill_validator()
     for point, time in PRUNING.items():
-        with noted(point.label):
+        with annotated(point.label):
             node.start_armed(f"{point.label}:{time}")
             node.wait_for_crash(point.label)
             sound_from(node.network.data, 0)
@@ -141,9 +141,9 @@ def test_killed_at_random_moments_under_load(networks: Networks) -> None:
     clients = [node.client(Load(9, f"client{number}")) for number in range(3)]
     head = 0
     for number in range(KILLS):
-        with noted(f"kill {number}"):
+        with annotated(f"kill {number}"):
             assert random.choice(clients).wait_for_answers(random.randint(1, 40), DEADLINE_S)
-            # Any moment between two answers, too: a pause of chance, which nothing depends on.
+            # A random pause, so that kills hit any moment between two answers; nothing depends on it.
             threading.Event().wait(random.uniform(0, 0.02))
             node.kill_validator()
             head = sound_from(node.network.data, max(head - 1, 0))

@@ -25,7 +25,7 @@ _LEAF_EVERYWHERE: Final = 2
 
 
 class Families(Target):
-    """Which handler, flags, encoding, what is stored where it reads, the payload."""
+    """Input: handler, flags, encoding, the stored value, the payload."""
 
     name = "families"
 
@@ -54,7 +54,7 @@ class Families(Target):
         leaf, payload = source.chunk(), source.rest()
 
         def link(message_type: int, content: bytes) -> bytes:
-            """A state that holds the leaf at every address, or at none, and keeps nothing."""
+            """A state with the leaf at every address or at none, which keeps no writes."""
             if message_type == Envelope.TP_STATE_GET_REQUEST:
                 asked = state_context_pb2.TpStateGetRequest.FromString(content)
                 answer = state_context_pb2.TpStateGetResponse(status="OK")
@@ -86,6 +86,6 @@ class Families(Target):
         content = request.SerializeToString()
         answer = self._dispatcher.single(content, link)
         response = processor_pb2.TpProcessResponse.FromString(answer)
-        # Neither a payload nor an entry makes a handler fail: it says OK or INVALID, and the same each time.
+        # No payload or entry makes a handler fail: the verdict is OK or INVALID, and the same each time.
         assert response.status in (response.OK, response.INVALID_TRANSACTION), response.message
         assert self._dispatcher.single(content, link) == answer

@@ -1,7 +1,7 @@
-"""Target: what peers put on the validator's socket, frame by frame, taken by a whole node in this process.
+"""Target: the frames that peers send to the validator's socket, handled by a whole node in this process.
 
-The node is the real one, with its store, queue, processors and clients. Two of its parts are exchanged: its socket, by
-a list of frames, and the verifier processes, by checking here; so an input means the same whenever it comes.
+The node is the real one, with store, queue, processors and clients. A list of frames replaces the socket, and checks in
+this process replace the verifier processes, so that an input has the same effect whenever it runs.
 """
 
 import asyncio
@@ -60,13 +60,13 @@ TYPES: Final = (
     Envelope.TP_EVENT_ADD_REQUEST,
     Envelope.STATE_LIST_REQUEST,
 )
-"""Every type that the validator takes."""
+"""Every message type that the validator accepts."""
 
 CLIENT_TYPES: Final = frozenset(TYPES[2:18]) - {Envelope.STATUS_WAIT_CANCEL, Envelope.CLIENT_BATCH_STATUS_REQUEST}
-"""Those that have one answer, at once."""
+"""The types with exactly one answer, which comes at once."""
 
 _WHOLE, _FRAMES, _TICK, _ANSWER, _GONE = range(len(TYPES), len(TYPES) + 5)
-"""Kinds of a step beside these: a whole envelope, frames of any number, a tick, a right answer, a lost connection."""
+"""Other kinds of steps: a whole envelope, any number of frames, a tick, a right answer, a lost connection."""
 
 _PEERS: Final = (b"first", b"second", b"third")
 _TASKS: Final = (Envelope.TP_PROCESS_REQUEST, Envelope.PACKED_PROCESS_REQUEST)
@@ -81,15 +81,15 @@ _STATE_TYPES: Final[dict[int, Any]] = {
 _STEPS_MAX: Final = 40
 
 
-class _Frames:
-    """In the place of a DrainedSocket: what came, and what was sent. ``gone``: who is not connected any more."""
+class _FrameList:
+    """Replaces a DrainedSocket: received and sent frames. ``gone``: identities that are not connected any more."""
 
     def __init__(self, below: DrainedSocket) -> None:
         self._below = below
         self.incoming: list[list[bytes]] = []
         self.sent: list[tuple[bytes, Any]] = []
         self.tasks: defaultdict[bytes, list[Any]] = defaultdict(list)
-        """What each peer was asked and has not answered, the oldest first."""
+        """The unanswered tasks of each peer, the oldest first."""
         self.gone: set[bytes] = set()
         self.user = ""
 
@@ -110,8 +110,8 @@ class _Frames:
         self._below.close()
 
 
-class _Here:
-    """In the place of the verifier processes."""
+class _InlineVerifiers:
+    """Replaces the verifier processes by checks in this process."""
 
     def verify(self, raw_batches: list[bytes], on_verified: Callable[[Verified], None]) -> None:
         try:
@@ -120,14 +120,14 @@ class _Here:
             on_verified(refusal)
 
     def watch(self) -> None:
-        """Nothing of it can die."""
+        """Do nothing: there is no process that could die."""
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there is nothing to close."""
 
 
 class Messages(Target):
-    """Steps: kind, peer, content. A peer answers its oldest task by the right name, whatever the answer holds."""
+    """Input: steps of kind, peer and content. An answer of any content gets the correlation id of the oldest task."""
 
     name = "messages"
 
@@ -143,12 +143,12 @@ class Messages(Target):
     async def _open(self, folder: Path) -> None:
         config = ValidatorConfig(folder, folder / "key", "tcp://127.0.0.1:*", 1, LIMITS)
         self._node = node = Node(config, self._store, SIGNER)
-        self._frames = _Frames(node._gateway._socket)
+        self._frames = _FrameList(node._gateway._socket)
         node._gateway._socket = self._frames  # type: ignore[assignment]
         node._gateway._received = self._frames.received
         node._pool.close()
-        node._pool = node._clients.submissions._pool = _Here()  # type: ignore[assignment]
-        # Its own ticks would come between the steps.
+        node._pool = node._clients.submissions._pool = _InlineVerifiers()  # type: ignore[assignment]
+        # The node's own ticks would come between the steps.
         node._timer.cancel()
         await node.restore()
 
@@ -266,7 +266,7 @@ class Messages(Target):
             assert [sent.message_type for sent in answers] == [Envelope.PING_RESPONSE]
 
     def _end(self) -> None:
-        """Everybody leaves: nothing of theirs stays, but for what was accepted."""
+        """Disconnect all peers: only accepted batches may remain."""
         node, frames = self._node, self._frames
         frames.gone.update(_PEERS)
         node._probe()
@@ -280,7 +280,7 @@ class Messages(Target):
 
 
 def _right_answer(task: Any, content: bytes) -> tuple[int, bytes]:
-    """Type and content of an answer of the form that is due: its verdict and what it writes are the content's."""
+    """Type and content of an answer in the task's protocol, whose verdict and writes are taken from ``content``."""
     statuses = processor_pb2.TpProcessResponse.Status.values()
     status: Any = statuses[content[0] % len(statuses)] if content else processor_pb2.TpProcessResponse.OK
     if task.message_type == Envelope.TP_PROCESS_REQUEST:
@@ -299,7 +299,7 @@ def _right_answer(task: Any, content: bytes) -> tuple[int, bytes]:
 
 
 def _in_context(message_type: int, content: bytes, task: Any) -> bytes:
-    """A state request that names the context of a task, where it is one."""
+    """A state request with the context id of a task; other content is unchanged."""
     try:
         request = _STATE_TYPES[message_type].FromString(content)
         if task.message_type == Envelope.TP_PROCESS_REQUEST:

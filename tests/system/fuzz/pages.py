@@ -1,15 +1,15 @@
-"""Reads stores whose bytes were changed, each in a child of its own: ``python -m tests.system.fuzz.pages STORE``.
+"""Reads damaged copies of a store, each in a child process: ``python -m tests.system.fuzz.pages STORE``.
 
-One line of JSON on standard input is one damage: ``[[position, bytes in hex], …]`` over the bytes of data.mdb. The
-answer is one line: what came of reading everything there, and of its verification. LMDB trusts its pages: on damaged
-ones it may end the process. So each damage has its own, forked from one that has everything imported.
+A line of JSON on standard input is one damage: ``[[position, bytes in hex], …]`` over the bytes of data.mdb. The answer
+is one line: the outcome of reading and verifying everything. LMDB trusts its pages and may end the process on damaged
+ones, so each damage has a child of its own, forked from a process that has imported everything.
 
-    sound     all is there as it was
-    told      reading was refused, or verification has findings
+        sound     everything reads as written
+        found     reading was refused, or verification has findings
     ended N   signal N ended the child: LMDB, on a page that it trusted
-    lied      verification found nothing, and what was read is not what was written
-    hung      the child was not done in time
-    bug TEXT  an exception that nothing documents
+        wrong     verification has no findings, but a read differs from what was written
+        hung      the child did not end in time
+        bug TEXT  an undocumented exception
 """
 
 import hashlib
@@ -38,13 +38,13 @@ from protos.validator_pb2 import Message as Envelope
 from tests.dovetail.validator.history.verified import verify
 
 CHILD_S: Final = 20
-"""Far more than a whole store of a few hundred entries takes."""
+"""Far more than a store of a few hundred entries needs."""
 
 _REFUSALS: Final = (*GARBLED, msgspec.MsgspecError)
 
 
 def contents(store: Path) -> str:
-    """A digest of everything that can be read: entries of tables, and the answers that a validator would give."""
+    """A digest of everything that can be read: entries of tables, and a validator's answers."""
     digest = hashlib.sha256()
     reader = StoreReader.open(store)
     try:
@@ -58,7 +58,7 @@ def contents(store: Path) -> str:
 def _parts(reader: StoreReader) -> Iterator[bytes]:
     for table in TABLES:
         if table == "meta":
-            # Read when the store is opened; its format has no checksum.
+            # This table is read when the store is opened; its format has no checksum.
             continue
         for name, record in reader.entries(table):
             yield name + record
@@ -79,8 +79,8 @@ def _parts(reader: StoreReader) -> Iterator[bytes]:
         yield queries.answer(Envelope.CLIENT_STATE_GET_REQUEST, leaf).content
 
 
-def _judge(store: Path, sound: str) -> str:
-    """What came of it, in the words above."""
+def _classify(store: Path, sound: str) -> str:
+    """The outcome, in the words above."""
     try:
         found = contents(store)
     except _REFUSALS:
@@ -90,15 +90,15 @@ def _judge(store: Path, sound: str) -> str:
     except StorageFailed:
         findings = 1
     if found == sound:
-        # Where something lies that nobody reads, verification may tell of it, and need not.
-        return "told" if findings else "sound"
-    return "told" if findings or not found else "lied"
+        # Verification may report damage of bytes that nothing reads.
+        return "found" if findings else "sound"
+    return "found" if findings or not found else "wrong"
 
 
 def _run(store: Path, damage: list[tuple[int, str]], folder: Path, sound: str, answer: int) -> None:
-    """The child: never returns."""
+    """Run in the child. Never returns."""
     signal.alarm(CHILD_S)
-    # What LMDB says before it ends the process.
+    # LMDB writes to standard error before it ends the process.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     copy = folder / "store"
     copy.mkdir()
@@ -108,7 +108,7 @@ def _run(store: Path, damage: list[tuple[int, str]], folder: Path, sound: str, a
             file.seek(position)
             file.write(bytes.fromhex(changed))
     try:
-        words = _judge(copy, sound)
+        words = _classify(copy, sound)
     except BaseException:
         words = f"bug {traceback.format_exc()}"
     os.write(answer, json.dumps(words).encode())
@@ -133,9 +133,9 @@ def _outcome(store: Path, damage: list[tuple[int, str]], sound: str) -> str:
 
 
 def main() -> None:
-    """See above."""
+    """Read damages and print outcomes, as above."""
     store = Path(sys.argv[1])
-    # What is sound must be read like this, too; and whatever is loaded late is loaded for all children.
+    # The undamaged store must be readable. This also loads late imports before any fork.
     sound = contents(store)
     assert not verify(store).kept
     for line in sys.stdin:

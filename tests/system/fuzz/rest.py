@@ -1,6 +1,6 @@
-"""Target: requests to the REST API, as the HTTP server hands them on, with a validator that answers behind it.
+"""Target: requests to the REST API, as the HTTP server passes them on, with a validator that answers.
 
-Bytes that need not be HTTP are the business of ``tests.dovetail.rest_api.server.test_hostile.py``.
+``tests.dovetail.rest_api.server.test_hostile`` covers bytes that are not HTTP.
 """
 
 import asyncio
@@ -41,14 +41,14 @@ _ANSWERS: Final = {
         ),
     ),
 }
-"""Where a node that can serve says more than ``test_hostile`` needs."""
+"""More answers than ``test_hostile`` needs."""
 
 _not_in_a_target = re.compile(rb"[^!-~]|[#?]")
 _not_in_a_header = re.compile(rb"[\0-\x08\n-\x1f\x7f]")
 
 
 class Requests(Target):
-    """Method, path, what follows it, query, media type, headers, body."""
+    """Input: method, path, the rest of the path, query, media type, headers, body."""
 
     name = "rest"
 
@@ -83,7 +83,7 @@ class Requests(Target):
         headers = [(b"content-type", media_type)] if media_type else []
         for _ in range(source.byte() % 6):
             name = _HEADERS[source.byte() % len(_HEADERS)]
-            # As h11 leaves it: without what a field cannot hold.
+            # As h11 passes it on: without bytes that a field cannot hold.
             headers.append((name, _not_in_a_header.sub(b"", source.chunk()).strip()))
         body = source.rest()
         with capture_logs() as lines:
@@ -117,7 +117,7 @@ class Requests(Target):
         async def receive() -> Any:
             if left:
                 return left.pop()
-            # The client stays until it has its answer.
+            # The client stays connected until it has its answer.
             return await asyncio.get_running_loop().create_future()
 
         async def send(message: Any) -> None:

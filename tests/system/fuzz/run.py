@@ -1,7 +1,7 @@
-"""Search every target by coverage, with atheris and a time limit for each: ``tox -e fuzz -- --seconds 30``.
+"""Searches every target by coverage, with atheris and a time limit for each: ``tox -e fuzz -- --seconds 30``.
 
-Each target is searched in a process of its own, since libFuzzer ends the one that it is in. What it finds is kept in a
-folder that is named at the end; ``--keep`` adds what reached new code to the corpus, as few and as small as can be.
+Each target has a process of its own, because libFuzzer ends its process. Findings are kept in a folder that is named at
+the end; ``--keep`` adds a minimal set of inputs that reached new code to the corpus.
 """
 
 import argparse
@@ -19,10 +19,10 @@ CORPUS: Final = Path(__file__).parent / "corpus"
 INPUT_BYTES_MAX: Final = 4_096
 HANG_S: Final = 10
 MEMORY_MIB_MAX: Final = 1_024
-"""Of the whole process, however many inputs it took."""
+"""For the whole process."""
 
 ALLOCATION_MIB_MAX: Final = 64
-"""At once, for an input of at most INPUT_BYTES_MAX."""
+"""For one allocation, with an input of at most INPUT_BYTES_MAX."""
 
 _INSTRUMENTED: Final = ["processor_sdk", "families", "dovetail", "tomllib"]
 _executions = re.compile(r"stat::number_of_executed_units:\s*(\d+)").search
@@ -30,16 +30,16 @@ _coverage = re.compile(r"cov: (\d+)")
 
 
 def main() -> int:
-    """0: nothing found, or no atheris here; 1: something found; 2: wrong arguments."""
+    """Exit code 0: nothing found, or no atheris; 1: something found; 2: wrong arguments."""
     parser = argparse.ArgumentParser(prog="tests.system.fuzz.run", description=__doc__.partition("\n")[0])
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="which ones; default: all")
     parser.add_argument("--seconds", type=int, default=30, help="how long to search each (default 30)")
-    parser.add_argument("--found", type=Path, help="where to keep what is found (default: a temporary folder)")
-    parser.add_argument("--keep", action="store_true", help="add what reached new code to the corpus")
+    parser.add_argument("--found", type=Path, help="where to keep findings (default: a temporary folder)")
+    parser.add_argument("--keep", action="store_true", help="add inputs that reached new code to the corpus")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments, rest = parser.parse_known_args()
     if importlib.util.find_spec("atheris") is None:
-        print("fuzz: skipped, there is no atheris here: it has wheels for CPython 3.11 to 3.14 on Linux, x86-64")
+        print("fuzz: skipped, atheris is not installed; it has wheels for CPython 3.11 to 3.14 on Linux, x86-64")
         return 0
     if arguments.one:
         _search_here(arguments.one, arguments.targets, rest)
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def _search(name: str, seconds: int, found: Path, keep: bool) -> bool:
-    """Search one target; whether nothing was found."""
+    """Search one target. Returns whether nothing was found."""
     kept = CORPUS / name
     kept.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="dovetail-fuzz-") as folder:
@@ -85,7 +85,7 @@ def _search(name: str, seconds: int, found: Path, keep: bool) -> bool:
 
 
 def _minimize(name: str, folder: Path, work: Path, kept: Path) -> None:
-    """The corpus anew: the fewest of what was and what came that reach the same code."""
+    """Replace the corpus by the fewest of the old and new inputs that reach the same code."""
     merged = folder / "merged"
     merged.mkdir()
     done = _fuzzer(name, folder / "2", "-set_cover_merge=1", "-use_counters=0", str(merged), str(kept), str(work))
@@ -106,20 +106,20 @@ def _fuzzer(name: str, folder: Path, *arguments: str) -> "subprocess.CompletedPr
 
 
 def _search_here(name: str, folders: list[str], options: list[str]) -> None:
-    """Search in this process, which ends with it."""
+    """Search in this process, which libFuzzer ends."""
     import atheris
 
     with atheris.instrument_imports(include=_INSTRUMENTED):
         from tests.system.fuzz.targets import TARGETS
 
     folder, *corpora = folders
-    # Another of its kind may hold what it has on disk.
+    # Another instance may hold files of the target.
     target = TARGETS[name](Path(tempfile.mkdtemp(dir=folder)))
     seeds = Path(folder) / "seeds"
     seeds.mkdir(exist_ok=True)
     for number, seed in enumerate(target.seeds()):
         (seeds / str(number)).write_bytes(seed)
-    # To merge a corpus libFuzzer starts itself again, by the name of its program.
+    # To merge a corpus, libFuzzer starts its own program again.
     again = Path(folder) / "again"
     words = shlex.join([sys.executable, "-m", "tests.system.fuzz.run", "--one", name, folder])
     again.write_text(f'#!/bin/sh\nexec {words} "$@"\n')

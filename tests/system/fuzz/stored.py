@@ -1,6 +1,6 @@
-"""Targets that read what a disk may have garbled: records, trie nodes, and files (configuration, genesis).
+"""Targets that read garbled files: records, trie nodes, configuration, genesis.
 
-What is changed of a whole store, page by page, is in ``pages``.
+``pages`` damages whole stores.
 """
 
 import struct
@@ -34,7 +34,7 @@ _LEAVES: Final = 100
 
 
 class Records(Target):
-    """Each record of the store, decoded; what its encoder can make is made again."""
+    """Each record of the store, decoded and encoded again."""
 
     name = "records"
 
@@ -88,7 +88,7 @@ class Records(Target):
 
 
 class Trie(Target):
-    """Nodes in any form, read on every way: a wrong one is refused, and no way is endless."""
+    """Trie nodes of any form, read in every way: wrong nodes are refused, and every read ends."""
 
     name = "trie"
 
@@ -118,7 +118,7 @@ class Trie(Target):
         def read(number: int) -> bytes:
             nonlocal reads
             reads += 1
-            assert reads < 5_000, "an endless way"
+            assert reads < 5_000, "an endless read"
             if number not in stored:
                 raise StorageFailed(f"the store lacks entry {number} of nodes")
             return stored[number]
@@ -144,7 +144,7 @@ class Trie(Target):
 
 
 class Configuration(Target):
-    """A configuration file, and behind a zero byte each a variable of the environment."""
+    """A configuration file, followed by variables of the environment, each behind a zero byte."""
 
     name = "config"
 
@@ -165,7 +165,7 @@ class Configuration(Target):
     def run(self, data: bytes) -> None:
         content, *variables = data.split(b"\0")
         self._file.write_bytes(content)
-        # What a process can be given: no text of the environment holds a zero, and each is as the system decodes it.
+        # The texts that a process can get: without zero bytes, decoded as the system decodes them.
         environ = {"HOME": "/home/fuzz"}
         for variable in variables[:8]:
             name, _, value = variable.decode(errors="surrogateescape").partition("=")
@@ -189,7 +189,7 @@ class Genesis(Target):
         self._batches = Batches(folder)
 
     def seeds(self) -> Iterator[bytes]:
-        # Field for field, GenesisData is a list of batches.
+        # GenesisData has the fields of a list of batches.
         yield from self._batches.seeds()
 
     def run(self, data: bytes) -> None:

@@ -1,6 +1,6 @@
-"""What a fuzz target is, and how bytes become what it wants.
+"""The form of a fuzz target, and how it reads values from bytes.
 
-What lives here: the form that hypothesis, atheris and the kept corpus drive. What must not: any target.
+hypothesis, atheris and the kept corpus drive this form. Targets do not belong here.
 """
 
 from collections.abc import Iterable
@@ -11,27 +11,27 @@ LENGTH_BYTES = 2
 
 
 class Target:
-    """One door of the node that takes bytes from outside. ``folder``: its own, for what it needs on disk."""
+    """One place where the node reads bytes from outside. ``folder``: the target's own, for files."""
 
     name: ClassVar[str]
 
     def __init__(self, folder: Path) -> None:
-        """Make what lives for all inputs; nothing by default."""
+        """Prepare what all inputs share; nothing by default."""
 
     def seeds(self) -> Iterable[bytes]:
-        """Inputs that are right, or nearly: where mutation begins."""
+        """Valid or nearly valid inputs, from which mutation starts."""
         raise NotImplementedError
 
     def run(self, data: bytes) -> None:
-        """Take one input. Whatever is raised, beside a documented refusal, which is caught here, is a bug."""
+        """Run one input. Documented refusals are caught here; any other exception is a bug."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of what was made."""
+        """Close what was prepared."""
 
 
 class Input:
-    """Reads fields from the front of an input; what is not there reads as zeros, so that any bytes are an input."""
+    """Reads fields from the front of an input. Missing bytes read as zeros, so that any bytes are an input."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -46,7 +46,7 @@ class Input:
         return taken[0] if taken else 0
 
     def number(self) -> int:
-        """Two bytes."""
+        """A number of two bytes."""
         return int.from_bytes(self._take(LENGTH_BYTES), "big")
 
     def chunk(self) -> bytes:
@@ -63,10 +63,10 @@ class Input:
 
 
 def chunk(content: bytes) -> bytes:
-    """What ``Input.chunk`` reads as ``content``."""
+    """The bytes that ``Input.chunk`` reads as ``content``."""
     return len(content).to_bytes(LENGTH_BYTES, "big") + content
 
 
 def text_of(data: bytes) -> str:
-    """Any bytes as a text that UTF-8 can hold."""
+    """A text from any bytes, which UTF-8 can encode."""
     return data.decode(errors="replace")

@@ -1,6 +1,6 @@
-"""Every target takes its seeds, what is near them and the whole corpus: no bug, no hang, no memory that grows.
+"""Every target runs its seeds, mutations of them and the whole corpus: no bug, no hang, bounded memory.
 
-The long search, by coverage: ``tox -e fuzz -- --seconds 30``.
+The long search by coverage: ``tox -e fuzz -- --seconds 30``.
 """
 
 import gc
@@ -18,10 +18,10 @@ from tests.system.fuzz.target import Target
 from tests.system.fuzz.targets import TARGETS
 
 PEAK_BYTES_MAX = 16 * 1024 * 1024
-"""That one input of at most INPUT_BYTES_MAX may hold at once."""
+"""The limit of memory for one input of at most INPUT_BYTES_MAX."""
 
 GROWTH_BYTES_MAX = 512 * 1024
-"""That may stay after as many rounds of the same inputs: caches, and what was accepted for good."""
+"""The limit of memory that remains after as many rounds of the same inputs: caches and accepted batches."""
 
 ROUNDS = 2
 

@@ -1,6 +1,6 @@
 """Targets that decode one value: payloads and entries (CBOR, JSON), settings, lists of batches.
 
-What is decoded must encode to what decodes to the same; what is not is refused as documented.
+A decoded value must encode to bytes that decode to the same value. Other input is refused as documented.
 """
 
 from collections.abc import Iterator
@@ -36,10 +36,10 @@ FULL = Payload("t", 1, 0.5, True, parts=(Part("p", b"d"),), names=["n"], counts=
 
 
 class _Codecs(Target):
-    """``codecs``: chosen by the first byte; each takes the rest."""
+    """``codecs``: the first byte chooses one, which decodes the rest."""
 
     codecs: ClassVar[list[tuple[Codec[Any], Any]]]
-    """With a value that each encodes."""
+    """Each codec, with a value that it encodes."""
 
     def seeds(self) -> Iterator[bytes]:
         for index, (codec, value) in enumerate(self.codecs):
@@ -83,7 +83,7 @@ class Json(_Codecs):
 
 
 class Settings(Target):
-    """Leaves of settings, candidates in them, and the plan of permitted families."""
+    """Leaves of settings, candidates in them, and permitted families."""
 
     name = "settings"
 
@@ -118,7 +118,7 @@ class Settings(Target):
 
     def _plan(self, data: bytes) -> None:
         value = text_of(data)
-        # As the validator sees it: whatever it holds, it says what is permitted.
+        # As the validator reads it: any value says which families are permitted.
         permitted = permitted_families(lambda _: encode_setting({TRANSACTION_FAMILIES: value}))
         assert permitted is not None
         try:
@@ -187,6 +187,6 @@ class Batches(Target):
 
 
 def _check(refusal: RefusedBatch) -> None:
-    """A refusal names its rule, and repeats no more than a little of what it refuses."""
+    """Check that a refusal names its rule, and repeats only a little of what it refuses."""
     assert refusal.rule
     assert len(refusal.message) < _MESSAGE_CHARACTERS_MAX

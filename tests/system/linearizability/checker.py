@@ -1,10 +1,10 @@
-"""Whether a history of concurrent operations on named counters could have come from one that does them one at a time.
+"""Decides whether a history of concurrent operations on named counters is linearizable.
 
-What lives here: histories, the rules of one intkey name, the search. What must not: nodes, HTTP, clocks, threads.
+Histories, the rules of one intkey name, the search. Nodes, HTTP, clocks and threads do not belong here.
 
-Names are checked each by itself: a history is linearizable when that of every object in it is (Herlihy and Wing 1990,
-Theorem 1). The search is Wing and Gong's (1993) with Lowe's memory of what was tried (2017): it goes through the
-events in the order of time and takes an operation back where one that ended cannot be placed before its end.
+Names are checked separately: a history is linearizable if the history of every object is (Herlihy and Wing 1990,
+Theorem 1). The search is Wing and Gong's (1993) with Lowe's memory of visited states (2017): it follows events in time
+order, and takes an operation back if an ended operation has no place before its end.
 """
 
 from collections import defaultdict
@@ -15,15 +15,15 @@ VALUE_MAX: Final = 2**32 - 1
 
 Verb = Literal["set", "inc", "dec", "get"]
 State = int | None
-"""Of a name: its value; None where it does not exist."""
+"""The value of a name; None if the name does not exist."""
 
 
 class Operation(NamedTuple):
-    """What one client did. Times are of one steady clock.
+    """One operation of a client. Times are of one steady clock.
 
-    ``accepted``: of set, inc and dec, whether it was committed (True) or found invalid (False); None where nobody told:
-    then it may have taken effect at any time after ``invoked``, or never. ``value``: the operand, or what a get saw.
-    ``responded``: None where ``accepted`` is None.
+    ``accepted``: whether a set, inc or dec was committed (True) or invalid (False). None: unknown, so that it may have
+    taken effect at any time after ``invoked``, or never. ``value``: the operand, or the value that a get returned.
+    ``responded``: None if ``accepted`` is None.
     """
 
     name: str
@@ -36,9 +36,9 @@ class Operation(NamedTuple):
 
 
 class Refutation(NamedTuple):
-    """Why a history is not linearizable: how far the operations on ``name`` go in the best order that there is.
+    """Why a history is not linearizable: the best order of the operations on ``name`` ends before all have a place.
 
-    ``placed`` of them lead to ``state``; none of ``stuck``, which were going on then, can come next, nor all later.
+    ``placed`` operations lead to ``state``. None of ``stuck``, which were in progress then, can come next.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Refutation(NamedTuple):
 
 
 def refute(history: Iterable[Operation]) -> Refutation | None:
-    """Why the history is not linearizable from a state without names; None where it is."""
+    """Why the history is not linearizable from a state without names; None if it is linearizable."""
     by_name: defaultdict[str, list[Operation]] = defaultdict(list)
     for operation in history:
         by_name[operation.name].append(operation)
@@ -65,9 +65,9 @@ REFUSED: Final = object()
 
 
 def step(state: State, operation: Operation) -> State | object:
-    """The state after ``operation`` ended as it did in ``state``; ``REFUSED`` where it cannot have.
+    """The state after ``operation`` ended in its way in ``state``; ``REFUSED`` if that is impossible.
 
-    The rules are intkey's (WIRE.md, Families). Of unknown outcome: the state after it took effect.
+    The rules are intkey's (WIRE.md, Families). If the outcome is unknown: the state after the operation took effect.
     """
     verb, value, accepted = operation.verb, operation.value, operation.accepted
     if verb == "get":
@@ -86,7 +86,7 @@ def step(state: State, operation: Operation) -> State | object:
 
 
 class _Event:
-    """The begin or the end of an operation, in a list that the search takes operations out of and puts them back."""
+    """The begin or end of an operation, in a linked list from which the search removes operations and restores them."""
 
     __slots__ = ("after", "before", "end", "index", "operation")
 
@@ -94,7 +94,7 @@ class _Event:
         self.index = index
         self.operation = operation
         self.end = end
-        """Of the same operation; None for one whose end nobody saw, and for an end."""
+        """The end of the same operation; None for an end, and if no end was seen."""
         self.before: _Event | None = None
         self.after: _Event | None = None
 
@@ -120,7 +120,7 @@ class _Event:
 
 
 def _events(operations: list[Operation]) -> _Event:
-    """What stands before the first event of all, in order of time; at one time begins come first: they overlap."""
+    """An anchor before the first event. Events are in time order, begins before ends of the same time."""
     timed: list[tuple[int, bool, int, _Event]] = []
     for index, operation in enumerate(operations):
         end = None
@@ -139,7 +139,7 @@ def _refute_name(operations: list[Operation]) -> Refutation | None:
     unfinished = sum(operation.responded is not None for operation in operations)
     state: State = None
     placed = 0
-    """The operations that have their place, as bits."""
+    """The placed operations, as bits."""
     tried: set[tuple[int, State]] = {(placed, state)}
     way: list[tuple[_Event, State]] = []
     furthest = Refutation(operations[0].name, -1, None, ())

@@ -1,7 +1,7 @@
-"""Eight clients that set, inc, dec and read ten intkey names at once over HTTP, and the history of what they saw.
+"""Eight clients that set, inc, dec and read ten intkey names at once over HTTP, and the history of their operations.
 
-What lives here: clients, what they do next, what an answer says of an operation. What must not: processes and who
-kills them, and whether the history is in order (``checker``).
+Clients, their choice of operations, the meaning of answers. Processes, kills and the check of the history
+(``checker``) do not belong here.
 """
 
 import base64
@@ -23,10 +23,10 @@ from tests.system.linearizability.checker import VALUE_MAX, Operation, State, Ve
 
 CLIENTS: Final = 8
 NAMES: Final = 10
-"""As many are in use at a time."""
+"""How many names are in use at a time."""
 
 OPERATIONS_A_GENERATION: Final = 400
-"""After so many, ten new names: intkey takes none away, and a set of one that exists says little."""
+"""How many operations use the same names. intkey deletes no names, and most sets of existing names are invalid."""
 
 _VERBS: Final[tuple[Verb, ...]] = ("get", "get", "get", "get", "inc", "inc", "inc", "dec", "dec", "set")
 _WAIT_S: Final = int(DEADLINE_S) * 2
@@ -35,7 +35,7 @@ MakeTransport = Callable[[], httpx.BaseTransport]
 
 
 class Step(NamedTuple):
-    """What a client does next; ``value`` is nothing to a get."""
+    """The next operation of a client; a get ignores ``value``."""
 
     name: str
     verb: Verb
@@ -43,30 +43,30 @@ class Step(NamedTuple):
 
 
 def next_step(rng: random.Random, index: int) -> Step:
-    """The operation with this number in the whole run, as one client's dice have it."""
+    """The operation with this number in the run, as this client's random numbers choose it."""
     name = f"g{index // OPERATIONS_A_GENERATION}-{rng.randrange(NAMES)}"
     verb = rng.choice(_VERBS)
     value = rng.randint(0, 99)
     if verb == "set" and rng.random() < 0.2:
-        # So that incs, too, are refused now and then.
+        # Some incs must be refused too.
         value = VALUE_MAX - value
     return Step(name, verb, value)
 
 
 class Recorder:
-    """The history, and how far the run is. ``goes_on``: asked with the number of operations begun before each."""
+    """The history and the progress of a run. ``goes_on``: called with the number of begun operations before each."""
 
     def __init__(self, goes_on: Callable[[int], bool]) -> None:
         self._goes_on = goes_on
         self._changed = threading.Condition()
         self._begun = 0
         self._running = 0
-        self._away = False
+        self._down = False
         self.history: list[Operation] = []
         self.failures: list[BaseException] = []
 
     def begin(self) -> int | None:
-        """The number of the next operation; None where the run is over."""
+        """The number of the next operation; None if the run is over."""
         with self._changed:
             if self.failures or not self._goes_on(self._begun):
                 return None
@@ -74,7 +74,7 @@ class Recorder:
             return self._begun - 1
 
     def end(self, operation: Operation | None) -> None:
-        """An operation has ended; None for a get that saw nothing."""
+        """Record the end of an operation; None for a get without an answer."""
         with self._changed:
             if operation is not None:
                 self.history.append(operation)
@@ -91,19 +91,19 @@ class Recorder:
                 self.failures.append(failure)
             self._changed.notify_all()
 
-    def away(self, away: bool) -> None:
-        """From now on the node is not there, or is there again: nobody who was not answered asks again meanwhile."""
+    def set_down(self, down: bool) -> None:
+        """Set whether the node is down. Clients without an answer do not ask again meanwhile."""
         with self._changed:
-            self._away = away
+            self._down = down
             self._changed.notify_all()
 
     def wait_for_node(self) -> None:
-        """Wait until the node is there."""
+        """Wait until the node is up."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._away or self.failures)
+            self._changed.wait_for(lambda: not self._down or self.failures)
 
     def wait_for_more(self, count: int) -> bool:
-        """Wait until so many more operations have ended; False where the run ended before."""
+        """Wait until so many more operations have ended. False if the run ended before."""
         with self._changed:
             wanted = len(self.history) + count
             self._changed.wait_for(lambda: len(self.history) >= wanted or not self._running)
@@ -111,7 +111,7 @@ class Recorder:
 
 
 class Client(threading.Thread):
-    """One client with a key of its own, that does one operation after the other."""
+    """One client with its own key, which does one operation after the other."""
 
     def __init__(self, number: int, url: str, seed: int, recorder: Recorder, transport: MakeTransport | None) -> None:
         super().__init__(name=f"client {number}", daemon=True)
@@ -169,14 +169,14 @@ class Client(threading.Thread):
         )
         accepted = self._verdict(answer, batch.id)
         if accepted is None:
-            # Whoever answers now may still tell; then it took effect before that.
+            # A later answer may still tell the outcome; the operation took effect before that answer.
             accepted = self._verdict(self._ask("POST", "/batch_status", json=[batch.id]), batch.id)
         responded = None if accepted is None else time.monotonic_ns()
         return Operation(step.name, step.verb, step.value, accepted, invoked, responded, self._number)
 
     @staticmethod
     def _verdict(answer: httpx.Response | None, batch_id: str) -> bool | None:
-        """Committed, invalid, or None: not told."""
+        """Committed (True), invalid (False), or unknown (None)."""
         if answer is None:
             return None
         if answer.status_code == 201:
@@ -185,7 +185,7 @@ class Client(threading.Thread):
         return {"COMMITTED": True, "INVALID": False}.get(answer.json()["data"][batch_id])
 
     def _ask(self, method: str, path: str, **parts: Any) -> httpx.Response | None:
-        """The answer; None where there is none that says anything: no connection, a timeout, 503."""
+        """The answer; None if there is none with content: no connection, a timeout, 503."""
         answer: httpx.Response | None
         try:
             answer = self._http.request(method, path, **parts)
@@ -204,7 +204,7 @@ def run_clients(
     disturb: Callable[[Recorder], None] = lambda _: None,
     transport: MakeTransport | None = None,
 ) -> list[Operation]:
-    """The history of a run. ``disturb`` is called meanwhile, and returns when ``Recorder.wait_for_more`` says False."""
+    """The history of a run. ``disturb`` runs meanwhile, until ``Recorder.wait_for_more`` returns False."""
     recorder = Recorder(goes_on)
     clients = [Client(number, url, seed, recorder, transport) for number in range(CLIENTS)]
     for client in clients:

@@ -1,4 +1,4 @@
-"""The checker itself: hand-made histories whose verdict is plain, and every small one against all orders there are."""
+"""The checker itself: hand-made histories with an obvious verdict, and random small ones against all orders."""
 
 import random
 from itertools import permutations
@@ -70,19 +70,19 @@ NOT_LINEARIZABLE: dict[str, list[Operation]] = {
 
 
 @pytest.mark.parametrize("case", LINEARIZABLE)
-def test_what_one_at_a_time_could_have_done_is_accepted(case: str) -> None:
+def test_linearizable_histories_are_accepted(case: str) -> None:
     assert refute(LINEARIZABLE[case]) is None
 
 
 @pytest.mark.parametrize("case", NOT_LINEARIZABLE)
-def test_what_one_at_a_time_could_not_have_done_is_refused(case: str) -> None:
+def test_other_histories_are_refused(case: str) -> None:
     found = refute(NOT_LINEARIZABLE[case])
     assert found is not None
     assert found.name == "n"
     assert found.stuck
 
 
-def test_one_bad_name_among_good_ones_is_named_with_what_does_not_fit() -> None:
+def test_a_refutation_names_the_bad_name_and_its_stuck_operations() -> None:
     good = [operation._replace(name="good") for operation in LINEARIZABLE["one after the other"]]
     found = refute(good + NOT_LINEARIZABLE["a stale read"])
     assert found is not None
@@ -92,7 +92,7 @@ def test_one_bad_name_among_good_ones_is_named_with_what_does_not_fit() -> None:
 
 
 def _in_some_order(operations: list[Operation]) -> bool:
-    """The definition, word for word: some order of them, with any of the open ones, keeps time and the rules."""
+    """The definition itself: some order of the operations, with any of the open ones, keeps time and rules."""
     ended = [operation for operation in operations if operation.responded is not None]
     opened = [operation for operation in operations if operation.responded is None]
     for mask in range(1 << len(opened)):
@@ -125,14 +125,14 @@ _values = st.integers(0, 2)
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Operation]:
-    """Up to five operations with small values, in time as it comes, most of which say what a real counter would."""
+    """Up to five operations with small values at random times, most of which return what a real counter would."""
     count = draw(st.integers(1, 5))
     points = draw(st.permutations(range(2 * count)))
     honest = draw(st.booleans())
     state: State = None
     made = []
     spans = sorted(sorted(points[2 * index : 2 * index + 2]) for index in range(count))
-    # An honest counter takes them in the order of some instant within each.
+    # An honest counter takes each operation at some instant within its span.
     instants = [draw(st.integers(begin, end)) for begin, end in spans]
     for index in sorted(range(count), key=lambda index: (instants[index], spans[index])):
         begin, end = spans[index]
@@ -157,21 +157,21 @@ def histories(draw: st.DrawFn) -> list[Operation]:
 
 @settings(max_examples=600)
 @given(histories())
-def test_the_verdict_is_that_of_trying_all_orders(history: list[Operation]) -> None:
+def test_the_verdict_equals_that_of_all_orders(history: list[Operation]) -> None:
     expected = _in_some_order(history)
     event("linearizable" if expected else "not linearizable")
     assert (refute(history) is None) == expected
 
 
 @given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 120))
-def test_what_a_counter_did_is_accepted_however_many_at_once(seed: int, clients: int, count: int) -> None:
-    """Long histories of an honest counter, many of its operations open: no search without an end."""
+def test_the_history_of_a_real_counter_is_accepted(seed: int, clients: int, count: int) -> None:
+    """Long histories of an honest counter with many open operations: the search ends."""
     history = honest_history(seed, clients, count)
     assert refute(history) is None
 
 
 def honest_history(seed: int, clients: int, count: int) -> list[Operation]:
-    """What so many clients see of one counter that takes each operation at some instant while it goes on."""
+    """The history of many clients of one counter that takes each operation at some instant within its span."""
     rng = random.Random(seed)
     going: list[tuple[int, Verb, int]] = []
     history: list[Operation] = []
@@ -184,7 +184,7 @@ def honest_history(seed: int, clients: int, count: int) -> list[Operation]:
             going.append((now, verb, rng.randint(0, 9)))
         elif going:
             invoked, verb, value = going.pop(rng.randrange(len(going)))
-            # Its instant is this one; its answer comes only after others have begun.
+            # This is the operation's instant; its answer comes after others have begun.
             if verb == "get":
                 history.append(Operation("n", verb, state, True, invoked, now))
                 continue

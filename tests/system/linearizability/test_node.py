@@ -1,4 +1,4 @@
-"""What eight clients see of a real node is linearizable, while its processors, or the validator itself, are killed.
+"""The operations of eight clients on a real node are linearizable while its processors or its validator are killed.
 
 Set DOVETAIL_TEST_LINEARIZABLE_S to a number of seconds for a longer run of each.
 """
@@ -25,10 +25,10 @@ from tests.system.linearizability.clients import NAMES, Recorder, run_clients
 SECONDS = float(os.environ.get("DOVETAIL_TEST_LINEARIZABLE_S", "0"))
 OPERATIONS = 500
 OPERATIONS_FEW = 250
-"""Of a short run; fewer where each time the whole validator has to come back."""
+"""The number of operations of a short run; fewer for kills of the whole validator, which takes longer to return."""
 
 OPERATIONS_A_KILL = (20, 80)
-"""How many operations end between what is done to the node, at least and at most."""
+"""How many operations end between two disturbances, at least and at most."""
 
 SEED = int(os.environ.get("DOVETAIL_TEST_LINEARIZABLE_SEED", "7"))
 PROCESSORS = 2
@@ -53,7 +53,7 @@ def networks(tmp_path: Path) -> Iterator[Networks]:
 
 
 class Killed:
-    """A node of single processes, and what is done to it. ``kills``: how often each was killed."""
+    """A node of separate processes that are killed. ``kills``: the number of kills by kind."""
 
     def __init__(self, network: Network, seed: int) -> None:
         self._network = network
@@ -66,7 +66,7 @@ class Killed:
         self.kills: Counter[str] = Counter()
 
     def kill_processors(self, recorder: Recorder) -> None:
-        """Again and again: a worker, a processor with its worker, or both processors; what is dead is started anew."""
+        """Repeatedly kill a worker, a processor with its worker, or both processors, and start what is dead again."""
         while recorder.wait_for_more(self._rng.randint(*OPERATIONS_A_KILL)):
             what = self._rng.choice(("worker", "processor", "both processors"))
             self.kills[what] += 1
@@ -85,36 +85,36 @@ class Killed:
                 processor.wait_logged("ready")
 
     def kill_validator(self, recorder: Recorder) -> None:
-        """Again and again; a new one on the same folder and address."""
+        """Repeatedly kill the validator, and start a new one on the same folder and address."""
         while recorder.wait_for_more(self._rng.randint(*OPERATIONS_A_KILL)):
             self.kills["validator"] += 1
-            recorder.away(True)
+            recorder.set_down(True)
             mark = len(self._rest.lines)
             self._validator.kill()
             self._validator = self._network.validator()
             self._rest.wait_logged("connected to the validator", after=mark)
-            recorder.away(False)
+            recorder.set_down(False)
 
     def _start_processor(self) -> Process:
         return self._network.processor(INTKEY)
 
 
 def _kill(*processes: psutil.Process) -> None:
-    """SIGKILL to all of them at once."""
+    """Send SIGKILL to all of them at once."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.kill()
 
 
 def _goes_on(operations: int) -> Callable[[int], bool]:
-    """Asked with the number of operations begun: whether another is to come."""
+    """A function that is given the number of begun operations, and returns whether another follows."""
     if not SECONDS:
         return lambda begun: begun < operations
     end = time.monotonic() + SECONDS
     return lambda _: time.monotonic() < end
 
 
-def _told(history: list[Operation], kills: Counter[str]) -> str:
+def _described(history: list[Operation], kills: Counter[str]) -> str:
     counts = Counter(
         f"{operation.verb} {({True: 'ok', False: 'invalid', None: 'unknown'})[operation.accepted]}"
         for operation in history
@@ -123,9 +123,9 @@ def _told(history: list[Operation], kills: Counter[str]) -> str:
 
 
 def _check(history: list[Operation], kills: Counter[str]) -> None:
-    print(_told(history, kills))
-    assert refute(history) is None, _told(history, kills)
-    # What never happened would show nothing.
+    print(_described(history, kills))
+    assert refute(history) is None, _described(history, kills)
+    # A history without refusals would show nothing.
     verbs = Counter((operation.verb, operation.accepted) for operation in history)
     for verb in ("set", "inc", "dec"):
         assert verbs[verb, True], verb
@@ -138,7 +138,7 @@ def test_while_processors_are_killed(networks: Networks) -> None:
     node = Killed(network := networks(**_QUICK), SEED)
     history = run_clients(network.rest_url, SEED, _goes_on(OPERATIONS), node.kill_processors)
     assert all(operation.accepted is not None for operation in history), (
-        "no processor's end leaves a client without one"
+        "a client has no answer because a processor ended"
     )
     _check(history, node.kills)
 
@@ -150,7 +150,7 @@ def test_while_the_validator_is_killed(networks: Networks) -> None:
 
 
 class OneReadBehind(httpx.BaseTransport):
-    """A cache before the node: what it read of an address before, and only then what is there now."""
+    """A cache before the node that answers each read with the result of the read before."""
 
     _answers: dict[str, tuple[int, bytes]]
     _lock = threading.Lock()
@@ -174,8 +174,8 @@ class OneReadBehind(httpx.BaseTransport):
         self._below.close()
 
 
-def test_a_cache_that_is_one_read_behind_is_found_out(networks: Networks) -> None:
-    """Proof that the test above can fail: the same clients, the same node, and reads of yesterday."""
+def test_stale_reads_of_a_cache_are_found(networks: Networks) -> None:
+    """Proof that the tests above can fail: the same clients and node, with stale reads."""
     node = Killed(network := networks(**_QUICK), SEED)
     answers: dict[str, tuple[int, bytes]] = {}
     history = run_clients(network.rest_url, SEED, lambda begun: begun < 200, transport=lambda: OneReadBehind(answers))

@@ -1,6 +1,6 @@
-"""What must hold once a node was killed: the store is sound, and agrees with all that clients were ever told.
+"""Checks after a node was killed: the store is sound, and agrees with everything that clients were told.
 
-What lives here: the checks. What must not: killing.
+Killing does not belong here.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _IDS_A_QUESTION = 1_000
 
 
 def sound_from(data: Path, first: int) -> int:
-    """Verify the stored blocks from number ``first`` on, as ``chain verify`` does; the number of the head."""
+    """Verify the stored blocks from number ``first`` on, as ``chain verify`` does. Returns the number of the head."""
     reader = StoreReader.open(data / "store")
     try:
         findings = Findings()
@@ -38,7 +38,7 @@ def sound_from(data: Path, first: int) -> int:
 
 
 def committed(data: Path) -> list[BatchId]:
-    """The ids of all batches on the chain, in their order."""
+    """The ids of all batches on the chain, in order."""
     reader = StoreReader.open(data / "store")
     try:
         count = reader.head.batch_end if reader.head else 0
@@ -49,14 +49,14 @@ def committed(data: Path) -> list[BatchId]:
 
 
 def agrees_with_clients(network: Network, api: Api, clients: list[Client]) -> int:
-    """The running node tells each client what it was told, and its state is what the chain makes; how many batches."""
+    """Check that chain and state agree with the statuses that clients got. Returns the number of batches."""
     chain = committed(network.data)
     assert len(chain) == len(set(chain)), "a batch is on the chain twice"
     on_chain = set(chain)
     for client in clients:
-        assert client.accepted <= client.ended.keys(), "what was accepted has not ended"
+        assert client.accepted <= client.ended.keys(), "an accepted batch is not settled"
         for batch_id, word in client.ended.items():
-            assert (batch_id in on_chain) == (word == "COMMITTED"), f"{batch_id} was told {word}"
+            assert (batch_id in on_chain) == (word == "COMMITTED"), f"{batch_id} was reported {word}"
             assert (client.load.made[batch_id].kind == "bad") == (word == "INVALID"), f"{batch_id} is {word}"
         asked = list(client.ended)
         for start in range(0, len(asked), _IDS_A_QUESTION):
@@ -68,8 +68,8 @@ def agrees_with_clients(network: Network, api: Api, clients: list[Client]) -> in
     return sum(len(client.ended) for client in clients)
 
 
-def run_again(network: Network) -> dict[str, Any]:
-    """``dovetail chain verify --reexecute`` beside the node: everything comes out again. What it reports."""
+def reexecute(network: Network) -> dict[str, Any]:
+    """Run ``dovetail chain verify --reexecute`` beside the node, check that it succeeds, and return its report."""
     ran = network.run("chain", "verify", "--data-dir", str(network.data), "--processes", "1", "--reexecute", "--json")
     assert ran.code == 0, ran
     report: dict[str, Any] = ran.json
@@ -79,8 +79,8 @@ def run_again(network: Network) -> dict[str, Any]:
 
 
 @contextmanager
-def noted(what: str) -> Iterator[None]:
-    """Say in the report of a failure what was done to the node then."""
+def annotated(what: str) -> Iterator[None]:
+    """Add to the report of a failure what was being done to the node."""
     try:
         yield
     except BaseException as error:
