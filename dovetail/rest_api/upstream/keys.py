@@ -1,4 +1,4 @@
-"""The connection keys of this REST API and its validator, read from files (docs/keys.md)."""
+"""The connection keys of this REST API and its validator, read from files (docs/how-to/keys.md)."""
 
 import os
 from pathlib import Path
