@@ -9,7 +9,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
-from dovetail.rest_api.upstream.validator import Validator
+from dovetail.rest_api.upstream.validator import ValidatorConnection
 
 _METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
 _OTHER_METHOD: Final = "other"
@@ -19,7 +19,7 @@ _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2
 class Metrics:
     """The metrics of one REST API, in a registry of its own."""
 
-    def __init__(self, validator: Validator) -> None:
+    def __init__(self, validator: ValidatorConnection) -> None:
         self._registry = CollectorRegistry()
         self._in_flight = 0
         self._requests = Counter(

@@ -9,7 +9,7 @@ import zmq
 
 from dovetail.ledger.hosts import needs_ipv6
 from dovetail.rest_api.config import RestConfig
-from dovetail.rest_api.upstream.validator import Validator
+from dovetail.rest_api.upstream.validator import ValidatorConnection
 from processor_sdk.worker.dealer import Dealer
 
 WAIT_MS = 10_000
@@ -54,7 +54,7 @@ def test_a_processor_connects_by_ipv6(url: str) -> None:
 
 def test_a_rest_api_connects_by_ipv6(url: str) -> None:
     async def test() -> None:
-        validator = Validator(RestConfig(validator=url))
+        validator = ValidatorConnection(RestConfig(validator=url))
         validator.open()
         try:
             async with asyncio.timeout(WAIT_MS / 1000):

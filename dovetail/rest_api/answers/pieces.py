@@ -26,7 +26,7 @@ _TRIMMED_BYTES_MIN: Final = 1024
 
 
 class Text:
-    """Encoded JSON as a list of pieces. It may be a value in other JSON."""
+    """An encoded body as a list of pieces. If it is JSON, it may be a value in other JSON."""
 
     __slots__ = ("pieces",)
 

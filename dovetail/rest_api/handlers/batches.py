@@ -18,7 +18,6 @@ from dovetail.rest_api.request.call import Call
 from protos import client_batch_submit_pb2
 from protos.validator_pb2 import Message as Envelope
 
-SubmitRequest = client_batch_submit_pb2.ClientBatchSubmitRequest
 Submitted = client_batch_submit_pb2.ClientBatchSubmitResponse
 StatusRequest = client_batch_submit_pb2.ClientBatchStatusRequest
 StatusResponse = client_batch_submit_pb2.ClientBatchStatusResponse
@@ -58,9 +57,9 @@ async def post_batches(call: Call) -> Response:
     named = [("id", ",".join(ids[: call.limits.status_ids_max]))]
     if not wait_s:
         return json_answer({"link": links.url(call.base, "/batch_status", named)}, 202)
-    told = await _statuses(call, ids, wait_s)
-    if any(batch_id not in told or told[batch_id].status != ClientBatchStatus.COMMITTED for batch_id in ids):
-        return json_answer(views.statuses(ids, told) | {"link": links.url(call.base, "/batch_status", named)})
+    found = await _statuses(call, ids, wait_s)
+    if any(batch_id not in found or found[batch_id].status != ClientBatchStatus.COMMITTED for batch_id in ids):
+        return json_answer(views.statuses(ids, found) | {"link": links.url(call.base, "/batch_status", named)})
     return json_answer({"link": links.url(call.base, "/batches", named)}, 201)
 
 

@@ -16,7 +16,7 @@ from dovetail.rest_api.errors import ApiError, ClientGone, Problem
 from dovetail.rest_api.metrics import Metrics
 from dovetail.rest_api.request import links
 from dovetail.rest_api.request.queries import Query, number
-from dovetail.rest_api.upstream.validator import AnswerT, Validator
+from dovetail.rest_api.upstream.validator import AnswerT, ValidatorConnection
 from protos.validator_pb2 import Message as Envelope
 
 ResultT = TypeVar("ResultT")
@@ -27,7 +27,7 @@ class ApiContext:
 
     def __init__(self, config: RestConfig) -> None:
         self.config = config
-        self.validator = Validator(config)
+        self.validator = ValidatorConnection(config)
         self.metrics = Metrics(self.validator)
         self.trusted = networks(config.trusted_proxies)
         # A little less than the API's own timeout, so that the answer arrives before it (seed specification, wait).
@@ -105,7 +105,7 @@ class Call:
         wait_s: int = 0,
         timeout_s: float | None = None,
     ) -> AnswerT:
-        """Ask the validator and return its answer. Raises as ``Validator.request``.
+        """Ask the validator and return its answer. Raises as ``ValidatorConnection.request``.
 
         ``wait_s``: how long the validator may hold the request. ``timeout_s``: the time limit of the answer, if it is
         shorter than the API's own timeout.

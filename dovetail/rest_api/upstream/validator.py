@@ -38,7 +38,7 @@ _EVENTS: Final = (
 )
 
 
-class Validator:
+class ValidatorConnection:
     """Sends requests to the validator and awaits the answers, in the event loop that called ``open``.
 
     ZeroMQ reconnects by itself. Without a connection, requests are refused with code 18. They are never kept and sent

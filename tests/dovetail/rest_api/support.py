@@ -19,7 +19,7 @@ from dovetail.ledger.ids import BatchId, BlockId, StateRoot
 from dovetail.ledger.signing import Signer
 from dovetail.rest_api.config import RestConfig
 from dovetail.rest_api.server.app import create_app
-from dovetail.rest_api.upstream.validator import Validator
+from dovetail.rest_api.upstream.validator import ValidatorConnection
 from dovetail.testing.running import ReservedPort
 from protos import client_batch_submit_pb2, node_pb2, query_pb2, validator_pb2
 from tests.conformance.schema_check import check
@@ -153,7 +153,7 @@ class Api(NamedTuple):
 
     http: httpx.AsyncClient
     validator: FakeValidator
-    connection: Validator
+    connection: ValidatorConnection
     app: ASGIApp
 
 
@@ -168,7 +168,7 @@ async def running_api(
     fake = FakeValidator(answers)
     fake.start()
     app = create_app(replace(config or RestConfig(), validator=fake.address))
-    connection: Validator = app.state.context.validator
+    connection: ValidatorConnection = app.state.context.validator
     transport = httpx.ASGITransport(app, client=client)
     try:
         async with (

@@ -16,7 +16,7 @@ from dovetail.rest_api.errors import Problem
 from dovetail.rest_api.metrics import Metrics
 from dovetail.rest_api.server import app, connections
 from dovetail.rest_api.server.connections import listen
-from dovetail.rest_api.upstream.validator import Validator
+from dovetail.rest_api.upstream.validator import ValidatorConnection
 from tests.dovetail.rest_api.hostile import GET, GET_CLOSE, POST
 from tests.dovetail.rest_api.raw_http import DEADLINE_S, read_answers, talk
 from tests.dovetail.rest_api.serving import LARGE, Served, accept, answer_of, seen, send, served, stuck
@@ -378,7 +378,7 @@ def test_an_answer_has_one_deadline_however_slowly_its_client_reads(monkeypatch:
 
 def test_connections_send_without_delay() -> None:
     """asyncio sets TCP_NODELAY, which saves 40 ms per answer, only if the socket names its protocol."""
-    with listen("127.0.0.1:0", Metrics(Validator(RestConfig()))) as listener:
+    with listen("127.0.0.1:0", Metrics(ValidatorConnection(RestConfig()))) as listener:
         assert listener.proto == socket.IPPROTO_TCP
 
 

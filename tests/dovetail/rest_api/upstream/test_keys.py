@@ -15,7 +15,7 @@ from zmq.auth.asyncio import AsyncioAuthenticator
 from dovetail.rest_api.config import RestConfig
 from dovetail.rest_api.upstream import validator as connection
 from dovetail.rest_api.upstream.keys import read_keys
-from dovetail.rest_api.upstream.validator import Validator
+from dovetail.rest_api.upstream.validator import ValidatorConnection
 from protos.node_pb2 import NotAllowed
 from tests.dovetail.rest_api.support import Type, error_of, logged, run, running_api
 from tests.keys import Ring, make_ring, use_server_key
@@ -80,7 +80,7 @@ def config_of(ring: Ring, address: str) -> RestConfig:
 def test_a_listed_key_connects(ring: Ring) -> None:
     async def test() -> None:
         async with listening(ring, Listed(ring.client.public_key)) as address:
-            validator = Validator(config_of(ring, address))
+            validator = ValidatorConnection(config_of(ring, address))
             validator.open()
             try:
                 await validator.wait_connected()
@@ -94,7 +94,7 @@ def test_a_refused_key_is_logged_once_and_tried_until_it_is_accepted(ring: Ring)
     async def test() -> None:
         listed = Listed()
         async with listening(ring, listed) as address:
-            validator = Validator(config_of(ring, address))
+            validator = ValidatorConnection(config_of(ring, address))
             with structlog.testing.capture_logs() as logs:
                 validator.open()
                 try:
@@ -126,7 +126,7 @@ def test_a_failed_handshake_is_logged_with_its_likely_reason(ring: Ring, asks: b
     async def test() -> None:
         async with listening(ring if asks else None, Listed(ring.client.public_key)) as address:
             config = replace(config_of(ring, address), validator_key=str(ring.stranger.public))
-            validator = Validator(config if own else RestConfig(validator=address))
+            validator = ValidatorConnection(config if own else RestConfig(validator=address))
             with structlog.testing.capture_logs() as logs:
                 validator.open()
                 try:
@@ -148,7 +148,7 @@ def test_a_corrected_key_file_is_read_again(ring: Ring, tmp_path: Path, mended: 
     async def test() -> None:
         async with listening(ring, Listed(ring.client.public_key)) as address:
             server, own = (str(files[setting]) for setting in ("validator_key", "connection_key"))
-            validator = Validator(RestConfig(validator=address, validator_key=server, connection_key=own))
+            validator = ValidatorConnection(RestConfig(validator=address, validator_key=server, connection_key=own))
             with structlog.testing.capture_logs() as logs:
                 validator.open()
                 try:
@@ -191,7 +191,7 @@ def test_a_key_without_permission_is_named_in_each_answer_and_logged_once() -> N
 def test_unreadable_keys_are_a_wrong_setting(ring: Ring) -> None:
     async def test() -> None:
         ring.client.private.chmod(0o604)
-        validator = Validator(config_of(ring, "tcp://127.0.0.1:4004"))
+        validator = ValidatorConnection(config_of(ring, "tcp://127.0.0.1:4004"))
         with pytest.raises(ValueError, match=r"^connection_key .*client\.priv: others .*mode 0604\): chmod 600 it$"):
             validator.open()
 

@@ -8,7 +8,7 @@ import structlog
 from dovetail.rest_api.config import RestConfig
 from dovetail.rest_api.errors import ApiError, Problem
 from dovetail.rest_api.routes import ENDPOINTS
-from dovetail.rest_api.upstream.validator import Validator
+from dovetail.rest_api.upstream.validator import ValidatorConnection
 from protos import client_batch_submit_pb2, client_block_pb2, node_pb2
 from tests.dovetail.rest_api.support import (
     Api,
@@ -163,7 +163,7 @@ def test_without_a_validator_requests_are_refused_at_once() -> None:
 
 def test_an_unusable_address_is_a_wrong_setting() -> None:
     async def test() -> None:
-        validator = Validator(RestConfig(validator="nowhere"))
+        validator = ValidatorConnection(RestConfig(validator="nowhere"))
         with pytest.raises(ValueError, match="validator: 'nowhere'"):
             validator.open()
 
