@@ -19,7 +19,7 @@ POSITIVE_KEYS: Final = (
     "answer_s_max",
     "answer_bytes_in_flight_max",
 )
-"""The settings of ``RestConfig`` that are whole numbers from 1."""
+"""The settings of ``RestConfig`` that are positive integers."""
 
 
 @dataclass(frozen=True)
