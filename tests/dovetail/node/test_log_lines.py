@@ -281,7 +281,7 @@ def test_a_loop_with_something_to_do_writes_nothing_first(
 
 def test_lines_are_as_late_as_the_documentation_says() -> None:
     page = (ROOT / "docs" / "reference" / "configuration.md").read_text()
-    assert f"up to {log_lines._BEHIND_S_MAX:g} s after what they tell of" in page
+    assert f"up to {log_lines._BEHIND_S_MAX:g} s late" in page
     assert log_lines._OLD_S <= log_lines._BEHIND_S_MAX
 
 
