@@ -59,7 +59,7 @@ def test_the_codec_holds_what_codecs_must(folder: Path, shared: Shared) -> None:
 
 def test_its_page_names_a_message_as_it_is(folder: Path, shared: Shared) -> None:
     quoted = re.search(r"`(the payload \(application/json\) does not fit: .*?)`", PAGE)
-    named = re.search(r'namespace `"books"` the class holds what it is hashed to, `(\w{6})`', PAGE)
+    named = re.search(r'hashes the namespace `"books"` to `(\w{6})`', PAGE)
     assert quoted
     assert named
     program = folder / "check.py"
