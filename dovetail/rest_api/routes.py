@@ -16,7 +16,7 @@ from dovetail.rest_api.config import RestConfig
 from dovetail.rest_api.openapi import document as openapi
 from dovetail.rest_api.openapi import page as docs
 from dovetail.rest_api.openapi.declarations import examples
-from dovetail.rest_api.openapi.declarations.endpoint import JSON, Answer, Endpoint, Operation
+from dovetail.rest_api.openapi.declarations.endpoint import JSON, Answer, get_only
 from dovetail.rest_api.openapi.declarations.ledger import LEDGER
 from dovetail.rest_api.openapi.declarations.node import NODE
 from dovetail.rest_api.request import links
@@ -71,41 +71,29 @@ def _page(config: RestConfig) -> str:
 
 
 _ABOUT: Final = (
-    Endpoint(
+    get_only(
         "/",
-        {
-            "GET": Operation(
-                get_root,
-                "API",
-                "Name, version and where to go on",
-                "The links are those that the client can use, whatever proxy stands between.",
-                (Answer(200, "What this is.", "Root", {"root": examples.single("/", _root(examples.BASE, "1.0.0"))}),),
-            )
-        },
+        get_root,
+        "API",
+        "Name, version and where to go on",
+        "The links are those that the client can use, whatever proxy stands between.",
+        (Answer(200, "What this is.", "Root", {"root": examples.single("/", _root(examples.BASE, "1.0.0"))}),),
     ),
-    Endpoint(
+    get_only(
         "/openapi.json",
-        {
-            "GET": Operation(
-                get_openapi,
-                "API",
-                "This documentation for programs",
-                "OpenAPI 3.1. Its server is the address that the client used.",
-                (Answer(200, "The document.", "Document"),),
-            )
-        },
+        get_openapi,
+        "API",
+        "This documentation for programs",
+        "OpenAPI 3.1. Its server is the address that the client used.",
+        (Answer(200, "The document.", "Document"),),
     ),
-    Endpoint(
+    get_only(
         "/docs",
-        {
-            "GET": Operation(
-                get_docs,
-                "API",
-                "This documentation for people",
-                "The same as a page, without scripts and without anything from elsewhere.",
-                (Answer(200, "The page.", media_type="text/html"),),
-            )
-        },
+        get_docs,
+        "API",
+        "This documentation for people",
+        "The same as a page, without scripts and without anything from elsewhere.",
+        (Answer(200, "The page.", media_type="text/html"),),
     ),
 )
 

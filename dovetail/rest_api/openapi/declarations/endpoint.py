@@ -84,3 +84,18 @@ class Endpoint(NamedTuple):
     def methods(self) -> list[str]:
         """Every method of the path in alphabetical order: the value of ``Allow``."""
         return sorted({*self.operations, "HEAD", "OPTIONS"})
+
+
+def get_only(
+    path: str,
+    handler: Handler,
+    tag: str,
+    summary: str,
+    description: str,
+    answers: tuple[Answer, ...],
+    parameters: tuple[Parameter, ...] = (),
+    problems: tuple[Problem, ...] = (),
+) -> Endpoint:
+    """A path whose only operation is GET."""
+    get = Operation(handler, tag, summary, description, answers, parameters, problems=problems)
+    return Endpoint(path, {"GET": get})

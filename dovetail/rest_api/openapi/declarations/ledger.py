@@ -20,7 +20,7 @@ from dovetail.rest_api.handlers.resources import (
     get_transactions,
 )
 from dovetail.rest_api.openapi.declarations import examples, parameters
-from dovetail.rest_api.openapi.declarations.endpoint import JSON, Answer, Body, Endpoint, Operation
+from dovetail.rest_api.openapi.declarations.endpoint import JSON, Answer, Body, Endpoint, Operation, get_only
 from dovetail.rest_api.openapi.declarations.examples import listed, read
 from dovetail.rest_api.openapi.declarations.parameters import ASKED, LEAVES, LIST, LISTED, SHOWN
 
@@ -87,15 +87,6 @@ _POST_BATCHES: Final = Operation(
     # A write of the validator failed, for example because its disk is full.
     with_status=((503, Problem.UNKNOWN),),
 )
-_GET_BATCH: Final = Operation(
-    get_batch,
-    "Batches",
-    "One batch",
-    "A committed batch, with its transactions.",
-    _one("OneBatch", f"/batches/{examples.BATCH_ID}", examples.BATCH),
-    (parameters.BATCH_ID, *SHOWN),
-    problems=(Problem.BATCH_NOT_FOUND, *ASKED),
-)
 _GET_BATCH_STATUS: Final = Operation(
     get_batch_status,
     "Batches",
@@ -127,84 +118,93 @@ _POST_BATCH_STATUS: Final = Operation(
     ),
     (Problem.BAD_STATUS_REQUEST, Problem.NOT_JSON, Problem.TOO_LARGE, *_WAITED),
 )
-_GET_STATE: Final = Operation(
-    get_state,
-    "State",
-    "A page of leaves",
-    "In ascending address order, as of the head or of an older block.",
-    _page("LeafList", "/state", examples.LEAF),
-    (parameters.PREFIX, *LEAVES),
-    problems=(Problem.INVALID_ADDRESS, *LISTED),
-)
-_GET_STATE_AT: Final = Operation(
-    get_state_at,
-    "State",
-    "One leaf, or the leaves under a prefix",
-    "70 characters: the leaf's bytes. Fewer: a page of the leaves whose address begins so.",
-    (
-        Answer(
-            200,
-            "The leaf's bytes, or the page.",
-            "OneLeafOrList",
-            {
-                "leaf": {
-                    "data": examples.LEAF_BYTES,
-                    "head": examples.BLOCK_ID,
-                    "link": examples.link(f"/state/{examples.ADDRESS}"),
-                },
-                "prefix": listed(f"/state/{examples.ADDRESS[:6]}", examples.LEAF),
-            },
-        ),
-    ),
-    (parameters.ADDRESS, *LEAVES),
-    problems=(Problem.INVALID_ADDRESS, Problem.STATE_NOT_FOUND, *LISTED),
-)
-_GET_BLOCKS: Final = Operation(
-    get_blocks,
-    "Blocks",
-    "A page of blocks",
-    _ORDER,
-    _page("BlockList", "/blocks", examples.BLOCK),
-    (parameters.ids("blockIds", examples.BLOCK_ID), *LIST),
-    problems=(Problem.INVALID_ID_QUERY, *LISTED),
-)
-_GET_BLOCK: Final = Operation(
-    get_block,
-    "Blocks",
-    "One block",
-    "By its id or its number, with its batches.",
-    _one("OneBlock", "/blocks/1", examples.BLOCK, chain=_as_of("get_blocks"), state=_as_of("get_state")),
-    (parameters.BLOCK, *SHOWN),
-    problems=(Problem.BLOCK_NOT_FOUND, *ASKED),
-)
-_GET_TRANSACTIONS: Final = Operation(
-    get_transactions,
-    "Transactions",
-    "A page of transactions",
-    _IN_ORDER,
-    _page("TransactionList", "/transactions", examples.TRANSACTION),
-    (parameters.ids("transactionIds", examples.TRANSACTION_ID), *LIST),
-    problems=(Problem.INVALID_ID_QUERY, *LISTED),
-)
-_GET_TRANSACTION: Final = Operation(
-    get_transaction,
-    "Transactions",
-    "One transaction",
-    "A committed transaction.",
-    _one("OneTransaction", f"/transactions/{examples.TRANSACTION_ID}", examples.TRANSACTION),
-    (parameters.TRANSACTION_ID, *SHOWN),
-    problems=(Problem.TRANSACTION_NOT_FOUND, *ASKED),
-)
 
 LEDGER: Final = (
     Endpoint("/batches", {"GET": _GET_BATCHES, "POST": _POST_BATCHES}),
-    Endpoint("/batches/{batch_id}", {"GET": _GET_BATCH}),
+    get_only(
+        "/batches/{batch_id}",
+        get_batch,
+        "Batches",
+        "One batch",
+        "A committed batch, with its transactions.",
+        _one("OneBatch", f"/batches/{examples.BATCH_ID}", examples.BATCH),
+        (parameters.BATCH_ID, *SHOWN),
+        (Problem.BATCH_NOT_FOUND, *ASKED),
+    ),
     Endpoint("/batch_status", {"GET": _GET_BATCH_STATUS, "POST": _POST_BATCH_STATUS}),
-    Endpoint("/state", {"GET": _GET_STATE}),
-    Endpoint("/state/{address}", {"GET": _GET_STATE_AT}),
-    Endpoint("/blocks", {"GET": _GET_BLOCKS}),
-    Endpoint("/blocks/{block_id}", {"GET": _GET_BLOCK}),
-    Endpoint("/transactions", {"GET": _GET_TRANSACTIONS}),
-    Endpoint("/transactions/{transaction_id}", {"GET": _GET_TRANSACTION}),
+    get_only(
+        "/state",
+        get_state,
+        "State",
+        "A page of leaves",
+        "In ascending address order, as of the head or of an older block.",
+        _page("LeafList", "/state", examples.LEAF),
+        (parameters.PREFIX, *LEAVES),
+        (Problem.INVALID_ADDRESS, *LISTED),
+    ),
+    get_only(
+        "/state/{address}",
+        get_state_at,
+        "State",
+        "One leaf, or the leaves under a prefix",
+        "70 characters: the leaf's bytes. Fewer: a page of the leaves whose address begins so.",
+        (
+            Answer(
+                200,
+                "The leaf's bytes, or the page.",
+                "OneLeafOrList",
+                {
+                    "leaf": {
+                        "data": examples.LEAF_BYTES,
+                        "head": examples.BLOCK_ID,
+                        "link": examples.link(f"/state/{examples.ADDRESS}"),
+                    },
+                    "prefix": listed(f"/state/{examples.ADDRESS[:6]}", examples.LEAF),
+                },
+            ),
+        ),
+        (parameters.ADDRESS, *LEAVES),
+        (Problem.INVALID_ADDRESS, Problem.STATE_NOT_FOUND, *LISTED),
+    ),
+    get_only(
+        "/blocks",
+        get_blocks,
+        "Blocks",
+        "A page of blocks",
+        _ORDER,
+        _page("BlockList", "/blocks", examples.BLOCK),
+        (parameters.ids("blockIds", examples.BLOCK_ID), *LIST),
+        (Problem.INVALID_ID_QUERY, *LISTED),
+    ),
+    get_only(
+        "/blocks/{block_id}",
+        get_block,
+        "Blocks",
+        "One block",
+        "By its id or its number, with its batches.",
+        _one("OneBlock", "/blocks/1", examples.BLOCK, chain=_as_of("get_blocks"), state=_as_of("get_state")),
+        (parameters.BLOCK, *SHOWN),
+        (Problem.BLOCK_NOT_FOUND, *ASKED),
+    ),
+    get_only(
+        "/transactions",
+        get_transactions,
+        "Transactions",
+        "A page of transactions",
+        _IN_ORDER,
+        _page("TransactionList", "/transactions", examples.TRANSACTION),
+        (parameters.ids("transactionIds", examples.TRANSACTION_ID), *LIST),
+        (Problem.INVALID_ID_QUERY, *LISTED),
+    ),
+    get_only(
+        "/transactions/{transaction_id}",
+        get_transaction,
+        "Transactions",
+        "One transaction",
+        "A committed transaction.",
+        _one("OneTransaction", f"/transactions/{examples.TRANSACTION_ID}", examples.TRANSACTION),
+        (parameters.TRANSACTION_ID, *SHOWN),
+        (Problem.TRANSACTION_NOT_FOUND, *ASKED),
+    ),
 )
 """The ledger's part of the table of routes."""

@@ -14,7 +14,7 @@ from dovetail.rest_api.handlers.node_status import (
     get_status_processors,
     get_status_system,
 )
-from dovetail.rest_api.openapi.declarations.endpoint import Answer, Endpoint, Handler, Operation
+from dovetail.rest_api.openapi.declarations.endpoint import Answer, Endpoint, Handler, get_only
 from dovetail.rest_api.openapi.declarations.examples import BLOCK_ID, read, single
 from dovetail.rest_api.openapi.declarations.parameters import ASKED, SHOWN
 
@@ -104,7 +104,7 @@ _FAMILIES: Final = {
 def _asks(handler: Handler, path: str, summary: str, description: str, schema: str, example: object) -> Endpoint:
     """A path whose answer the validator gives from its present status."""
     answer = Answer(200, "As of now.", schema, {"now": example})
-    return Endpoint(path, {"GET": Operation(handler, "Node", summary, description, (answer,), SHOWN, problems=ASKED)})
+    return get_only(path, handler, "Node", summary, description, (answer,), SHOWN, ASKED)
 
 
 NODE: Final = (
@@ -159,72 +159,61 @@ NODE: Final = (
         "Families",
         read("/status/families", _FAMILIES),
     ),
-    Endpoint(
+    get_only(
         "/healthz",
-        {
-            "GET": Operation(
-                get_healthz,
-                "Node",
-                "Whether this process lives",
-                "It does when it answers; a lost validator does not matter here.",
-                (Answer(200, "It does.", "Alive", {"alive": single("/healthz", {"status": "alive"})}),),
-            )
-        },
+        get_healthz,
+        "Node",
+        "Whether this process lives",
+        "It does when it answers; a lost validator does not matter here.",
+        (Answer(200, "It does.", "Alive", {"alive": single("/healthz", {"status": "alive"})}),),
     ),
-    Endpoint(
+    get_only(
         "/readyz",
-        {
-            "GET": Operation(
-                get_readyz,
-                "Node",
-                "Whether the node can serve",
-                "The validator answers within 3 seconds and has a genesis block.",
-                (
-                    Answer(
-                        200,
-                        "It can.",
-                        "Ready",
+        get_readyz,
+        "Node",
+        "Whether the node can serve",
+        "The validator answers within 3 seconds and has a genesis block.",
+        (
+            Answer(
+                200,
+                "It can.",
+                "Ready",
+                {
+                    "ready": single(
+                        "/readyz",
                         {
-                            "ready": single(
-                                "/readyz",
-                                {
-                                    "status": "ready",
-                                    "head_id": BLOCK_ID,
-                                    "head_num": 1,
-                                    "pending_batches": 0,
-                                    "conditions": [],
-                                    "warnings": [],
-                                },
-                            )
+                            "status": "ready",
+                            "head_id": BLOCK_ID,
+                            "head_num": 1,
+                            "pending_batches": 0,
+                            "conditions": [],
+                            "warnings": [],
                         },
-                    ),
-                ),
-                problems=ASKED,
-            )
-        },
+                    )
+                },
+            ),
+        ),
+        (),
+        ASKED,
     ),
-    Endpoint(
+    get_only(
         "/metrics",
-        {
-            "GET": Operation(
-                get_metrics,
-                "Node",
-                "Metrics of both processes",
-                "In Prometheus' text format 0.0.4. The validator's are there if it answers within 2 seconds.",
-                (
-                    Answer(
-                        200,
-                        "The metrics.",
-                        examples={
-                            "some": "# HELP dovetail_rest_validator_connected 1 with a connection to the validator.\n"
-                            "# TYPE dovetail_rest_validator_connected gauge\n"
-                            "dovetail_rest_validator_connected 1.0\n"
-                        },
-                        media_type="text/plain",
-                    ),
-                ),
-            )
-        },
+        get_metrics,
+        "Node",
+        "Metrics of both processes",
+        "In Prometheus' text format 0.0.4. The validator's are there if it answers within 2 seconds.",
+        (
+            Answer(
+                200,
+                "The metrics.",
+                examples={
+                    "some": "# HELP dovetail_rest_validator_connected 1 with a connection to the validator.\n"
+                    "# TYPE dovetail_rest_validator_connected gauge\n"
+                    "dovetail_rest_validator_connected 1.0\n"
+                },
+                media_type="text/plain",
+            ),
+        ),
     ),
 )
 """The node's part of the table of routes."""
