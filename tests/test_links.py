@@ -32,6 +32,11 @@ def test_every_link_leads_to_a_file_and_its_heading(name: str) -> None:
         assert not anchor or anchor in _anchors(file), link
 
 
+def test_every_module_of_the_architecture_page_exists() -> None:
+    for module in re.findall(r"`([\w/]+\.py)\b", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")):
+        assert any(f"/{name}".endswith(f"/{module.removeprefix('core/')}") for name in FILES), module
+
+
 def test_every_page_that_a_text_names_exists() -> None:
     for name in FILES:
         if name.endswith(TEXTS) and (ROOT / name).is_file():
