@@ -1,7 +1,7 @@
-"""What clients ask of the validator: each message to the part that answers it, and one log line for each.
+"""Passes each client message to the part that answers it, and writes one log line for each.
 
-The log line carries the correlation id, which begins with the id of the HTTP request where a REST API asks (API.md,
-Every response). How batches, statuses and lists come to be is not known here.
+The log line carries the correlation id. A REST API begins it with the id of its HTTP request (API.md, Every response).
+The answers themselves are built elsewhere.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ log = structlog.get_logger("validator.clients")
 
 
 class Clients:
-    """Owns the parts that serve clients; ``send`` is the gateway's, ``migration_of`` and ``work`` production's."""
+    """Owns the parts that serve clients. ``send``: the gateway's; ``migration_of`` and ``work``: the production's."""
 
     def __init__(
         self,
@@ -69,23 +69,23 @@ class Clients:
         )
         self._handlers: dict[int, Callable[[Request], None]] = {
             Envelope.CLIENT_BATCH_SUBMIT_REQUEST: self.submissions.submit,
-            Envelope.CLIENT_BATCH_STATUS_REQUEST: self._tell_status,
+            Envelope.CLIENT_BATCH_STATUS_REQUEST: self._answer_status_request,
             Envelope.STATUS_WAIT_CANCEL: self._cancel_wait,
-            Envelope.NODE_STATUS_REQUEST: self._tell_node_status,
-            Envelope.METRICS_REQUEST: self._tell_metrics,
-            Envelope.PROCESSORS_REQUEST: self._tell_processors,
-            Envelope.FAMILIES_REQUEST: self._tell_families,
+            Envelope.NODE_STATUS_REQUEST: self._answer_node_status,
+            Envelope.METRICS_REQUEST: self._answer_metrics,
+            Envelope.PROCESSORS_REQUEST: self._answer_processors,
+            Envelope.FAMILIES_REQUEST: self._answer_families,
             **dict.fromkeys(self._queries.TABLE, self._query),
         }
 
     def handle(self, request: Request) -> None:
-        """Take one message; what is no client's changes nothing."""
+        """Process one message. Ignores messages that are no client's."""
         handler = self._handlers.get(request.message_type)
         if handler is not None:
             handler(request)
 
     def probe(self) -> None:
-        """Some connection closed: free the waits of every client that is not connected any more."""
+        """Free the waits of clients whose connection is closed. To be called when any connection closed."""
         for identity in self.statuses.peers:
             if self._send(identity, Envelope.PING_REQUEST, "", b"") is Delivery.GONE:
                 log.info("client gone, it waits no longer", waits=self.statuses.cancel_all(identity))
@@ -98,7 +98,7 @@ class Clients:
             status = ClientBatchSubmitResponse.Status.Name(response.status)
             self._log(request, status, reason=response.reason, message=_shown(response.message))
 
-    def _tell_status(self, request: Request) -> None:
+    def _answer_status_request(self, request: Request) -> None:
         identity, _, correlation_id, content, _ = request
         response_type = Envelope.CLIENT_BATCH_STATUS_RESPONSE
         try:
@@ -117,7 +117,7 @@ class Clients:
             self.statuses.wait(identity, correlation_id, batch_ids, timeout_s)
         else:
             self._log(request, "OK", ids=len(batch_ids))
-            self.statuses.tell(identity, correlation_id, batch_ids)
+            self.statuses.answer(identity, correlation_id, batch_ids)
 
     def _answer_status(self, identity: bytes, correlation_id: str, statuses: list[ClientBatchStatus] | None) -> None:
         if statuses is None:
@@ -135,22 +135,22 @@ class Clients:
         freed = self.statuses.cancel(request.identity, cancelled)
         self._log(request, "OK" if freed else "NO_RESOURCE", wait=_shown(cancelled))
 
-    def _tell_node_status(self, request: Request) -> None:
+    def _answer_node_status(self, request: Request) -> None:
         response = self.node_status.status()
         self._answer(request.identity, Envelope.NODE_STATUS_RESPONSE, request.correlation_id, response)
         self._log(request, NodeStatusResponse.Status.Name(response.status))
 
-    def _tell_metrics(self, request: Request) -> None:
+    def _answer_metrics(self, request: Request) -> None:
         response = MetricsResponse(text=self.node_status.text())
         self._answer(request.identity, Envelope.METRICS_RESPONSE, request.correlation_id, response)
         self._log(request, "OK")
 
-    def _tell_processors(self, request: Request) -> None:
+    def _answer_processors(self, request: Request) -> None:
         response = self.node_status.processors()
         self._answer(request.identity, Envelope.PROCESSORS_RESPONSE, request.correlation_id, response)
         self._log(request, "OK", processors=len(response.processors))
 
-    def _tell_families(self, request: Request) -> None:
+    def _answer_families(self, request: Request) -> None:
         response = self.families.status()
         self._answer(request.identity, Envelope.FAMILIES_RESPONSE, request.correlation_id, response)
         self._log(request, NodeStatusResponse.Status.Name(response.status), families=len(response.families))
@@ -169,6 +169,6 @@ class Clients:
 
 
 def _shown(text: str) -> str:
-    """A peer's text as a log line can hold it: short, and nothing in it that ends the line or moves a cursor."""
+    """A peer's text for a log line: shortened, and without line breaks or control characters."""
     text = text[:CORRELATION_CHARACTERS_MAX]
     return text if text.isprintable() else repr(text)

@@ -1,7 +1,7 @@
-"""What keeps this node from working as it should: five conditions, each with a sentence that says what to do.
+"""The five conditions that keep a node from working as it should, each with a sentence that says what to do.
 
-Looked at once a tick; /readyz, the metrics and the log tell of the same ones. What only an upgrade would meet is
-``dovetail.validator.client_api.families``' business.
+Checked once a tick; /readyz, the metrics and the log report the same conditions. ``families`` reports what would stall
+an upgrade.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ from dovetail.validator.processors.registry import Processors
 from dovetail.validator.store import Store
 
 _SHOWN_MS: Final = 10_000
-"""So long after a refusal its cause counts as there: between two ticks there may be room for a moment.
+"""A condition holds this long after its last sign, because its cause may pause for a moment between two ticks.
 
-So long a processor counts as missing that came and settled nothing.
+The signs: a refusal, or a batch that waits for a processor.
 """
 
 _FAMILIES_NAMED_MAX: Final = 3
@@ -33,7 +33,7 @@ log = structlog.get_logger("validator.conditions")
 
 
 class Kind(StrEnum):
-    """What can be wrong, as clients, metrics and log lines name it."""
+    """The conditions, as clients, metrics and log lines name them."""
 
     QUEUE_FULL = "queue_full"
     STORAGE_FAILED = "storage_failed"
@@ -43,7 +43,7 @@ class Kind(StrEnum):
 
 
 class Condition(NamedTuple):
-    """One that holds. ``began_ms``: by the clock of ``Conditions``."""
+    """A condition that holds. ``began_ms``: by the clock of ``Conditions``."""
 
     kind: Kind
     began_ms: int
@@ -51,21 +51,24 @@ class Condition(NamedTuple):
 
 
 class _Refusals:
-    """When something was refused the last time, of which only the number is known."""
+    """Derives the time of the last refusal from the number of refusals."""
 
     def __init__(self) -> None:
         self._number = 0
         self._last_ms: int | None = None
 
-    def lately(self, number: int, now_ms: int) -> bool:
-        """Whether the number has grown by now, or a little while ago."""
+    def is_recent(self, number: int, now_ms: int) -> bool:
+        """Whether the number has changed within the last ``_SHOWN_MS``."""
         if number != self._number:
             self._number, self._last_ms = number, now_ms
         return self._last_ms is not None and now_ms - self._last_ms <= _SHOWN_MS
 
 
 class _Missing(NamedTuple):
-    """What waits for a processor of a family. ``first``: the batch that did so longest, when it was last seen."""
+    """The wait for a processor of a family.
+
+    ``seen_ms``: when batches last waited. ``first``: the batch that had waited longest then.
+    """
 
     began_ms: int
     seen_ms: int
@@ -74,7 +77,7 @@ class _Missing(NamedTuple):
 
 
 class Conditions:
-    """``work`` is production's; ``clock_ms``: milliseconds of a steady clock."""
+    """``work``: the production's; ``clock_ms``: milliseconds of a monotonic clock."""
 
     def __init__(
         self,
@@ -98,32 +101,32 @@ class Conditions:
         self._failure = ""
         self._progress = 0
         self._idle_ms = 0
-        """For how long there has been work since the last progress."""
-        self._looked_ms = int(clock_ms())
+        """How long there has been work since the last progress."""
+        self._ticked_ms = int(clock_ms())
         self._missing: dict[FamilyVersion, _Missing] = {}
-        """Those for which batches wait, and those for which one did that is not settled since."""
+        """The families for which batches wait, or for which an unsettled batch waited before."""
         self._held: dict[Kind, Condition] = {}
 
     @property
     def held(self) -> list[Condition]:
-        """Those that hold, as of the last tick."""
+        """The conditions that hold, as of the last tick."""
         return list(self._held.values())
 
     def seconds(self, condition: Condition) -> float:
-        """For how long it has held."""
+        """How long a condition has held."""
         return (self._clock_ms() - condition.began_ms) / 1000
 
     def tick(self) -> None:
-        """Time has passed: look again, and log what began and what ended."""
+        """Check all conditions, and log those that began or ended. To be called at intervals."""
         now_ms = int(self._clock_ms())
-        found = {
+        messages = {
             Kind.QUEUE_FULL: self._queue_full(now_ms),
             Kind.STORAGE_FAILED: self._storage_failed(now_ms),
             Kind.STORE_DAMAGED: self._store_damaged(),
             Kind.NO_BLOCK: self._no_block(now_ms),
             Kind.PROCESSOR_MISSING: self._processor_missing(now_ms),
         }
-        for kind, message in found.items():
+        for kind, message in messages.items():
             before = self._held.get(kind)
             if message is not None:
                 self._held[kind] = Condition(kind, before.began_ms if before else now_ms, message)
@@ -134,7 +137,7 @@ class Conditions:
                 log.info("condition ended", condition=str(kind), seconds=(now_ms - before.began_ms) / 1000)
 
     def _queue_full(self, now_ms: int) -> str | None:
-        refused = self._queue_refused.lately(self._submissions.refused_for_room, now_ms)
+        refused = self._queue_refused.is_recent(self._submissions.refused_for_room, now_ms)
         if not refused and self._queue.room.is_full() is None:
             return None
         limits = self._limits
@@ -149,21 +152,20 @@ class Conditions:
         if self._store.failure is not None:
             self._failure = self._store.failure
             self._store.retry_write()
-        refused = self._store_refused.lately(self._store.refused_writes, now_ms)
+        refused = self._store_refused.is_recent(self._store.refused_writes, now_ms)
         if not refused and self._store.failure is None:
             return None
         free = self._store.free_bytes()
-        room = "it does not tell how much is free" if free is None else f"{free} bytes are free"
+        room = "its free space is unknown" if free is None else f"{free} bytes are free"
         return (
             f"batches are refused with 503 or stay PENDING: {self._failure}. See to the disk of the data folder"
             f" ({room}); the node tries again by itself, and loses nothing meanwhile"
         )
 
     def _store_damaged(self) -> str | None:
-        """Once met it holds until the validator ends: damage does not go by itself.
+        """Holds from the first damaged read until the validator ends: damage does not go away by itself.
 
-        The node stays ready: whatever is sound is read and written as ever, and a node that is sent nothing would not
-        be repaired any sooner.
+        The node stays ready: sound records are still served, and refusing requests would not speed up a repair.
         """
         store = self._store
         if not store.damaged_reads:
@@ -179,14 +181,15 @@ class Conditions:
         works = work.executes or self._queue.has_ready or self._queue.is_backing_off
         waits = bool(self._queue.waiting_for_processors())
         if self._store.head is None or self._store.failure is not None:
-            # What block 0 waits for is told by whoever makes it; and a disk that refuses has a condition of its own.
+            # The author of block 0 reports its delays, and a disk that refuses is a condition of its own.
             works = waits = False
-        passed_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
+        passed_ms, self._ticked_ms = now_ms - self._ticked_ms, now_ms
         if work.settled != self._progress or not (works or waits):
             self._progress = work.settled
             self._idle_ms = 0
         elif works:
-            # A processor that comes, settles nothing and goes is no progress; its absence is another condition's.
+            # A processor that connects and leaves without settling anything is no progress. Its absence is another
+            # condition, so that time does not count here.
             self._idle_ms += passed_ms
         if self._idle_ms < self._limits.no_block_ms_max:
             return None
@@ -196,7 +199,7 @@ class Conditions:
         )
 
     def _holder(self) -> str:
-        """Who keeps others waiting, and what to do."""
+        """A sentence about the processor that holds the oldest task, and what to do."""
         held = self._processors.longest_held()
         if held is None:
             return "No processor holds any: the status of one (dovetail batch status) says how it was tried in vain"
@@ -225,8 +228,8 @@ class Conditions:
         longest = self._limits.processor_missing_ms_max
         missing = [
             family
-            for family, found in known.items()
-            if found.seen_ms - found.began_ms >= longest and now_ms - found.seen_ms <= _SHOWN_MS
+            for family, wait in known.items()
+            if wait.seen_ms - wait.began_ms >= longest and now_ms - wait.seen_ms <= _SHOWN_MS
         ]
         if not missing:
             return None
@@ -242,6 +245,6 @@ class Conditions:
 
 
 def _shown(family: FamilyVersion) -> str:
-    """In quotes: whoever submits may write any words."""
+    """A family in quotes and shortened, because submitters choose its name."""
     text = str(family)
     return repr(text if len(text) <= _NAME_CHARACTERS_MAX else f"{text[:_NAME_CHARACTERS_MAX]}…")

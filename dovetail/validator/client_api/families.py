@@ -1,8 +1,7 @@
-"""Which families there are, which may enter a block, and what would stall: for those who plan upgrades.
+"""Reports the families, their permissions, and which of them would stall: for those who plan upgrades.
 
-Reads setting, queue and processors, changes nothing. What a permission means is ``dovetail.ledger.permitted``'s
-business, what
-becomes of a migration is production's.
+Reads setting, queue and processors, and changes nothing. ``dovetail.ledger.permitted`` defines permissions; the
+production runs migrations.
 """
 
 from collections import Counter
@@ -31,33 +30,33 @@ from dovetail.validator.store import Store
 from protos.node_pb2 import FamiliesResponse, FamilyStatus
 
 FAMILIES_SHOWN_MAX: Final = 1_000
-"""Most families that are told of, and most entries of the setting that are looked at."""
+"""The most families that are reported, and the most entries of the setting that are examined."""
 
 WARNINGS_MAX: Final = 100
 WALKS_MAX: Final = 4
-"""Most walks over the whole queue between two ticks, whoever asks."""
+"""The most walks over the whole queue between two ticks, for all clients together."""
 
 _GRACE_TICKS: Final = 10
-"""So long after a start nothing is logged: the processors of a node that starts again come back in that time."""
+"""Nothing is logged in the first ticks after a start, while processors connect again."""
 
 _SETTINGS: Final = FamilyVersion(settings.FAMILY_NAME, settings.FAMILY_VERSION)
 _MESSAGE_CHARACTERS_MAX: Final = 500
 
 MigrationOf = Callable[[Permission], tuple[str, str]]
-"""How far the migration of a version is, as a word of FamilyStatus.Migration, and why it was refused."""
+"""The state of a version's migration as a name of FamilyStatus.Migration, and the reason if it was refused."""
 
 log = structlog.get_logger("validator.families")
 
 
 class Unready(NamedTuple):
-    """Something that would stall ``family``: a sentence for people, the same for as long as it holds."""
+    """The reason why ``family`` would stall: a sentence that stays the same while the reason holds."""
 
     family: FamilyVersion
     warning: str
 
 
 class Families:
-    """``migration_of`` is production's."""
+    """``migration_of``: the production's."""
 
     def __init__(self, store: Store, queue: PendingQueue, processors: Processors, migration_of: MigrationOf) -> None:
         self._store = store
@@ -67,9 +66,9 @@ class Families:
         self._leaf: bytes | None = None
         self._permitted: Permitted = None
         self._entries: dict[FamilyVersion, tuple[Permission, ...]] = {}
-        """What the setting says of each family: there may be many of both."""
+        """The setting's entries by family, since there may be many of both."""
         self._migrated: set[Permission] = set()
-        """Whose migration is in a block: it stays there, and is not asked for again."""
+        """Permissions whose migration is in a block, and therefore final."""
         self._walks = 0
         self._pending: Mapping[FamilyVersion, Counter[str]] = {}
         self._grace_ticks = _GRACE_TICKS
@@ -79,19 +78,18 @@ class Families:
     def status(self) -> FamiliesResponse:
         """Every family that the setting names, a processor serves or a pending batch needs; NOT_READY without a chain.
 
-        At most ``FAMILIES_SHOWN_MAX``: the setting's first, in its order, then those that are served, then those that
-        only pending batches need, in order of arrival; anybody may fill the queue with names. Names that are too long
-        to be registered or submitted are left out.
+        At most ``FAMILIES_SHOWN_MAX``: first the setting's in its order, then those with processors, then those of
+        pending batches in order of arrival, because anybody can fill the queue with names. Omits names that are too
+        long to be registered or submitted.
 
-        Pending batches are counted at most ``WALKS_MAX`` times between two ticks; who asks more often is told the last
-        counts.
+        Counts pending batches at most ``WALKS_MAX`` times between two ticks; later calls repeat the last counts.
         """
         head = self._store.head
         permitted = self._read()
         response = FamiliesResponse(
             status="OK" if head else "NOT_READY",
             restricted=permitted is not None,
-            timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            timestamp=timestamp(),
         )
         if head is not None:
             response.head_id, response.head_num = head.id, head.num
@@ -102,40 +100,40 @@ class Families:
             status = response.families.add(
                 family_name=family.name, family_version=family.version, processors=counts[family]
             )
-            self._tell(status, family, permitted)
+            self._add_permission(status, family, permitted)
             for reason, batches in sorted(pending.get(family, {}).items()):
                 status.pending.add(reason=reason, batches=batches)
         return response
 
     def unready(self) -> list[Unready]:
-        """What would stall, though the setting permits it now or from a later block on; at most ``WARNINGS_MAX``.
+        """The families that would stall though the setting permits them now or later; at most ``WARNINGS_MAX``.
 
-        Only what the setting names: where it is absent, everything is permitted, and nobody planned anything.
+        Empty if the setting is absent: everything is permitted then, and no upgrade is planned.
         """
         permitted = self._read()
         if permitted is None:
             return []
         counts = self._processors.counts()
-        found: list[Unready] = []
+        unready: list[Unready] = []
         locked = first_gap(self._entries.get(_SETTINGS, ()), self._next_block())
         if locked is not None:
-            found.append(Unready(_SETTINGS, _locked(locked, self._next_block())))
+            unready.append(Unready(_SETTINGS, _locked(locked, self._next_block())))
         for family in _named(permitted):
             permission = self._permission(family, self._entries[family])
             if permission is None:
                 continue
             warning = self._warning(permission, counts[family])
             if warning:
-                found.append(Unready(family, warning))
-                if len(found) >= WARNINGS_MAX:
+                unready.append(Unready(family, warning))
+                if len(unready) >= WARNINGS_MAX:
                     break
-        return found
+        return unready
 
     def tick(self) -> None:
-        """Time has passed: log what came to be unready, and what is so no longer, once each.
+        """Log what became unready and what is ready again, once each. To be called at intervals.
 
-        What did not last from one tick to the next is not told: a processor that connects again is no trouble. Nor is
-        anything in the first ``_GRACE_TICKS``.
+        Logs nothing in the first ``_GRACE_TICKS``, and nothing that lasts less than one tick, such as the reconnection
+        of a processor.
         """
         self._walks = 0
         if self._grace_ticks:
@@ -150,7 +148,7 @@ class Families:
         self._seen = seen
 
     def _count_pending(self, first: Iterable[FamilyVersion]) -> Mapping[FamilyVersion, Counter[str]]:
-        """How many pending batches need each family, by the reason for which they are pending; ``first`` come first."""
+        """The numbers of pending batches by family and pending reason. The families of ``first`` come first."""
         if self._walks >= WALKS_MAX:
             return self._pending
         self._walks += 1
@@ -169,7 +167,7 @@ class Families:
         return pending
 
     def _read(self) -> Permitted:
-        """What the setting says in the head's state."""
+        """The setting in the head's state."""
         head = self._store.head
         leaf = Stored(self._store.node, head.root).get(PERMITTED_AT) if head else None
         if leaf != self._leaf:
@@ -185,10 +183,10 @@ class Families:
         head = self._store.head
         return head.num + 1 if head else 0
 
-    def _tell(self, status: FamilyStatus, family: FamilyVersion, permitted: Permitted) -> None:
-        """The permission for the next block, by the entry that gives it or, where it ended, by the last one."""
+    def _add_permission(self, status: FamilyStatus, family: FamilyVersion, permitted: Permitted) -> None:
+        """Add the permission for the next block, from the entry that gives it or, if it ended, the last one."""
         status.migration = FamilyStatus.NONE
-        # Asked only where somebody serves it: there may be many of both.
+        # Counting costs time for each processor, and there may be many families and processors.
         status.migrating_processors = self._processors.count(family, migration=True) if status.processors else 0
         entries = self._entries.get(family, ())
         permission = self._permission(family, None if permitted is None else entries)
@@ -211,7 +209,7 @@ class Families:
             status.MergeFrom(FamilyStatus(migration=word, migration_message=message[:_MESSAGE_CHARACTERS_MAX]))
 
     def _permission(self, family: FamilyVersion, entries: Permitted) -> Permission | None:
-        """The entry to be told of: one that waits for its migration, else the one that permits now or will."""
+        """The entry to report: one that waits for its migration, else the one that permits now or later."""
         awaiting = awaiting_migration(entries, self._next_block(), self._is_migrated)
         return awaiting[0] if awaiting else permission_for(family, entries, self._next_block())
 
@@ -261,12 +259,17 @@ class Families:
         return None
 
     def _migrates_before(self, permission: Permission) -> FamilyVersion | None:
-        """The version whose migration this one's must wait for."""
+        """The version whose migration must come before this one's, or None."""
         awaiting = awaiting_migration(self._permitted, self._next_block(), self._is_migrated)
         if permission not in awaiting:
             return None
         ahead = awaiting[: awaiting.index(permission)]
         return next((entry.family for entry in ahead if permission.overlaps(entry)), None)
+
+
+def timestamp() -> str:
+    """The current time for a response, in UTC (RFC 3339)."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _locked(block_num: int, next_block: int) -> str:
@@ -279,6 +282,6 @@ def _locked(block_num: int, next_block: int) -> str:
 
 
 def _named(permitted: Permitted) -> Iterable[FamilyVersion]:
-    """The families that the setting names, each once, in its order."""
+    """The distinct families of the setting, in its order, without names that are too long."""
     named = dict.fromkeys(entry.family for entry in (permitted or ())[:FAMILIES_SHOWN_MAX])
     return [family for family in named if max(map(len, family)) <= FAMILY_CHARACTERS_MAX]

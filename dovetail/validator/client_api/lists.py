@@ -1,6 +1,6 @@
-"""Lists by index and by id: where an entry stands, over the numbers that the store gives to all that a chain holds.
+"""Lists by index and by id, computed from the numbers that the store gives to blocks, batches and transactions.
 
-Which lists there are, and how a page of one is cut, stands in ``queries``. Reads only.
+``queries`` defines the lists and cuts their pages. Reads only.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,10 +11,11 @@ from dovetail.validator.store import BlockInfo, Store
 
 
 class List(NamedTuple):
-    """A list at one head: how long it is, where an id stands in it, and its items at neighbouring indexes.
+    """A list at one head.
 
-    The indexes rise or fall by one. ``number`` is what an entry is kept under, for its id, and ``item`` reads it by
-    that. ``kept_together``: whether entries of neighbouring numbers cost less to read one after the other.
+    ``position``: the index of an id. ``items``: the entries at a range of indexes with step 1 or -1. ``number``: the
+    store's number of an id, by which ``item`` reads the entry. ``in_batches``: entries of neighbouring numbers are
+    cheaper to read one after the other.
     """
 
     total: int
@@ -22,7 +23,7 @@ class List(NamedTuple):
     items: Callable[[range], Iterator[bytes]]
     number: Callable[[str], int | None]
     item: Callable[[int], bytes]
-    kept_together: bool = False
+    in_batches: bool = False
 
 
 def newest_block_first(
@@ -31,9 +32,9 @@ def newest_block_first(
     neighbours: Callable[[int], range],
     raw: Callable[[int], bytes],
 ) -> List:
-    """The first ``total`` entries of a numbered kind, blocks from the newest on, each block in its own order.
+    """The entries with numbers below ``total``: blocks from the newest on, each block in its own order.
 
-    ``neighbours``: the numbers of all entries in the block that holds a number.
+    ``neighbours``: the numbers of all entries in the block of a number.
     """
 
     def number(text: str) -> int | None:
@@ -49,7 +50,7 @@ def newest_block_first(
 
     def items(indexes: range) -> Iterator[bytes]:
         for index in indexes:
-            # Entry ``left - 1`` is in the same block, and stands where the list would if that ran backwards too.
+            # Entry ``left - 1`` is in the same block as the wanted one, but blocks are not reversed in the list.
             left = total - index
             block = neighbours(left - 1)
             yield raw(block[block.stop - left])
@@ -60,10 +61,10 @@ def newest_block_first(
 def block_finder(
     store: Store, search: Callable[[int], BlockInfo], held: Callable[[BlockInfo], range]
 ) -> Callable[[int], range]:
-    """The numbers of all entries in the block that holds a number.
+    """Returns a function from an entry's number to the numbers of all entries in its block.
 
-    Numbers of a page come one after the other: the block of the last one is kept, and the one beside it is looked at
-    before ``search``, which costs O(log n). ``held``: the numbers of the entries of a block.
+    The numbers of a page are consecutive, so the function tries the last block and its neighbour before ``search``,
+    which costs O(log n). ``held``: the numbers of the entries of a block.
     """
     kept: BlockInfo | None = None
 
@@ -79,27 +80,27 @@ def block_finder(
     return find
 
 
-def chosen(listed: List, ids: Sequence[str], bytes_max: int) -> List:
-    """The entries of a list that ``ids`` name, in their order; ids that name nothing are dropped.
+def select(listed: List, ids: Sequence[str], bytes_max: int) -> List:
+    """The entries of a list with these ids, in the order of ``ids``. Unknown ids are dropped.
 
-    No page takes more than ``bytes_max`` of them, or one.
+    ``bytes_max``: the most bytes that a page uses, unless its first entry alone is larger.
     """
-    found = [(text, number) for text, number in ((text, listed.number(text)) for text in ids) if number is not None]
-    order = [text for text, _ in found]
+    selected = [(text, number) for text, number in ((text, listed.number(text)) for text in ids) if number is not None]
+    order = [text for text, _ in selected]
 
     def items(indexes: range) -> Iterator[bytes]:
-        numbers = [found[index][1] for index in indexes]
-        return iter(_gathered(listed.item, numbers, bytes_max)) if listed.kept_together else map(listed.item, numbers)
+        numbers = [selected[index][1] for index in indexes]
+        return iter(_read_sorted(listed.item, numbers, bytes_max)) if listed.in_batches else map(listed.item, numbers)
 
     return listed._replace(
-        total=len(found), position=lambda text: order.index(text) if text in order else None, items=items
+        total=len(selected), position=lambda text: order.index(text) if text in order else None, items=items
     )
 
 
-def _gathered(item: Callable[[int], bytes], numbers: list[int], bytes_max: int) -> list[bytes]:
-    """The items of ``numbers``, in their order, read in the order in which they are kept.
+def _read_sorted(item: Callable[[int], bytes], numbers: list[int], bytes_max: int) -> list[bytes]:
+    """The first items of ``numbers``, in their order, but read in the order of their numbers.
 
-    The first of them, one at least: what stands behind ``bytes_max`` of others is let go, so that no more is held.
+    Drops items from the end while the held ones exceed ``bytes_max``; keeps at least one.
     """
     held: dict[int, bytes] = {}
     end, size = len(numbers), 0

@@ -1,8 +1,7 @@
-"""How the node does, for those who ask: NodeStatusResponse, and Prometheus' text. Reads everything, changes nothing."""
+"""The state of the node as NodeStatusResponse and as Prometheus metrics. Reads everything, changes nothing."""
 
 from collections.abc import Iterator
 from dataclasses import fields
-from datetime import UTC, datetime
 from typing import Final
 
 import psutil
@@ -13,7 +12,7 @@ from prometheus_client.registry import Collector
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.ledger.version import installed_version
 from dovetail.validator.client_api.conditions import Conditions, Kind
-from dovetail.validator.client_api.families import Families
+from dovetail.validator.client_api.families import Families, timestamp
 from dovetail.validator.client_api.statuses import Statuses
 from dovetail.validator.config import ValidatorConfig
 from dovetail.validator.core.mempool.queue import PendingQueue, Reason
@@ -25,11 +24,11 @@ from protos import node_pb2
 
 _FAMILY: Final = ("family", "version")
 _TICKS_A_SAMPLE: Final = 4
-"""The processors' load is an average since the sample before: over too short a time it tells nothing."""
+"""Each sample of the CPU load is an average since the one before, which needs some time to mean anything."""
 
 
 class NodeStatus(Collector):
-    """``collect`` gives what is counted elsewhere, at the moment of asking."""
+    """Collects counts that other parts keep, at the time of the request."""
 
     def __init__(
         self,
@@ -55,7 +54,7 @@ class NodeStatus(Collector):
         metrics.registry.register(self)
 
     def status(self) -> node_pb2.NodeStatusResponse:
-        """Totals, configuration and host; NOT_READY in front of them while there is no genesis block."""
+        """Totals, configuration and host. The status is NOT_READY until there is a genesis block."""
         head = self._store.head
         response = node_pb2.NodeStatusResponse(
             status="OK" if head else "NOT_READY",
@@ -63,7 +62,7 @@ class NodeStatus(Collector):
             totals=_totals(self._metrics.totals),
             config=self._config,
             system=self._host.read(),
-            timestamp=_now(),
+            timestamp=timestamp(),
             warnings=[unready.warning for unready in self._families.unready()],
         )
         for condition in self._conditions.held:
@@ -77,11 +76,11 @@ class NodeStatus(Collector):
         return response
 
     def processors(self) -> node_pb2.ProcessorsResponse:
-        """Who is connected; with a genesis block or without.
+        """The connected processors, with or without a genesis block.
 
-        Where they have so much to say that it does not fit in half of a message, the last to come are left out.
+        Omits the newest ones if the response would exceed half of ``message_bytes_max``.
         """
-        response = node_pb2.ProcessorsResponse(timestamp=_now())
+        response = node_pb2.ProcessorsResponse(timestamp=timestamp())
         room_bytes = self._limits.message_bytes_max // 2
         for status in self._processors.statuses():
             room_bytes -= status.ByteSize()
@@ -91,7 +90,7 @@ class NodeStatus(Collector):
         return response
 
     def tick(self) -> None:
-        """Time has passed."""
+        """Sample the host's load. To be called at intervals."""
         self._host.tick()
 
     def text(self) -> bytes:
@@ -102,7 +101,7 @@ class NodeStatus(Collector):
         yield from self._totals_metrics()
         yield from self._queue_metrics()
         processors = GaugeMetricFamily(f"{NAMESPACE}_processors", "Processors that take work.", labels=_FAMILY)
-        # Those without a processor too: that is what somebody wants to be told of.
+        # Families without a processor are included with 0, so that an alert can match them.
         connected = dict.fromkeys((family for family, _ in self._shown_families() if family != OTHER), 0)
         for family, count in self._processors.counts().items():
             label = self._metrics.label(family)
@@ -124,7 +123,7 @@ class NodeStatus(Collector):
             yield _gauge("disk_free_bytes", "Bytes that are free on the disk of the store.", free)
         yield _gauge("waiters", "Clients that wait for the statuses of batches.", self._statuses.waiters)
         head = self._store.head
-        # Absent without a chain: block 0 has the number 0.
+        # Absent without a chain, because 0 is the number of block 0.
         if head is not None:
             yield _gauge("head_block_num", "Number of the newest block.", head.num)
 
@@ -173,7 +172,7 @@ class NodeStatus(Collector):
         return connections
 
     def _unready_metric(self) -> Metric:
-        # Names that were voted on, as many at most as there are warnings: they need no other bound.
+        # These names come from the setting, at most ``WARNINGS_MAX``, so they need no other bound.
         unready = GaugeMetricFamily(
             f"{NAMESPACE}_upgrade_unready", "1 for a permitted or coming version that would stall.", labels=_FAMILY
         )
@@ -199,27 +198,27 @@ class NodeStatus(Collector):
 
 
 class _Host:
-    """The machine, as psutil sees it. Made when the validator starts."""
+    """The load of the machine, from psutil. Create it when the validator starts."""
 
     def __init__(self) -> None:
         self._network_start = self._network()
         self._ticks = 0
-        # The first reading has nothing to compare with; later ones tell of the time since the one before.
+        # The first call has nothing to compare with and starts the first interval.
         self._percent_cpu = psutil.cpu_percent(interval=None)
 
     def tick(self) -> None:
-        """Sample what can only be told over a time: whoever asks must not shorten the time for all others."""
+        """Sample the CPU load at fixed intervals, which requests must not shorten."""
         self._ticks += 1
         if self._ticks % _TICKS_A_SAMPLE == 0:
             self._percent_cpu = psutil.cpu_percent(interval=None)
 
     def read(self) -> node_pb2.System:
-        """Never waits."""
+        """The current values. Never blocks."""
         received, sent = self._network()
         return node_pb2.System(
             percent_cpu=self._percent_cpu / 100,
             percent_memory=psutil.virtual_memory().percent / 100,
-            # An interface that went away takes its counts along.
+            # Counts fall when a network interface disappears.
             network_rx=max(0, received - self._network_start[0]),
             network_tx=max(0, sent - self._network_start[1]),
         )
@@ -229,10 +228,6 @@ class _Host:
         return (counters.bytes_recv, counters.bytes_sent) if counters else (0, 0)
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def _gauge(name: str, documentation: str, value: int) -> Metric:
     return GaugeMetricFamily(f"{NAMESPACE}_{name}", documentation, value=value)
 
@@ -240,7 +235,7 @@ def _gauge(name: str, documentation: str, value: int) -> Metric:
 def _totals(totals: Totals) -> node_pb2.Totals:
     return node_pb2.Totals(
         blocks_committed=totals.blocks_committed,
-        # The solo engine makes every block that it commits.
+        # The solo engine proposes every block that it commits.
         blocks_claimed=totals.blocks_committed,
         batches_committed=totals.batches_committed,
         batches_invalid=totals.batches_invalid,
@@ -250,7 +245,7 @@ def _totals(totals: Totals) -> node_pb2.Totals:
 
 
 def _config_entries(config: ValidatorConfig) -> list[node_pb2.ConfigEntry]:
-    """The configuration as an operator wrote it; neither key nor paths."""
+    """The operator's configuration without keys and paths."""
     numbers = {f"limits.{field.name}": getattr(config.limits, field.name) for field in fields(config.limits)}
     numbers["validator.verifier_processes"] = config.verifier_processes
     numbers["validator.state_depth_blocks"] = config.state_depth_blocks

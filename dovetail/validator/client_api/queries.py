@@ -1,7 +1,7 @@
-"""Reading the chain and the state for clients: the 1.x get messages, and lists by index (protos/query.proto).
+"""Reads chain and state for clients: the get messages of the 1.x protocol, and lists by index (protos/query.proto).
 
-Pages cost O(count + log n): positions are arithmetic over the numbers that the store gives blocks, batches and
-transactions, and over the leaf counts of the trie. Reads only; nothing here waits.
+A page costs O(count + log n): positions are computed from the store's numbers of blocks, batches and transactions, and
+from the leaf counts of the trie. Reads only; nothing here waits.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from dovetail.ledger.addresses import ADDRESS_CHARACTERS, is_address, is_prefix
 from dovetail.ledger.block import encode_block
 from dovetail.ledger.ids import BatchId, BlockId, TransactionId, is_id
 from dovetail.ledger.limits import Limits
-from dovetail.validator.client_api.lists import List, block_finder, chosen, newest_block_first
+from dovetail.validator.client_api.lists import List, block_finder, newest_block_first, select
 from dovetail.validator.core.state import merkle, walk
 from dovetail.validator.core.state.nodes import EMPTY
 from dovetail.validator.store import BlockInfo, StorageFailed, Store
@@ -37,7 +37,7 @@ DAMAGED: Final = (
     "what was asked for is damaged on this node, and is not shown: its operator must repair the store or restore a"
     " backup; the validator's log says what it is"
 )
-"""What a client is told, who can do nothing about it."""
+"""The message to clients, without details that only the operator can use."""
 
 log = structlog.get_logger("validator.queries")
 
@@ -59,7 +59,7 @@ class QueryAnswer(NamedTuple):
 
 
 class Queries:
-    """Answers by message type; ``TABLE`` says which."""
+    """Answers the message types of ``TABLE``."""
 
     def __init__(self, store: Store, limits: Limits) -> None:
         self._store = store
@@ -74,10 +74,9 @@ class Queries:
         except DecodeError:
             response = response_class(status="INTERNAL_ERROR")
         except StorageFailed as failure:
-            # What is damaged is not shown, and nobody else has to suffer for it.
             log.error("the store is damaged, a client gets no answer", reason=str(failure))
             response = response_class(status="INTERNAL_ERROR")
-            # The other messages of the 1.x line have no room for words.
+            # The 1.x responses have no field for a message.
             if hasattr(response, "message"):
                 response.message = DAMAGED
         return QueryAnswer(response_type, response.SerializeToString(), response.Status.Name(response.status))
@@ -113,7 +112,7 @@ class Queries:
         info = None if num is None else self._store.block(num)
         if info is None:
             return client_block_pb2.ClientBlockGetResponse(status="NO_RESOURCE", head_id=self._head_id)
-        # Parsed only to be serialized again: the message has no raw form for a response, and one block is asked for.
+        # This parses bytes that are serialized again at once. The response has no raw form, and holds one block only.
         response = client_block_pb2.ClientBlockGetResponse(status="OK", head_id=self._head_id)
         response.block.ParseFromString(self._raw_block(info))
         return response
@@ -181,10 +180,10 @@ class Queries:
         head = self._find_head(request.head)
         listed = self._open(request, head)
         if request.ids:
-            listed = chosen(listed, request.ids[: self._limits.page_items_max], self._limits.page_bytes_max)
+            listed = select(listed, request.ids[: self._limits.page_items_max], self._limits.page_bytes_max)
         start, end = self._bounds(request, listed)
         if request.max and not request.min:
-            # The page is named by its end: what does not fit is left out at its beginning.
+            # The request names the page's end, so entries that do not fit are left out at its beginning.
             kept = self._cut(listed.items(range(end - 1, start - 1, -1)))[::-1]
             start = end - len(kept)
         else:
@@ -198,12 +197,12 @@ class Queries:
         if not text:
             return head
         num = self._store.block_num(BlockId(text)) if is_id(text) else _index(text)
-        found = None if num is None else self._store.block(num)
-        if found is None:
+        block = None if num is None else self._store.block(num)
+        if block is None:
             raise _Refused(
                 ListResponse.HEAD_NOT_FOUND, f"head {text[:140]!r} names no block; the chain ends at block {head.num}"
             )
-        return found
+        return block
 
     def _open(self, request: ListRequest, head: BlockInfo) -> List:
         if request.resource == ListRequest.BLOCKS:
@@ -249,7 +248,7 @@ class Queries:
             lambda text: store.transaction_number(TransactionId(text)),
             block_finder(store, store.block_of_transaction, lambda block: block.transactions),
             self._raw_transaction,
-        )._replace(kept_together=True)
+        )._replace(in_batches=True)
 
     def _state(self, head: BlockInfo, prefix: str) -> List:
         if not is_prefix(prefix):
@@ -277,13 +276,13 @@ class Queries:
                 for leaf in islice(walk.leaves(read, top, skip, backwards=backwards), len(indexes)):
                     yield state_context_pb2.TpStateEntry(address=leaf.address, data=leaf.value).SerializeToString()
 
-        # Leaves have no numbers of their own: their places stand for them.
+        # Leaves have no numbers in the store; their positions serve as numbers.
         return List(
             (top or EMPTY).leaves, position, items, position, lambda place: next(items(range(place, place + 1)))
         )
 
     def _bounds(self, request: ListRequest, listed: List) -> tuple[int, int]:
-        """First index of the page and the index after its last (API.md, Lists)."""
+        """The first index of the page, and the index after its last (API.md, Lists)."""
         limits = self._limits
         count = min(request.count or limits.page_items_default, limits.page_items_max)
         first = self._resolve("min", request.min, listed) if request.min else None
@@ -298,7 +297,7 @@ class Queries:
         return first, min(end, first + count)
 
     def _resolve(self, name: str, text: str, listed: List) -> int:
-        # An address may consist of digits alone; an index never has its length.
+        # An address may consist of digits only, but an index is never that long.
         named = listed.position(text) if len(text) > _DIGITS_MAX else None
         index = _index(text) if named is None else named
         if index is None or index >= listed.total:
@@ -309,8 +308,8 @@ class Queries:
         return index
 
     def _cut(self, items: Iterator[bytes]) -> list[bytes]:
-        """The first items, as many as fit a page's bytes; one at least."""
-        # Base64 and member names make JSON about half as long again as the bytes that it shows.
+        """The first items, as many as fit into a page, but at least one."""
+        # JSON with base64 and member names is about half as long again as the raw bytes.
         left = self._limits.page_bytes_max * 2 // 3
         kept: list[bytes] = []
         for item in items:
@@ -326,7 +325,7 @@ class Queries:
     def _raw_transaction(self, number: int) -> bytes:
         entry = self._store.transaction(number)
         if entry.batch_number != self._opened[0]:
-            # Kept until another is asked for: the transactions of a page stand in few batches.
+            # Cache the last batch: the transactions of a page are in few batches.
             batch = raw_pb2.RawBatch.FromString(self._store.batch(entry.batch_number).raw)
             self._opened = (entry.batch_number, list(batch.transactions))
         return self._opened[1][entry.position]
@@ -385,5 +384,5 @@ class Queries:
 
 
 def _index(text: str) -> int | None:
-    """A list index or block number; None for what is none."""
+    """The number in a text, for an index or block number; None if the text is no number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX else None

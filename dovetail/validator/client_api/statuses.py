@@ -1,4 +1,4 @@
-"""What became of a batch, and those who wait to hear it. Each wait is registered once, freed once; nothing polls."""
+"""The statuses of batches, and the clients' waits for them. Nothing polls."""
 
 import asyncio
 from collections import Counter, deque
@@ -15,25 +15,25 @@ from protos.client_batch_submit_pb2 import ClientBatchStatus
 
 _ID_CHARACTERS: Final = 128
 _IDS_A_TURN_MAX: Final = 5_000
-"""How many ids may be looked up for waits that end together before everybody else has a turn."""
+"""The most ids that are looked up for ended waits before the event loop handles other events."""
 
 CORRELATION_CHARACTERS_MAX: Final = 512
-"""A wait with a longer name is not held."""
+"""A wait with a longer correlation id is answered at once."""
 
 Answer = Callable[[bytes, str, list[ClientBatchStatus] | None], None]
-"""Identity and correlation id of the question, and one status for each id, in the order asked; None: see ``tell``."""
+"""Identity and correlation id of the request, and one status for each id, in its order; None: see ``answer``."""
 
 log = structlog.get_logger("validator.statuses")
 
 
 class Statuses:
-    """Reads queue and store; owns the waits. ``answer`` sends the statuses to whoever waited for them."""
+    """Reads queue and store; owns the waits. ``send`` sends the statuses to the client."""
 
-    def __init__(self, queue: PendingQueue, store: Store, limits: Limits, answer: Answer) -> None:
+    def __init__(self, queue: PendingQueue, store: Store, limits: Limits, send: Answer) -> None:
         self._limits = limits
         self._queue = queue
         self._store = store
-        self._answer = answer
+        self._send = send
         self._ids_held = self._unknown_held = 0
         self._of_batch: dict[BatchId, dict[_Wait, None]] = {}
         self._of_peer: dict[bytes, dict[str, _Wait]] = {}
@@ -48,34 +48,34 @@ class Statuses:
 
     @property
     def waiters(self) -> int:
-        """How many waits are held."""
+        """The number of waits."""
         return sum(map(len, self._of_peer.values()))
 
     @property
     def peers(self) -> list[bytes]:
-        """The identities of those who wait."""
+        """The identities of waiting clients."""
         return list(self._of_peer)
 
     def of(self, batch_ids: Iterable[str]) -> list[ClientBatchStatus]:
         """One status for each id, in the order asked. Raises StorageFailed."""
         return [self._status(batch_id) for batch_id in batch_ids]
 
-    def tell(self, identity: bytes, correlation_id: str, batch_ids: Iterable[str]) -> None:
-        """Answer at once; with None where the store is damaged at one of the ids: a guess could be false."""
+    def answer(self, identity: bytes, correlation_id: str, batch_ids: Iterable[str]) -> None:
+        """Answer at once. The answer is None if the store is damaged at one of the ids."""
         statuses = None
         try:
             statuses = self.of(batch_ids)
         except StorageFailed as failure:
             log.error("the store is damaged, a client gets no answer", reason=str(failure))
-        self._answer(identity, correlation_id, statuses)
+        self._send(identity, correlation_id, statuses)
 
     def wait(self, identity: bytes, correlation_id: str, batch_ids: Sequence[str], timeout_s: float) -> None:
-        """Answer once: when all of the batches are committed or invalid, or when the time is over.
+        """Answer once: when all the batches are committed or invalid, or after ``timeout_s``.
 
-        An id that nobody knows may come to be known meanwhile; a text that can be none is not waited for. At once, too,
-        where so many ids are waited for already, by all peers or by this one, that there is no room for more. Ids that
-        nobody knows have a room of their own, so that they take none from what is pending, and are not waited for
-        beyond it. A peer that uses a correlation id again is answered for the earlier wait first.
+        Waits for unknown ids too, since their batches may still arrive, but not for texts that are no ids. Unknown ids
+        have a limit of their own, so that they use none of the limit for pending ones; beyond it they are not waited
+        for. Answers at once if all waits together, or those of this peer, have reached their limit. If a peer reuses a
+        correlation id, its earlier wait is answered first.
         """
         earlier = self._of_peer.get(identity, {}).get(correlation_id)
         if earlier is not None:
@@ -89,7 +89,7 @@ class Statuses:
         }
         if self._unknown_held + len(unknown) > self._limits.status_unknown_ids_waited_for_max:
             unknown = set()
-        # Texts that are no ids have any length: the long ones count as several.
+        # Texts that are no ids may have any length; a long one counts as several ids.
         ids = max(len(batch_ids), sum(map(len, batch_ids)) // _ID_CHARACTERS)
         if (
             not (pending or unknown)
@@ -97,9 +97,9 @@ class Statuses:
             or self._ids_held + ids > self._limits.status_ids_waited_for_max
             or self._ids_of_peer[identity] + ids > self._limits.connection_ids_waited_for_max
         ):
-            self.tell(identity, correlation_id, batch_ids)
+            self.answer(identity, correlation_id, batch_ids)
             return
-        # The queue's own text of an id, where there is one: a thousand waits for a batch hold it once.
+        # Keep the queue's own string of an id, so that a thousand waits for a batch share it.
         asked = tuple(text if entry is None else entry.batch.id for text, entry in zip(batch_ids, known, strict=True))
         wait = _Wait(identity, correlation_id, asked, ids, len(unknown), len(pending) + len(unknown))
         self._ids_held += ids
@@ -111,7 +111,7 @@ class Statuses:
         wait.timer = asyncio.get_running_loop().call_later(timeout_s, self._end, wait)
 
     def cancel(self, identity: bytes, correlation_id: str) -> bool:
-        """Free a peer's wait without an answer; False where it has none of this name."""
+        """Free a peer's wait without an answer. False if there is no such wait."""
         wait = self._of_peer.get(identity, {}).get(correlation_id)
         if wait is None:
             return False
@@ -119,14 +119,14 @@ class Statuses:
         return True
 
     def cancel_all(self, identity: bytes) -> int:
-        """Free every wait of a peer that is gone; how many there were."""
+        """Free every wait of a disconnected peer. Returns their number."""
         waits = list(self._of_peer.get(identity, {}).values())
         for wait in waits:
             self._free(wait)
         return len(waits)
 
     def settled(self, batch_ids: Iterable[BatchId]) -> None:
-        """These batches are committed or invalid, and that is on disk."""
+        """Answer the waits of batches whose final status is on disk."""
         for batch_id in batch_ids:
             for wait in self._of_batch.pop(batch_id, ()):
                 wait.left -= 1
@@ -136,18 +136,18 @@ class Statuses:
             self._conclude_some()
 
     def _end(self, wait: "_Wait") -> None:
-        """Its time is over: answer in one of the next turns, for many may end together."""
+        """Answer a wait whose time is over, in a later turn of the loop, because many may end together."""
         self._ended.append(wait)
         if self._turn is None:
             self._turn = asyncio.get_running_loop().call_soon(self._conclude_some)
 
     def _conclude_some(self) -> None:
-        """Answer those that ended, as far as one turn goes: each may look up a thousand ids."""
+        """Answer ended waits until ``_IDS_A_TURN_MAX`` ids are looked up; schedule the rest."""
         self._turn = None
         ids = 0
         while self._ended and ids < _IDS_A_TURN_MAX:
             wait = self._ended.popleft()
-            # It may have been cancelled meanwhile, or have ended twice: with its batches and with its time.
+            # The wait may be cancelled meanwhile, or have ended twice: by its batches and by its time.
             if self._of_peer.get(wait.identity, {}).get(wait.correlation_id) is wait:
                 ids += len(wait.asked)
                 self._conclude(wait)
@@ -156,7 +156,7 @@ class Statuses:
 
     def _conclude(self, wait: "_Wait") -> None:
         self._free(wait)
-        self.tell(wait.identity, wait.correlation_id, wait.asked)
+        self.answer(wait.identity, wait.correlation_id, wait.asked)
 
     def _free(self, wait: "_Wait") -> None:
         self._ids_held -= wait.ids
@@ -176,7 +176,7 @@ class Statuses:
             wait.timer.cancel()
 
     def _is_undecided(self, text: str) -> bool:
-        """Whether a batch that is not pending may still come to be committed or invalid under this id."""
+        """Whether a batch with this id may still arrive: the id is well-formed, and no batch has it."""
         try:
             return (
                 is_id(text)
@@ -184,7 +184,7 @@ class Statuses:
                 and self._store.invalid(BatchId(text)) is None
             )
         except StorageFailed:
-            # Whoever waits for others with it is told in the end.
+            # The answer to the whole wait will report the damage.
             return False
 
     def _status(self, text: str) -> ClientBatchStatus:
@@ -218,10 +218,10 @@ class Statuses:
 
 
 class _Wait:
-    """A client's question.
+    """A client's wait.
 
-    ``asked``: its ids; ``ids``: how many they count as; ``unknown``: how many nobody knew; ``left``: how many are not
-    decided.
+    ``asked``: its ids; ``ids``: their count for the limits; ``unknown``: how many are unknown; ``left``: how many are
+    undecided.
     """
 
     __slots__ = ("asked", "correlation_id", "identity", "ids", "left", "timer", "unknown")
