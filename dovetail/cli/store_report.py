@@ -1,4 +1,4 @@
-"""What ``store check`` found, for people. What it looks at is in ``dovetail.validator.maintenance.looking``."""
+"""What ``store check`` found, for people. What it looks at is in ``dovetail.validator.maintenance.inspection``."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -9,12 +9,12 @@ from dovetail.common.home import shown
 from dovetail.common.output import print_table, printable
 
 if TYPE_CHECKING:
-    from dovetail.validator.maintenance.looking import Look
+    from dovetail.validator.maintenance.inspection import Inspection
 
 _MIB: Final = 1024 * 1024
 
 
-def show(seen: "Look", path: Path) -> None:
+def show(seen: "Inspection", path: Path) -> None:
     """A table of tables, and a line for whatever else is to be known."""
     print_table(
         ("TABLE", "ENTRIES", "BYTES", "PAGES, BYTES", "DAMAGED"),
@@ -44,7 +44,7 @@ def show(seen: "Look", path: Path) -> None:
         typer.echo("sound, as far as this looks: dovetail chain verify is the thorough one")
 
 
-def per_million(seen: "Look") -> int | None:
+def per_million(seen: "Inspection") -> int | None:
     """Bytes in use for each million transactions; None where there is none."""
     return seen.live_bytes * 1_000_000 // seen.transactions if seen.transactions else None
 

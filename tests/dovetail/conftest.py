@@ -15,7 +15,7 @@ import pytest
 
 from dovetail.__main__ import main
 from dovetail.node.genesis import STORE_NAME
-from tests.dovetail.cli.commands.flipped import forked_apart
+from tests.dovetail.cli.commands.flipped import forked_child
 from tests.dovetail.cli.commands.stores import BLOCKS
 from tests.dovetail.rehearsal.rehearsal_chain import long_chain
 from tests.dovetail.validator.history.verified import Here
@@ -80,8 +80,8 @@ def near(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Commands with processes as they are, are in tests/system/e2e/test_store_tools.py and in the tests of kills.
     """
-    for place in ("apart.apart", "copies.apart", "repair.apart"):
-        monkeypatch.setattr(f"dovetail.validator.maintenance.{place}", forked_apart)
+    for place in ("child.run_in_child", "copies.run_in_child", "repair.run_in_child"):
+        monkeypatch.setattr(f"dovetail.validator.maintenance.{place}", forked_child)
     monkeypatch.setattr("dovetail.validator.history.verification.whole.Checkers", lambda processes: nullcontext(Here()))
 
 

@@ -14,8 +14,8 @@ from dovetail.common.output import print_json, printable, progress_bar
 if TYPE_CHECKING:
     from dovetail.node.config import Config
     from dovetail.validator.history.verification.findings import Findings
-    from dovetail.validator.maintenance.apart import Step
-    from dovetail.validator.maintenance.verifying import Seen
+    from dovetail.validator.maintenance.child import Step
+    from dovetail.validator.maintenance.verification import VerifiedRange
 
 app = typer.Typer(help="The chain as a whole: verify.", no_args_is_help=True)
 
@@ -102,14 +102,16 @@ def verify(
     _report(seen, findings, tally, path, most, as_json)
 
 
-def _verified(path: Path, first: int, last: int | None, processes: int, tally: "Tally") -> "tuple[Seen, Findings]":
+def _verified(
+    path: Path, first: int, last: int | None, processes: int, tally: "Tally"
+) -> "tuple[VerifiedRange, Findings]":
     """Verify in a process of its own. Raises Refused, also where a damaged page ends that."""
-    from dovetail.validator.maintenance.apart import Ended, apart
-    from dovetail.validator.maintenance.verifying import verify as verify_store
+    from dovetail.validator.maintenance.child import Ended, run_in_child
+    from dovetail.validator.maintenance.verification import verify as verify_store
     from dovetail.validator.store import StorageFailed
 
     try:
-        done = apart(tally.tell, verify_store, path, first, last, processes)
+        done = run_in_child(tally.tell, verify_store, path, first, last, processes)
     except StorageFailed as failure:
         raise Refused(str(failure)) from None
     except Ended as ended:
@@ -131,12 +133,12 @@ def _reexecuted(
     named: list[str],
     bind: str,
     wait_s: int,
-) -> "tuple[Seen, Findings]":
+) -> "tuple[VerifiedRange, Findings]":
     """Verify and run again. In this process, whose processors must end with it: a damaged page may end it."""
     from dovetail.cli.reexecution import reexecute as run_again
     from dovetail.validator.history.verification.findings import Findings
     from dovetail.validator.history.verification.workers import CheckerDied, Checkers
-    from dovetail.validator.maintenance.verifying import Seen, begin
+    from dovetail.validator.maintenance.verification import VerifiedRange, begin
     from dovetail.validator.store import StorageFailed, StoreReader
 
     findings = Findings()
@@ -151,7 +153,7 @@ def _reexecuted(
     except (StorageFailed, CheckerDied) as failure:
         raise Refused(str(failure)) from None
     tally.end()
-    return Seen.of(verification), findings
+    return VerifiedRange.of(verification), findings
 
 
 def _settings(config: Path | None, data_dir: Path | None, insecure: bool | None) -> "Config":
@@ -208,7 +210,7 @@ class Tally:
 # Telling
 
 
-def _report(seen: "Seen", findings: "Findings", tally: Tally, path: Path, most: int, as_json: bool) -> None:
+def _report(seen: "VerifiedRange", findings: "Findings", tally: Tally, path: Path, most: int, as_json: bool) -> None:
     """Print what was found. Raises Refused where that is anything."""
     seconds, total = tally.seconds, len(findings)
     advice = list(dict.fromkeys(finding.advice for finding in findings.kept))
@@ -263,7 +265,7 @@ def _report(seen: "Seen", findings: "Findings", tally: Tally, path: Path, most: 
         raise Refused(f"the ledger at {shown(path)} is not sound, {found}. What to do: {'; or '.join(advice)}")
 
 
-def _pruned_words(seen: "Seen") -> str:
+def _pruned_words(seen: "VerifiedRange") -> str:
     first, begin = seen.states_from, seen.first
     words = f"states before block {first} are pruned"
     if 0 < begin <= first:

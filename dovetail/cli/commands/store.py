@@ -19,7 +19,7 @@ from dovetail.common.output import note, print_json, printable, progress_bar
 
 if TYPE_CHECKING:
     from dovetail.node.config import Config
-    from dovetail.validator.maintenance.apart import Step, Tell
+    from dovetail.validator.maintenance.child import OnStep, Step
 
 app = typer.Typer(
     help="The ledger's file: check, backup, restore, compact, prune, repair. More: docs/how-to/operations.md",
@@ -42,12 +42,12 @@ def check(config: ConfigFile = None, data_dir: DataDir = None, as_json: Json = F
     Reads only, beside a running validator too. Exit code 1 where a record or a page is damaged. It compares nothing
     with anything else: dovetail chain verify does.
     """
-    from dovetail.validator.maintenance.apart import apart
-    from dovetail.validator.maintenance.looking import look
+    from dovetail.validator.maintenance.child import run_in_child
+    from dovetail.validator.maintenance.inspection import inspect_store
 
     path = _store(_settings(config, data_dir))
     with _working() as tell:
-        seen = apart(tell, look, path)
+        seen = run_in_child(tell, inspect_store, path)
     if as_json:
         tables = {name: table._asdict() for name, table in seen.tables.items()}
         print_json({"sound": seen.sound, **seen._asdict(), "tables": tables, "bytes_per_million": per_million(seen)})
@@ -170,13 +170,13 @@ def prune(
     used again; dovetail store compact gives it back to the disk. Killed, it has pruned a part. Exit code 1 where a
     record of what is left is damaged.
     """
-    from dovetail.validator.maintenance.apart import apart
+    from dovetail.validator.maintenance.child import run_in_child
     from dovetail.validator.maintenance.pruning import prune as remove_states
 
     settings = _settings(config, data_dir)
     path = _store(settings)
     with _working() as tell:
-        done = apart(tell, remove_states, path, settings.validator.limits, depth)
+        done = run_in_child(tell, remove_states, path, settings.validator.limits, depth)
     if as_json:
         print_json({**done._asdict(), "damage": done.damage._asdict()})
     else:
@@ -271,9 +271,9 @@ def _finish() -> None:
 
 
 @contextmanager
-def _working() -> "Iterator[Tell]":
+def _working() -> "Iterator[OnStep]":
     """A bar for each part of the work. What fails is raised as Refused."""
-    from dovetail.validator.maintenance.apart import Ended
+    from dovetail.validator.maintenance.child import Ended
     from dovetail.validator.maintenance.repair import CannotRepair
     from dovetail.validator.store import StorageFailed
 

@@ -1,5 +1,4 @@
-"""What is done to a store as a whole: looked at, copied, put back, made smaller, pruned, repaired.
+"""Operations on a whole store: inspection, verification, backup, restore, compaction, pruning, repair.
 
-Runs beside no validator but for looking and backups. Prints nothing; what is said to people is the command line's
-business.
+Only inspection, verification and backup may run beside a validator. Prints nothing; the command line does.
 """

@@ -1,6 +1,6 @@
-"""Copies of a store: a backup beside a running validator, its way back, and a smaller file in place of the old one.
+"""Copies of a store: backup (also beside a running validator), restore, and compaction.
 
-What is made has no name before it is whole and on disk. Keys are no part of a store, and of no copy.
+A copy gets its final name only when it is complete and on disk. Keys are part of neither a store nor a copy.
 """
 
 import os
@@ -13,15 +13,15 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dovetail.validator.history.verification.whole import verify_whole
-from dovetail.validator.maintenance.apart import Step, Tell, apart
-from dovetail.validator.maintenance.looking import Damage, damage_of
-from dovetail.validator.maintenance.places import (
+from dovetail.validator.maintenance.child import OnStep, Step, run_in_child
+from dovetail.validator.maintenance.inspection import Damage, damage_of
+from dovetail.validator.maintenance.staging import (
     COMPACTING,
     Finish,
-    being_made,
     copy_file,
     rename_folder,
     require_unread,
+    staging_folder,
     swap_in,
 )
 from dovetail.validator.store import StorageFailed, StoreReader
@@ -34,14 +34,14 @@ from dovetail.validator.store.records import FORMAT, TABLES
 from dovetail.validator.store.snapshot import WHEN_DAMAGED, page_faults
 
 RECORD: Final = "backup.json"
-"""In a backup's folder: what it holds."""
+"""The name of the file in a backup's folder that describes the backup."""
 
 _RECORD_BYTES_MAX: Final = 64 * 1024
-_LOOK_S: Final = 0.05
+_POLL_S: Final = 0.05
 
 
-class Held(msgspec.Struct, frozen=True):
-    """The newest block of a copy, the size of its file, and how many of its records are not what was written."""
+class BackupRecord(msgspec.Struct, frozen=True):
+    """The newest block of a copy, the size of its file, and the number of its damaged records."""
 
     format: str
     block_num: int
@@ -55,7 +55,7 @@ class Held(msgspec.Struct, frozen=True):
 
     @property
     def damage(self) -> str:
-        """What is damaged, in words; empty where nothing is."""
+        """The damage in words; empty if there is none."""
         return str(Damage(self.damaged_records, self.first_damaged)) if self.damaged_records else ""
 
 
@@ -64,26 +64,28 @@ class Compacted(NamedTuple):
     after_bytes: int
 
 
-def backup(store: Path, target: Path, tell: Tell, finish: Finish, removed: list[Path]) -> tuple[Held, Path]:
+def backup(
+    store: Path, target: Path, on_step: OnStep, finish: Finish, removed: list[Path]
+) -> tuple[BackupRecord, Path]:
     """Copy the newest commit of the store in the folder ``store`` into the new folder ``target``.
 
-    Of a damaged store the copy may be the last that can be made: it is kept, but under another name than one that can
-    be relied upon. Returns which. Raises StorageFailed and Ended; then there is neither.
+    A copy of a damaged store may be the last one possible, so it is kept, but under another name. Returns the record of
+    the copy and its folder. Raises StorageFailed and Ended, and then leaves no copy.
     """
     if target.exists():
         raise StorageFailed(f"{target} is there already: a backup is never written over anything")
     if not target.parent.is_dir():
         raise StorageFailed(f"there is no folder {target.parent} to put a backup into")
-    # Who owns the folder beside may be no one who may read the ledger.
-    with being_made(target.parent / f".{target.name}.partial", removed, handed_over=False) as folder:
-        held: Held = apart(tell, _copy, store, folder)
+    # The owner of the parent folder may not be allowed to read the ledger, so the copy keeps this process's owner.
+    with staging_folder(target.parent / f".{target.name}.partial", removed, handed_over=False) as folder:
+        held: BackupRecord = run_in_child(on_step, _copy, store, folder)
         with os.fdopen(make_file(folder / RECORD), "wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(held)) + b"\n")
         sync_file(folder / RECORD)
         if held.damage:
             target = _free_name(target.with_name(f"{target.name}.damaged"))
         rename_folder(folder, target, finish)
-        # Not before: without it another run would take the folder for what a killed one left.
+        # The lock must last until the rename: without it, another run would remove the folder as a leftover.
         with suppress(OSError):
             (target / OWNER_LOCK).unlink()
     return held, target
@@ -94,8 +96,10 @@ def _free_name(path: Path) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def restore(source: Path, store: Path, tell: Tell, finish: Finish, removed: list[Path], *, verify: bool) -> Held:
-    """Put a backup into the place of a store, where there is none. Raises StorageFailed and Ended."""
+def restore(
+    source: Path, store: Path, on_step: OnStep, finish: Finish, removed: list[Path], *, verify: bool
+) -> BackupRecord:
+    """Make a backup the store in the folder ``store``, which must not exist. Raises StorageFailed and Ended."""
     if not (source / DATA).is_file():
         raise StorageFailed(f"{source} holds no backup: there is no {DATA}")
     if store.exists():
@@ -104,11 +108,11 @@ def restore(source: Path, store: Path, tell: Tell, finish: Finish, removed: list
         with own(store):
             pass
         raise StorageFailed(f"there is a store at {store} already: move it away first")
-    recorded = _recorded(source)
-    with being_made(store.with_name(f"{store.name}.restoring"), removed) as folder:
+    recorded = _read_record(source)
+    with staging_folder(store.with_name(f"{store.name}.restoring"), removed) as folder:
         require_whole(source)
-        copy_file(source / DATA, folder / DATA, tell)
-        held: Held = apart(tell, _look, folder, verify)
+        copy_file(source / DATA, folder / DATA, on_step)
+        held: BackupRecord = run_in_child(on_step, _look, folder, verify)
         if recorded is not None and recorded.block_id != held.block_id:
             raise StorageFailed(
                 f"{source / RECORD} says block {recorded.block_num} {recorded.block_id}, the file beside it ends with"
@@ -118,30 +122,30 @@ def restore(source: Path, store: Path, tell: Tell, finish: Finish, removed: list
     return held
 
 
-def compact(store: Path, tell: Tell, finish: Finish, removed: list[Path]) -> Compacted:
-    """Write the store's file anew without free pages, and let that take its place. Raises StorageFailed and Ended."""
+def compact(store: Path, on_step: OnStep, finish: Finish, removed: list[Path]) -> Compacted:
+    """Replace the store's file by a copy without free pages. Raises StorageFailed and Ended."""
     if not (store / DATA).exists():
         raise StorageFailed(f"there is no store at {store}")
     with own(store):
         require_unread(store)
-        with being_made(store / COMPACTING, removed) as folder:
+        with staging_folder(store / COMPACTING, removed) as folder:
             before = (store / DATA).stat().st_size
-            apart(tell, _compact, store, folder)
+            run_in_child(on_step, _compact, store, folder)
             swap_in(folder, store, finish, keep=False)
             return Compacted(before, (store / DATA).stat().st_size)
 
 
-# In a process of their own
+# In a child process
 
 
-def _copy(tell: Tell, store: Path, folder: Path) -> Held:
+def _copy(on_step: OnStep, store: Path, folder: Path) -> BackupRecord:
     reader = StoreReader.open(store)
     try:
         file = reader.file()
         expected = file.page_bytes * file.used_pages
         descriptor = make_file(folder / DATA)
         try:
-            _copy_to(reader, descriptor, expected, tell)
+            _copy_to(reader, descriptor, expected, on_step)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -150,14 +154,14 @@ def _copy(tell: Tell, store: Path, folder: Path) -> Held:
     try:
         reader = StoreReader.open(folder)
         try:
-            damage = damage_of(reader, tell)
+            damage = damage_of(reader, on_step)
         finally:
             reader.close()
-        held = _look(tell, folder, verify=False)
+        held = _look(on_step, folder, verify=False)
     except StorageFailed as failure:
         if lack_of_room(failure, folder):
             raise
-        # Of the copy, which is gone when this is read, nothing is to be repaired.
+        # Do not advise to repair the copy, which is gone by then.
         raise StorageFailed(
             f"a copy of the store at {store} cannot be read: either a file on the disk of {folder.parent} cannot be"
             f" mapped or locked, or {WHEN_DAMAGED}"
@@ -165,7 +169,7 @@ def _copy(tell: Tell, store: Path, folder: Path) -> Held:
     return msgspec.structs.replace(held, damaged_records=damage.records, first_damaged=damage.first)
 
 
-def _copy_to(reader: StoreReader, descriptor: int, expected: int, tell: Tell) -> None:
+def _copy_to(reader: StoreReader, descriptor: int, expected: int, on_step: OnStep) -> None:
     failures: list[StorageFailed] = []
 
     def work() -> None:
@@ -177,16 +181,16 @@ def _copy_to(reader: StoreReader, descriptor: int, expected: int, tell: Tell) ->
     worker = threading.Thread(target=work, name="copy")
     worker.start()
     while worker.is_alive():
-        worker.join(_LOOK_S)
-        tell(Step("copying, MiB", min(os.fstat(descriptor).st_size, expected) >> 20, expected >> 20))
+        worker.join(_POLL_S)
+        on_step(Step("copying, MiB", min(os.fstat(descriptor).st_size, expected) >> 20, expected >> 20))
     if failures:
         raise failures[0]
 
 
-def _look(tell: Tell, folder: Path, verify: bool) -> Held:
-    """What a copy holds, once it was verified. Raises StorageFailed where that finds anything."""
+def _look(on_step: OnStep, folder: Path, verify: bool) -> BackupRecord:
+    """The record of a copy. Raises StorageFailed, also if ``verify`` is true and verification finds a fault."""
     if verify:
-        findings = verify_whole(folder, 0, lambda done, total: tell(Step("verifying, blocks", done, total)))
+        findings = verify_whole(folder, 0, lambda done, total: on_step(Step("verifying, blocks", done, total)))
         if len(findings):
             raise StorageFailed(
                 f"the backup is not sound, {len(findings)} findings, the first: {findings.kept[0]}; `dovetail store"
@@ -197,7 +201,7 @@ def _look(tell: Tell, folder: Path, verify: bool) -> Held:
         head = reader.head
         if head is None:
             raise StorageFailed(f"the store in {folder} holds no block")
-        return Held(
+        return BackupRecord(
             FORMAT.decode(),
             head.num,
             head.id,
@@ -210,8 +214,8 @@ def _look(tell: Tell, folder: Path, verify: bool) -> Held:
         reader.close()
 
 
-def _compact(tell: Tell, store: Path, folder: Path) -> None:
-    held = _copy(tell, store, folder)
+def _compact(on_step: OnStep, store: Path, folder: Path) -> None:
+    held = _copy(on_step, store, folder)
     if held.damage:
         raise StorageFailed(
             f"the store is damaged: {held.damage}. Nothing has changed: free pages may hold what a repair needs, so"
@@ -231,7 +235,7 @@ def _compact(tell: Tell, store: Path, folder: Path) -> None:
                     raise StorageFailed(f"the compacted copy differs in entry {mine[0].hex()} of the table {table}")
                 done += 1
                 if done % 10_000 == 0:
-                    tell(Step("comparing, entries", done, total))
+                    on_step(Step("comparing, entries", done, total))
             if old.count(table) != new.count(table):
                 raise StorageFailed(f"the compacted copy lacks entries of the table {table}")
     finally:
@@ -239,10 +243,10 @@ def _compact(tell: Tell, store: Path, folder: Path) -> None:
         new.close()
 
 
-def _recorded(source: Path) -> Held | None:
+def _read_record(source: Path) -> BackupRecord | None:
     try:
         with (source / RECORD).open("rb") as file:
-            return msgspec.json.decode(file.read(_RECORD_BYTES_MAX), type=Held)
+            return msgspec.json.decode(file.read(_RECORD_BYTES_MAX), type=BackupRecord)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:

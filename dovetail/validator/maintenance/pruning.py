@@ -1,20 +1,17 @@
-"""Pruning the states of a store that no validator owns, as far as its next commits would."""
+"""Prunes old states of a store that no validator owns."""
 
 from pathlib import Path
 from typing import NamedTuple
 
 from dovetail.ledger.limits import Limits
-from dovetail.validator.maintenance.apart import Step, Tell
-from dovetail.validator.maintenance.looking import Damage, damage_of
+from dovetail.validator.maintenance.child import OnStep, Step
+from dovetail.validator.maintenance.inspection import Damage, damage_of
 from dovetail.validator.store import StorageFailed, Store
 from dovetail.validator.store.length import DATA
 
 
 class PrunedTo(NamedTuple):
-    """``states_from``: the first block whose state is there. ``nodes``: how many were removed now.
-
-    ``damage``: of what is left.
-    """
+    """``states_from``: the first block with a state. ``nodes``: how many were removed. ``damage``: in what is left."""
 
     states_from: int
     head_num: int
@@ -22,10 +19,10 @@ class PrunedTo(NamedTuple):
     damage: Damage
 
 
-def prune(tell: Tell, path: Path, limits: Limits, depth_blocks: int) -> PrunedTo:
+def prune(on_step: OnStep, path: Path, limits: Limits, depth_blocks: int) -> PrunedTo:
     """Keep the newest ``depth_blocks`` states of the store in a folder. Raises StorageFailed."""
     if not (path / DATA).exists():
-        # It would be made.
+        # ``Store`` would create it.
         raise StorageFailed(f"there is no store at {path}")
     store = Store(path, limits)
     try:
@@ -34,15 +31,15 @@ def prune(tell: Tell, path: Path, limits: Limits, depth_blocks: int) -> PrunedTo
         before = store.pruned
         total = max(0, store.head.num - depth_blocks + 1 - before.states_from)
         while store.prune(depth_blocks):
-            tell(Step("pruning, blocks", store.pruned.states_from - before.states_from, total))
+            on_step(Step("pruning, blocks", store.pruned.states_from - before.states_from, total))
         after = store.pruned
         if total > after.states_from - before.states_from:
             raise StorageFailed(
                 f"what block {after.states_from + 1} replaced cannot be read, states are pruned up to there:"
                 " `dovetail store repair` makes it anew"
             )
-        # No repair needs what is gone: it makes states from receipts.
-        damage = damage_of(store, tell)
+        # Damage is reported after pruning: a repair rebuilds states from receipts and needs no pruned node.
+        damage = damage_of(store, on_step)
         return PrunedTo(after.states_from, store.head.num, after.nodes - before.nodes, damage)
     finally:
         store.close()

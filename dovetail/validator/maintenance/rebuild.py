@@ -1,8 +1,8 @@
-"""A new store made from the blocks, batches and receipts of a damaged one, as far as they prove themselves.
+"""Builds a new store from the blocks, batches and receipts of a damaged one, as far as they can be proven.
 
-A block is proven by its signature, a batch by its own and by the header that names it, what receipts wrote by the state
-root that it leads to, and everything by its checksum. State, indexes and statuses are made anew. Runs in a process of
-its own: reading may end it.
+A block is proven by its signature, a batch by its own and by the block's header, receipts by the state root that their
+changes lead to, and every record by its checksum. State, indexes and statuses are built anew. Runs in a child process,
+because reading may kill it.
 """
 
 import struct
@@ -22,7 +22,7 @@ from dovetail.validator.core.journal.model import BlockCommit, CommittedBatch, I
 from dovetail.validator.core.state import merkle
 from dovetail.validator.core.state.nodes import EMPTY
 from dovetail.validator.history.verification.batches import decode_receipt
-from dovetail.validator.maintenance.apart import Step, Tell
+from dovetail.validator.maintenance.child import OnStep, Step
 from dovetail.validator.store import Store, records
 from dovetail.validator.store.records import NUMBER_BYTES, PRUNED_KEY, key
 from dovetail.validator.store.salvage import ReadPosition, Salvage, SalvagedRecord
@@ -35,7 +35,7 @@ _PENDING_AT_ONCE: Final = 64
 
 
 class Plan(NamedTuple):
-    """``made``: the folder of the new store. ``last``: the number of the last block to keep; None: all."""
+    """``made``: the folder of the new store. ``last``: the last block to keep; None keeps all."""
 
     damaged: Path
     made: Path
@@ -44,11 +44,10 @@ class Plan(NamedTuple):
 
 
 class Rebuilt(NamedTuple):
-    """``held``: how many blocks the damaged store had. Where ``Plan.last`` is none of them nothing is made.
+    """``held``: the number of blocks in the damaged store. If ``Plan.last`` is none of them, nothing is built.
 
-    ``lost``: why block ``blocks`` cannot be made, None where all were. ``dropped``: blocks behind ``Plan.last``.
-
-    ``mended``, ``let_go``: what was made right, and what beside the chain could not be, in words; the first of them.
+    ``lost``: why block ``blocks`` cannot be built; None if all were. ``dropped``: the number of blocks after
+    ``Plan.last``. ``mended``: corrected records; ``let_go``: lost records beside the chain.
     """
 
     held: int
@@ -62,11 +61,11 @@ class Rebuilt(NamedTuple):
 
 
 class _Lost(Exception):
-    """What nobody can tell any more; the text says what."""
+    """A part of a block cannot be recovered; the text says which."""
 
 
-def rebuild(tell: Tell, plan: Plan, marker: Any, avoid: frozenset[ReadPosition]) -> Rebuilt:
-    """Make the new store, going on where one that ended left off. ``avoid``: what is not to be read again.
+def rebuild(on_step: OnStep, plan: Plan, marker: Any, avoid: frozenset[ReadPosition]) -> Rebuilt:
+    """Build the new store, continuing after the last block of an earlier attempt. ``avoid``: reads that killed one.
 
     Raises StorageFailed.
     """
@@ -74,7 +73,7 @@ def rebuild(tell: Tell, plan: Plan, marker: Any, avoid: frozenset[ReadPosition])
     try:
         salvage = Salvage(plan.damaged, marker, avoid, plan.made.with_name("read"))
         try:
-            return _Rebuilding(store, salvage, plan).run(tell)
+            return _Rebuilding(store, salvage, plan).run(on_step)
         finally:
             salvage.close()
             store.sync()
@@ -88,12 +87,12 @@ class _Rebuilding:
         self._salvage = salvage
         self._plan = plan
         self._mended: list[str] = []
-        self._let_go: list[str] = []
+        self._dropped: list[str] = []
         self._end = 0
         self._tail = False
-        """Whether there are blocks that nothing leads to any more: the newest write's, whose way is damaged."""
+        """Whether the newest blocks were found by carving only, because pages that lead to them are damaged."""
 
-    def run(self, tell: Tell) -> Rebuilt:
+    def run(self, on_step: OnStep) -> Rebuilt:
         store = self._store
         end = self._end = self._blocks_held()
         if self._plan.last is not None and self._plan.last >= end:
@@ -101,7 +100,7 @@ class _Rebuilding:
         if self._salvage.lacks_first_page:
             self._mended.append("one of the two first pages, which say where the tables are")
         if self._salvage.lacks_first_page or self._tail:
-            # What else they hold proves nothing: it may be settled since.
+            # Other records of that write cannot be used: they may be outdated.
             self._drop(
                 "what the newest write held beside the blocks, if nothing leads to it: accepted batches, verdicts"
             )
@@ -109,7 +108,7 @@ class _Rebuilding:
         lost = None
         num = store.head.num + 1 if store.head else 0
         while num <= last:
-            tell(Step("rebuilding, blocks", num, last + 1))
+            on_step(Step("rebuilding, blocks", num, last + 1))
             try:
                 store.commit_block(self._block(num))
             except _Lost as why:
@@ -117,11 +116,11 @@ class _Rebuilding:
                 break
             num += 1
         if lost is None and num and self._plan.last is None and not self._salvage.knows_end:
-            lost = f"block {num}: nobody can tell whether there was one, nothing leads to the tables any more"
+            lost = f"block {num}: it is unknown whether there was one, nothing leads to the tables any more"
         if lost is None:
             self._carry_pending()
             self._carry_invalid()
-            self._prune(tell)
+            self._prune(on_step)
         head = store.head
         return Rebuilt(
             end,
@@ -131,11 +130,11 @@ class _Rebuilding:
             lost,
             end - num if lost is None else 0,
             self._mended,
-            self._let_go,
+            self._dropped,
         )
 
     def _blocks_held(self) -> int:
-        """How many blocks there were, by everything that may know: the table's own end may be what is damaged."""
+        """The number of blocks, from every source: the end of the table itself may be damaged."""
         salvage = self._salvage
         most = max(salvage.last("blocks") + 1, salvage.count("blocks"))
         last_batch = salvage.last("batches")
@@ -144,7 +143,7 @@ class _Rebuilding:
         end = most
         while any(block.sound for block in salvage.numbered("blocks", end)):
             end += 1
-        # In a file without damage it is of a commit that never ended.
+        # In an undamaged file, carved blocks are of a commit that never finished.
         self._tail = end > most and (salvage.lacks_first_page or bool(page_faults(self._plan.damaged)))
         return end if self._tail else most
 
@@ -176,7 +175,7 @@ class _Rebuilding:
         return BlockCommit(block, committed, state.root, state.nodes, state.superseded, [], [])
 
     def _header(self, num: int, previous: BlockId) -> tuple[BlockId, bytes, BlockHeader]:
-        """Of the block that extends ``previous``: whatever else was being written there once has other neighbours."""
+        """Id and header of block ``num``, which must extend ``previous``: carved records may be of abandoned blocks."""
         block_id = self._id_of(num)
         beginning = records.id_key(block_id) if block_id is not None else b""
         what = "nothing of its record can be read"
@@ -184,7 +183,7 @@ class _Rebuilding:
             try:
                 info = records.decode_block_info(num, found.content)
                 header = decode_block_header(info.header_bytes)
-                # Where its own id is damaged, others name it.
+                # If the id in the record is damaged, the next block or the index may name it.
                 ids = [one for one in (info.id, block_id) if one is not None and is_sealed(one, info.header_bytes)]
             except (NotDecodable, InvalidKey, ValueError, struct.error) as error:
                 what = f"its record is garbled: {error}"
@@ -199,7 +198,7 @@ class _Rebuilding:
         raise _Lost(what)
 
     def _id_of(self, num: int) -> BlockId | None:
-        """The id of a block as the next one names it, or, of the last, the index."""
+        """The id of a block according to the next block, or to the index for the last block; None if unknown."""
         for found in self._salvage.numbered("blocks", num + 1):
             try:
                 header_bytes = records.decode_block_info(num + 1, found.content).header_bytes
@@ -219,7 +218,7 @@ class _Rebuilding:
             try:
                 raw = records.decode_batch(number, found.content).raw
                 if not found.sound:
-                    # What its signatures cover proves it as well.
+                    # The checksum does not match, but valid signatures prove the batch as well.
                     verify_batch(raw)
                 batch = raw_pb2.RawBatch.FromString(raw)
                 ids = [
@@ -236,7 +235,7 @@ class _Rebuilding:
         raise _Lost(what)
 
     def _receipt(self, number: int, place: bytes, transaction_id: TransactionId) -> tuple[bytes, Receipt]:
-        """``place``: its batch and its position there, as records begin with them."""
+        """The receipt of a transaction, encoded and decoded. ``place``: the beginning of its record."""
         for found in self._salvage.numbered("transactions", number, place):
             if found.sound and len(found.content) >= len(place):
                 content = records.decode_transaction(number, found.content).receipt
@@ -244,7 +243,7 @@ class _Rebuilding:
                 if receipt is not None and receipt.transaction_id == transaction_id:
                     self._note(found, "transactions", number)
                     return content, receipt
-        raise _Lost(f"the receipt of transaction {transaction_id} is damaged: nobody can tell what it wrote")
+        raise _Lost(f"the receipt of transaction {transaction_id} is damaged: what it wrote is unknown")
 
     def _note(self, found: SalvagedRecord, table: str, number: int) -> None:
         what = found.mended if found.sound else "its checksum"
@@ -256,7 +255,7 @@ class _Rebuilding:
     def _carry_pending(self) -> None:
         store = self._store
         held = {entry.name: entry.content for entry in self._salvage.all("pending")}
-        self._tell_missing("pending", len(held))
+        self._note_missing("pending", len(held))
         kept = []
         for name, raw in sorted(held.items()):
             try:
@@ -271,34 +270,34 @@ class _Rebuilding:
             store.add_pending(kept[start : start + _PENDING_AT_ONCE])
 
     def _carry_invalid(self) -> None:
-        """What is remembered of invalid batches and transactions, in the order in which they were judged."""
+        """Copy the remembered INVALID batches and transactions, in their order."""
         batches: dict[bytes, InvalidBatch] = {}
         for entry in self._salvage.all("invalid"):
             try:
                 batches[entry.content[:NUMBER_BYTES]] = records.decode_invalid(entry.content)
             except msgspec.MsgspecError as error:
                 self._drop(f"what is remembered of the invalid batch {entry.name.hex()}: {error}")
-        self._tell_missing("invalid", len(batches))
+        self._note_missing("invalid", len(batches))
         names = {entry.content[:NUMBER_BYTES]: entry.name for entry in self._salvage.all("invalid_transactions")}
-        self._tell_missing("invalid_transactions", len(names))
+        self._note_missing("invalid_transactions", len(names))
         transactions = tuple(TransactionId(names[place].hex()) for place in sorted(names))
         self._store.remember_invalid([batches[place] for place in sorted(batches)], transactions)
 
-    def _tell_missing(self, table: str, found: int) -> None:
+    def _note_missing(self, table: str, found: int) -> None:
         count = self._salvage.count(table)
         if found < count:
             self._drop(f"{count - found} of {count} entries of the table {table}")
 
     def _drop(self, what: str) -> None:
-        if len(self._let_go) < _NOTES_MAX:
-            self._let_go.append(what)
+        if len(self._dropped) < _NOTES_MAX:
+            self._dropped.append(what)
 
-    def _prune(self, tell: Tell) -> None:
-        """To where the damaged store was pruned: what was not there before need not be now."""
+    def _prune(self, on_step: OnStep) -> None:
+        """Prune as far as the damaged store was pruned."""
         found = self._salvage.named("meta", PRUNED_KEY)
         head = self._store.head
         if found is None or not found.sound or head is None:
             return
         depth = max(DEPTH_BLOCKS_MIN, head.num - records.decode_pruned(found.content).states_from + 1)
         while self._store.prune(depth):
-            tell(Step("pruning, blocks", self._store.pruned.states_from, head.num))
+            on_step(Step("pruning, blocks", self._store.pruned.states_from, head.num))

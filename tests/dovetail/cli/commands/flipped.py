@@ -21,7 +21,7 @@ import pytest
 from dovetail.ledger.limits import Limits
 from dovetail.validator.client_api.queries import Queries
 from dovetail.validator.history.verification.whole import verify_whole
-from dovetail.validator.maintenance.apart import Ended, Tell
+from dovetail.validator.maintenance.child import Ended, OnStep
 from dovetail.validator.maintenance.repair import CannotRepair, repair
 from dovetail.validator.store import StorageFailed, Store, StoreReader
 from protos import client_batch_pb2, client_block_pb2, client_receipt_pb2, client_transaction_pb2
@@ -115,7 +115,7 @@ def try_flip(store: Path, folder: Path, at: int, bit: int, truth: Answers) -> Se
             return Seen(outcome, lies, None, "")
         try:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("dovetail.validator.maintenance.repair.apart", forked_apart)
+                patch.setattr("dovetail.validator.maintenance.repair.run_in_child", forked_child)
                 patch.setattr("dovetail.validator.maintenance.repair.verify_whole", _verify_apart)
                 repair(folder, LIMITS, None, 1, lambda _: None, lambda: None, [])
             after = forked(lambda: read_all(folder))
@@ -216,7 +216,7 @@ def _lies(folder: Path, truth: Answers, *, complete: bool) -> int:
     return lies + sum(not set(items) <= set(truth.lists[resource]) for resource, items in found.lists.items())
 
 
-def forked_apart(tell: Tell, work: Callable[..., T], *arguments: Any) -> T:
+def forked_child(tell: OnStep, work: Callable[..., T], *arguments: Any) -> T:
     """``apart``, without a fresh interpreter; what the work tells is not passed on."""
     return forked(lambda: work(tell, *arguments))
 

@@ -9,7 +9,7 @@ import pytest
 from dovetail.ledger.limits import Limits
 from dovetail.rehearsal.history import BlockHistory
 from dovetail.validator.store import StorageFailed, Store, StoreReader, records
-from tests.dovetail.cli.commands.flipped import forked_apart
+from tests.dovetail.cli.commands.flipped import forked_child
 from tests.dovetail.conftest import Run
 from tests.dovetail.rehearsal.rehearsal_chain import long_chain
 from tests.dovetail.validator.history.verified import entries, flip, put, raw_entries, verify
@@ -22,7 +22,7 @@ FIRST = 8
 @pytest.fixture(autouse=True)
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes are forked: a fresh interpreter takes longer than the verification."""
-    monkeypatch.setattr("dovetail.validator.maintenance.apart.apart", forked_apart)
+    monkeypatch.setattr("dovetail.validator.maintenance.child.run_in_child", forked_child)
 
 
 @pytest.fixture(scope="module")

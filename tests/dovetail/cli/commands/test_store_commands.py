@@ -12,9 +12,9 @@ import lmdb
 import pytest
 
 from dovetail.node.genesis import STORE_NAME
-from dovetail.validator.maintenance import apart as apart_module
-from dovetail.validator.maintenance import places
-from dovetail.validator.maintenance.apart import Ended, Tell, apart
+from dovetail.validator.maintenance import child as child_module
+from dovetail.validator.maintenance import staging
+from dovetail.validator.maintenance.child import Ended, OnStep, run_in_child
 from dovetail.validator.store import StorageFailed, opening, records
 from dovetail.validator.store.locks import own
 from tests.dovetail.cli.commands.flipped import lead_nowhere
@@ -179,7 +179,7 @@ def test_what_changes_a_store_wants_it_alone(data: Path, run: Run, monkeypatch: 
         with monkeypatch.context() as patch:
             # Before the work and not behind it.
             for module in ("copies", "repair"):
-                patch.delattr(f"dovetail.validator.maintenance.{module}.being_made")
+                patch.delattr(f"dovetail.validator.maintenance.{module}.staging_folder")
             for command in (("compact",), ("repair",)):
                 done = run(*words(data, *command))
                 assert (done.code, "another process reads the store" in done.err) == (1, True), command
@@ -254,7 +254,7 @@ def test_an_interrupt_leaves_all_or_nothing_and_the_exit_code_says_which(
         os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        for module in ("places", "copies"):
+        for module in ("staging", "copies"):
             patch.setattr(f"dovetail.validator.maintenance.{module}.sync_file", interrupted_file)
         done = run(*words(data, *command))
     assert done.code == 130
@@ -263,7 +263,7 @@ def test_an_interrupt_leaves_all_or_nothing_and_the_exit_code_says_which(
     assert not list(tmp_path.glob(".*.partial"))
 
     # A backup's folder is synced before it is renamed, too.
-    monkeypatch.setattr(places, "sync_folder", lambda path: sync_folder(path) if path.suffix else interrupted(path))
+    monkeypatch.setattr(staging, "sync_folder", lambda path: sync_folder(path) if path.suffix else interrupted(path))
     done = run(*words(data, *command))
     assert calls
     assert done.code == 0, done.err
@@ -358,9 +358,7 @@ def test_what_no_page_leads_to_is_found_by_its_checksum(data: Path, run: Run, ta
     assert {name: entries(store, name) for name in records.TABLES if name != "meta"} == sound
 
 
-@pytest.mark.parametrize(
-    ("table", "what"), [("batches", "is damaged"), ("transactions", "nobody can tell what it wrote")]
-)
+@pytest.mark.parametrize(("table", "what"), [("batches", "is damaged"), ("transactions", "what it wrote is unknown")])
 def test_what_is_lost_is_said_and_what_came_before_can_be_kept(data: Path, run: Run, table: str, what: str) -> None:
     store = data / STORE_NAME
     before = (store / "data.mdb").read_bytes()
@@ -427,21 +425,21 @@ def test_pages_on_which_the_library_gives_up_end_no_command(data: Path, run: Run
 
 def test_what_ends_a_process_is_told_and_not_read_again() -> None:
     with pytest.raises(Ended, match="SIGSEGV"):
-        apart(lambda _: None, _segfault)
+        run_in_child(lambda _: None, _segfault)
     with pytest.raises(StorageFailed, match="no room"):
-        apart(lambda _: None, _refuse)
+        run_in_child(lambda _: None, _refuse)
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        apart(lambda _: None, _bug)
-    assert apart_module.__doc__
+        run_in_child(lambda _: None, _bug)
+    assert child_module.__doc__
 
 
-def _segfault(tell: Tell) -> None:
+def _segfault(tell: OnStep) -> None:
     os.kill(os.getpid(), 11)
 
 
-def _refuse(tell: Tell) -> None:
+def _refuse(tell: OnStep) -> None:
     raise OSError("no room")
 
 
-def _bug(tell: Tell) -> None:
+def _bug(tell: OnStep) -> None:
     raise ZeroDivisionError

@@ -100,7 +100,7 @@ def test_a_compacted_file_begins_with_an_empty_first_page_which_is_no_damage(dat
     FirstPages(data / STORE_NAME / "data.mdb").overwrite(PAGE_BYTES + 100, random.Random(1).randbytes(200))
     done = run(*words(data, "repair"))
     assert done.code == 1
-    assert f"block {BLOCKS}: nobody can tell whether there was one" in done.err
+    assert f"block {BLOCKS}: it is unknown whether there was one" in done.err
     assert f"with --truncate-to {BLOCKS - 1}" in done.err
     repaired(data, run, head, "--truncate-to", str(BLOCKS - 1))
 

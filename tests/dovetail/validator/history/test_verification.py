@@ -18,7 +18,7 @@ from dovetail.validator.history.verification.pages import check_pages
 from dovetail.validator.history.verification.workers import CheckerDied, Checkers
 from dovetail.validator.store import StorageFailed, StoreReader, records
 from dovetail.validator.store.records import TABLES
-from tests.dovetail.cli.commands.flipped import forked_apart
+from tests.dovetail.cli.commands.flipped import forked_child
 from tests.dovetail.conftest import Run
 from tests.dovetail.rehearsal.rehearsal_chain import SIGNER
 from tests.dovetail.validator.history.verified import entries, flip, make_store, put, put_raw, raw_entries, verify
@@ -33,7 +33,7 @@ PAGES = 120
 @pytest.fixture(autouse=True)
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes are forked: a fresh interpreter takes longer than the verification."""
-    monkeypatch.setattr("dovetail.validator.maintenance.apart.apart", forked_apart)
+    monkeypatch.setattr("dovetail.validator.maintenance.child.run_in_child", forked_child)
 
 
 @pytest.fixture(scope="module")

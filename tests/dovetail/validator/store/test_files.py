@@ -9,7 +9,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from dovetail.validator.maintenance.apart import Ended
+from dovetail.validator.maintenance.child import Ended
 from dovetail.validator.store import StorageFailed, Store, StoreReader
 from dovetail.validator.store.length import lacking_bytes, require_whole
 from dovetail.validator.store.records import FORMAT_KEY, TABLES

@@ -10,10 +10,10 @@ from typing import IO, Any
 import lmdb
 import pytest
 
-from dovetail.validator.maintenance import copies, places
+from dovetail.validator.maintenance import copies, staging
 from dovetail.validator.maintenance.pruning import prune
 from dovetail.validator.store import StorageFailed, Store, StoreReader
-from tests.dovetail.cli.commands.flipped import forked_apart
+from tests.dovetail.cli.commands.flipped import forked_child
 from tests.dovetail.validator.support import LIMITS, commit, make_batch, open_store
 
 
@@ -38,7 +38,7 @@ def test_a_file_system_without_locks_is_told_as_that(store: Path, monkeypatch: p
             StoreReader.open(store)
     monkeypatch.setattr(fcntl, "lockf", none)
     with pytest.raises(StorageFailed, match=f"lock.mdb {said}"):
-        places.swap_in(store, store, lambda: None, keep=False)
+        staging.swap_in(store, store, lambda: None, keep=False)
 
 
 def test_nothing_is_restored_over_a_file(store: Path, tmp_path: Path) -> None:
@@ -58,12 +58,12 @@ def test_who_locks_a_leftover_that_another_run_removed_leaves_what_that_makes(
 
         def late(file: Any, how: int) -> None:
             monkeypatch.setattr(fcntl, "flock", flock)
-            other.enter_context(places.being_made(folder, []))
+            other.enter_context(staging.staging_folder(folder, []))
             (folder / "data.mdb").write_text("the other's")
             flock(file, how)
 
         monkeypatch.setattr(fcntl, "flock", late)
-        with pytest.raises(StorageFailed, match="another run is making"), places.being_made(folder, []):
+        with pytest.raises(StorageFailed, match="another run is making"), staging.staging_folder(folder, []):
             pass
         assert (folder / "data.mdb").read_text() == "the other's"
     assert not folder.exists()
@@ -72,14 +72,14 @@ def test_who_locks_a_leftover_that_another_run_removed_leaves_what_that_makes(
 def test_what_was_renamed_leaves_its_name_to_the_next_run(tmp_path: Path) -> None:
     folder = tmp_path / "making"
     with ExitStack() as other:
-        with places.being_made(folder, []):
+        with staging.staging_folder(folder, []):
             folder.rename(tmp_path / "made")
-            other.enter_context(places.being_made(folder, []))
+            other.enter_context(staging.staging_folder(folder, []))
         assert folder.exists()
 
 
 def test_a_backup_is_locked_until_it_has_its_name(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "apart", forked_apart)
+    monkeypatch.setattr(copies, "run_in_child", forked_child)
     backup = tmp_path / "backup"
 
     def finish() -> None:

@@ -16,7 +16,7 @@ from dovetail.validator.maintenance import copies
 from dovetail.validator.maintenance.pruning import prune
 from dovetail.validator.maintenance.repair import repair
 from dovetail.validator.store import StorageFailed, Store, StoreReader
-from tests.dovetail.cli.commands.flipped import forked, forked_apart
+from tests.dovetail.cli.commands.flipped import forked, forked_child
 from tests.dovetail.validator.history.verified import Here, make_store
 from tests.dovetail.validator.support import LIMITS
 
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A user's store, in a folder that the user may come to."""
-    for place in ("copies.apart", "repair.apart"):
-        monkeypatch.setattr(f"dovetail.validator.maintenance.{place}", forked_apart)
+    for place in ("copies.run_in_child", "repair.run_in_child"):
+        monkeypatch.setattr(f"dovetail.validator.maintenance.{place}", forked_child)
     monkeypatch.setattr("dovetail.validator.history.verification.whole.Checkers", lambda processes: nullcontext(Here()))
     above = Path(tempfile.gettempdir()).resolve()
     if not all(path.stat().st_mode & stat.S_IXOTH for path in (above, *above.parents)):

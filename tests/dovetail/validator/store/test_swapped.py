@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.validator.maintenance.places import put_aside, swap_in
+from dovetail.validator.maintenance.staging import put_aside, swap_in
 from dovetail.validator.store import StorageFailed, Store, StoreReader, locks
 from dovetail.validator.store.length import DATA
 from tests.dovetail.validator.support import LIMITS, address, commit, make_batch, open_store

@@ -1,4 +1,4 @@
-"""A ledger verified as ``dovetail chain verify`` does, in a process that a damaged page may end."""
+"""Verifies a store for ``dovetail chain verify``, to be run in a child process that a damaged page may kill."""
 
 import time
 from collections import Counter
@@ -11,14 +11,14 @@ from dovetail.validator.history.verification.findings import Findings
 from dovetail.validator.history.verification.pages import check_pages
 from dovetail.validator.history.verification.tables import check_tables
 from dovetail.validator.history.verification.workers import CheckerDied, Checkers
-from dovetail.validator.maintenance.apart import Step, Tell
+from dovetail.validator.maintenance.child import OnStep, Step
 from dovetail.validator.store import StorageFailed, StoreReader
 
-_TELL_S: Final = 0.2
+_STEP_S: Final = 0.2
 
 
-class Seen(NamedTuple):
-    """What was verified, and what is said of it; the fields as ``Verification`` has them."""
+class VerifiedRange(NamedTuple):
+    """The verified blocks and facts about them; the fields are those of ``Verification``."""
 
     first: int
     last: int
@@ -28,15 +28,15 @@ class Seen(NamedTuple):
     sealed_by: Counter[str]
 
     @staticmethod
-    def of(verification: Verification) -> "Seen":
-        """What a verification has come to."""
-        return Seen(*(getattr(verification, name) for name in Seen._fields))
+    def of(verification: Verification) -> "VerifiedRange":
+        """The current values of a verification."""
+        return VerifiedRange(*(getattr(verification, name) for name in VerifiedRange._fields))
 
 
 class Verified(NamedTuple):
-    """``seconds``: without what is beside the chain."""
+    """``seconds``: the time for the blocks, without tables and pages."""
 
-    seen: Seen
+    seen: VerifiedRange
     findings: Findings
     blocks: int
     transactions: int
@@ -46,9 +46,9 @@ class Verified(NamedTuple):
 def begin(
     reader: StoreReader, checkers: Any, findings: Findings, first: int, last: int | None, path: Path
 ) -> Verification:
-    """The verification, with what is beside the chain checked already.
+    """Check tables and pages, and return the verification of the blocks, which is not yet begun.
 
-    Raises StorageFailed, also for blocks that are not there.
+    Raises StorageFailed, also if the blocks do not exist.
     """
     verification = Verification(reader, checkers, findings, first, last)
     head = verification.head
@@ -61,8 +61,11 @@ def begin(
     return verification
 
 
-def verify(tell: Tell, path: Path, first: int, last: int | None, processes: int) -> Verified:
-    """Verify the store in a folder. ``processes``: that check signatures, 0: one a core. Raises StorageFailed."""
+def verify(on_step: OnStep, path: Path, first: int, last: int | None, processes: int) -> Verified:
+    """Verify the store in a folder. Raises StorageFailed.
+
+    ``processes``: how many check signatures; 0: one for each core.
+    """
     findings = Findings()
     reader = StoreReader.open(path)
     try:
@@ -70,16 +73,16 @@ def verify(tell: Tell, path: Path, first: int, last: int | None, processes: int)
             verification = begin(reader, checkers, findings, first, last, path)
             total = verification.last - verification.first + 1
             blocks = transactions = 0
-            started_s = told_s = time.monotonic()
+            started_s = reported_s = time.monotonic()
             for block in verification.blocks():
                 blocks += 1
                 transactions += block.transactions
                 now_s = time.monotonic()
-                if now_s - told_s > _TELL_S:
-                    told_s = now_s
-                    tell(Step(f"{transactions / (now_s - started_s):,.0f} transactions/s", blocks, total))
+                if now_s - reported_s > _STEP_S:
+                    reported_s = now_s
+                    on_step(Step(f"{transactions / (now_s - started_s):,.0f} transactions/s", blocks, total))
             seconds = max(time.monotonic() - started_s, 1e-9)
-            return Verified(Seen.of(verification), findings, blocks, transactions, seconds)
+            return Verified(VerifiedRange.of(verification), findings, blocks, transactions, seconds)
     except CheckerDied as died:
         raise StorageFailed(str(died)) from None
     finally:

@@ -1,6 +1,6 @@
-"""A look at a store's file: what each table holds and takes, what is free, and whether records are what was written.
+"""Inspects a store's file: the contents and size of each table, free pages, and records with wrong checksums.
 
-``dovetail chain verify`` is the thorough one: here nothing is compared with anything else.
+Compares no records with each other: that is verification's part.
 """
 
 from pathlib import Path
@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from dovetail.validator.history.verification.findings import Findings
 from dovetail.validator.history.verification.pages import check_pages
-from dovetail.validator.maintenance.apart import Step, Tell
-from dovetail.validator.maintenance.places import leftovers, put_aside
+from dovetail.validator.maintenance.child import OnStep, Step
+from dovetail.validator.maintenance.staging import leftovers, put_aside
 from dovetail.validator.store import StoreReader, records
 from dovetail.validator.store.length import DATA
 from dovetail.validator.store.records import FORMAT_KEY, TABLES
@@ -20,7 +20,7 @@ _META_PAGES: Final = 2
 
 
 class TableFigures(NamedTuple):
-    """``data_bytes``: of keys and records; ``page_bytes``: of the pages that hold them; ``damaged``: entries."""
+    """``data_bytes``: size of keys and records; ``page_bytes``: size of their pages; ``damaged``: damaged entries."""
 
     entries: int
     data_bytes: int
@@ -28,10 +28,10 @@ class TableFigures(NamedTuple):
     damaged: int
 
 
-class Look(NamedTuple):
-    """Sizes in bytes. ``free_bytes``: pages in the file that will be used again before it grows.
+class Inspection(NamedTuple):
+    """Sizes in bytes. ``free_bytes``: pages that are reused before the file grows.
 
-    ``pages_walked``: False where a validator wrote meanwhile. ``faults``: what is wrong with pages, in words.
+    ``pages_walked``: False if a validator wrote meanwhile. ``faults``: faults of the page structure, in words.
     """
 
     head_num: int
@@ -60,7 +60,7 @@ class Look(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """How many records are not what was written, and the first of them, in words."""
+    """The number of damaged records, and the first of them, in words."""
 
     records: int
     first: str
@@ -69,7 +69,7 @@ class Damage(NamedTuple):
         return f"{self.records} records are not what was written, the first is {self.first}"
 
 
-def damage_of(reader: StoreReader, tell: Tell) -> Damage:
+def damage_of(reader: StoreReader, on_step: OnStep) -> Damage:
     """Compare every record with its checksum. Raises StorageFailed."""
     total = sum(map(reader.count, TABLES))
     done = damaged = 0
@@ -81,12 +81,12 @@ def damage_of(reader: StoreReader, tell: Tell) -> Damage:
                 damaged += 1
             done += 1
             if done % _TELL_EVERY == 0:
-                tell(Step("comparing checksums, entries", done, total))
+                on_step(Step("comparing checksums, entries", done, total))
     return Damage(damaged, first)
 
 
-def look(tell: Tell, store: Path) -> Look:
-    """Look at the store in a folder, beside a running validator too. Raises StorageFailed."""
+def inspect_store(on_step: OnStep, store: Path) -> Inspection:
+    """Inspect the store in a folder; a validator may run meanwhile. Raises StorageFailed."""
     reader = StoreReader.open(store)
     try:
         file = reader.file()
@@ -101,16 +101,16 @@ def look(tell: Tell, store: Path) -> Look:
                 damaged += sealed and records.opened(table, name, record) is None
                 done += 1
                 if done % _TELL_EVERY == 0:
-                    tell(Step("reading, entries", done, total))
+                    on_step(Step("reading, entries", done, total))
             pages = sum(reader.size(table))
             live_pages += pages
             tables[table] = TableFigures(count, data_bytes, pages * file.page_bytes, damaged)
-        tell(Step("walking pages, entries", done, total))
+        on_step(Step("walking pages, entries", done, total))
         findings = Findings()
         walked = check_pages(reader, store, findings)
         head = reader.head
         free_pages = file.used_pages - live_pages - file.main_pages - _META_PAGES
-        return Look(
+        return Inspection(
             head.num if head else -1,
             head.id if head else "",
             head.state_root if head else "",

@@ -1,7 +1,7 @@
-"""Where maintenance keeps what it is making, and how that takes the place of what was: whole, or not at all.
+"""Staging folders for new files of a store, and the atomic step that puts such a file in place.
 
-What is being made lies under one name each beside what it is for, and is locked by who makes it. So a later run knows
-what a killed one left, and removes it.
+A staging folder has a fixed name beside its target and is locked by its process. So a later run recognises what a
+killed one left, and removes it.
 """
 
 import errno
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
-from dovetail.validator.maintenance.apart import Step, Tell
+from dovetail.validator.maintenance.child import OnStep, Step
 from dovetail.validator.store import StorageFailed
 from dovetail.validator.store.full_disk import lack_of_room
 from dovetail.validator.store.length import DATA
@@ -33,27 +33,27 @@ from dovetail.validator.store.permissions import make_file, make_folder, make_wh
 COMPACTING: Final = "compacting"
 REPAIRING: Final = "repairing"
 DAMAGED: Final = "damaged-*.mdb"
-"""In a store's folder: what is being made, and the files that repairs have put aside."""
+"""Names in a store's folder: the staging folders, and the files that repairs have put aside."""
 
 _COPY_BYTES: Final = 1024 * 1024
 
 Finish = Callable[[], None]
-"""Called when what is made takes its place next: to interrupt that, or what is said of it, would tell nobody which."""
+"""Called right before the new file is put in place. From then on, an interrupt would leave the outcome unclear."""
 
 
 @contextmanager
-def being_made(folder: Path, removed: list[Path], *, handed_over: bool = True) -> Iterator[Path]:
-    """A folder to make something in; gone afterwards, unless it was renamed. What a killed run left goes first.
+def staging_folder(folder: Path, removed: list[Path], *, handed_over: bool = True) -> Iterator[Path]:
+    """A new folder that is removed afterwards, unless it was renamed. Removes what a killed run left there before.
 
-    ``removed`` gets its name where that was so. ``handed_over``: it belongs to the owner of the folder that it is in,
-    and so does what is made in it. Raises StorageFailed.
+    ``removed`` receives the path of such a leftover. ``handed_over``: the folder and the files in it belong to the
+    owner of the parent folder. Raises StorageFailed.
     """
     try:
         with _claimed(folder, removed, handed_over) as lock:
             try:
                 yield folder
             finally:
-                # Where it was renamed, another run may be making one of that name.
+                # After a rename, the folder of this name may be another run's.
                 if is_at(lock, folder / OWNER_LOCK):
                     shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
@@ -62,7 +62,7 @@ def being_made(folder: Path, removed: list[Path], *, handed_over: bool = True) -
 
 
 def _claimed(folder: Path, removed: list[Path], handed_over: bool) -> IO[bytes]:
-    """Make the folder; its lock, held. Raises StorageFailed and OSError."""
+    """Create the folder and return its held lock. Raises StorageFailed and OSError."""
     try:
         if folder.exists():
             with own(folder):
@@ -78,12 +78,12 @@ def _claimed(folder: Path, removed: list[Path], handed_over: bool) -> IO[bytes]:
 
 
 def leftovers(store: Path) -> list[Path]:
-    """What killed runs have left in a store's folder."""
+    """The staging folders that killed runs left in a store's folder."""
     return [folder for folder in (store / COMPACTING, store / REPAIRING) if folder.exists()]
 
 
 def put_aside(store: Path) -> list[Path]:
-    """The damaged files that repairs have kept; not the store's own, which a killed one has given such a name too."""
+    """The damaged files that repairs kept, without second names of the store's own file from a killed repair."""
     return sorted(path for path in store.glob(DAMAGED) if not _is_live(path))
 
 
@@ -95,18 +95,19 @@ def _is_live(path: Path) -> bool:
 
 
 def require_unread(store: Path) -> None:
-    """Raises StorageFailed where others have the store open: ``swap_in`` would, once all the work is done."""
+    """Raises StorageFailed if another process has the store open, as ``swap_in`` would do after all the work."""
     with keep_readers_out(store), _nobody_reads(store):
         pass
 
 
 def swap_in(made: Path, store: Path, finish: Finish, *, keep: bool) -> Path | None:
-    """Let the file of the folder ``made`` be the store's, in one step; ``keep``: the old one under another name.
+    """Replace the store's file by that of the folder ``made`` in one step. The caller owns the store.
 
-    The caller owns the store. Raises StorageFailed where others have it open.
+    ``keep``: keep the old file under another name, and return its path. Raises StorageFailed if another process has
+    the store open.
     """
     kept = None
-    # Before the lock, for which readers wait.
+    # Sync before the lock is taken, because readers wait for the lock.
     sync_file(made / DATA)
     with keep_readers_out(store), _nobody_reads(store):
         for path in filter(_is_live, store.glob(DAMAGED)):
@@ -123,7 +124,7 @@ def swap_in(made: Path, store: Path, finish: Finish, *, keep: bool) -> Path | No
 
 @contextmanager
 def _nobody_reads(store: Path) -> Iterator[None]:
-    """Hold LMDB's own lock on its table of readers, which everybody shares who has the store open."""
+    """Hold LMDB's lock on its table of readers, which every process with an open store shares."""
     lock = store / LOCK
     try:
         make_where_absent(lock)
@@ -142,20 +143,20 @@ def _nobody_reads(store: Path) -> Iterator[None]:
         yield
 
 
-def copy_file(source: Path, target: Path, tell: Tell) -> None:
-    """Copy a file, synced on return; the new one is for its owner alone. Raises OSError."""
+def copy_file(source: Path, target: Path, on_step: OnStep) -> None:
+    """Copy a file. The copy is readable for its owner only, and synced on return. Raises OSError."""
     total, done = source.stat().st_size, 0
     with source.open("rb") as old, os.fdopen(make_file(target), "wb") as new:
         while piece := old.read(_COPY_BYTES):
             new.write(piece)
             done += len(piece)
-            tell(Step("copying, MiB", done >> 20, total >> 20))
+            on_step(Step("copying, MiB", done >> 20, total >> 20))
         new.flush()
         os.fsync(new.fileno())
 
 
 def rename_folder(folder: Path, target: Path, finish: Finish) -> None:
-    """Give a finished folder its name, on disk on return. Raises StorageFailed where something has that name."""
+    """Rename a finished folder. Synced on return. Raises StorageFailed if the name is taken."""
     for path in folder.iterdir():
         if path.name in (LOCK, READERS_LOCK):
             path.unlink()

@@ -1,4 +1,4 @@
-"""Work in a process of its own: LMDB may end a process on a damaged page, and whoever asked must be able to say so."""
+"""Runs work in a child process: LMDB may kill a process on a damaged page, and the parent must report that."""
 
 import multiprocessing
 import os
@@ -18,28 +18,28 @@ _FAILED: Final = 1
 
 
 class Step(NamedTuple):
-    """How far a part of the work is: ``done`` of ``total`` units, in words what is being done."""
+    """The progress of a part of the work: ``done`` of ``total`` units of ``title``."""
 
     title: str
     done: int
     total: int
 
 
-Tell = Callable[[Step], None]
+OnStep = Callable[[Step], None]
 
 
 class Ended(Exception):
-    """The process was ended, by a signal, before its work was done; the text says by which."""
+    """A signal ended the process before its work was done; the text names the signal."""
 
 
-def apart(tell: Tell, work: Callable[..., T], *arguments: Any) -> T:
-    """What ``work``, a module's own function, returns for a ``Tell`` and ``arguments`` in a process of its own.
+def run_in_child(on_step: OnStep, work: Callable[..., T], *arguments: Any) -> T:
+    """Call ``work(on_step, *arguments)`` in a child process, and return its result. ``work``: a module's function.
 
-    Raises Ended, and StorageFailed where the work did.
+    Raises Ended, and StorageFailed if ``work`` raised it or an OSError.
     """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
-    # What the C library says when it gives up, or a trace: shown only where nothing better is known.
+    # The child's stderr: a message of the C library or a traceback, shown if nothing better is known.
     with here, tempfile.NamedTemporaryFile() as words:
         with there:
             process = context.Process(target=_run, args=(there, words.name, work, arguments))
@@ -51,7 +51,7 @@ def apart(tell: Tell, work: Callable[..., T], *arguments: Any) -> T:
                 except EOFError:
                     break
                 if kind == "step":
-                    tell(value)
+                    on_step(value)
                 elif kind == "failed":
                     raise StorageFailed(value)
                 else:
@@ -70,7 +70,7 @@ def apart(tell: Tell, work: Callable[..., T], *arguments: Any) -> T:
 
 
 def _run(there: Connection, errors: str, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    # A terminal sends Ctrl-C to every process; the parent is the one that acts on it.
+    # A terminal sends Ctrl-C to every process; only the parent acts on it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     with open(errors, "wb", buffering=0) as file:
