@@ -1,6 +1,5 @@
-"""Verification of a chain as it is stored: every byte that can be derived again is, and is compared.
+"""Verifies a stored chain: derives every byte again that can be derived, and compares.
 
-The validator's rules come from their own homes (``dovetail.ledger.batch``, ``dovetail.validator.core.journal.rules``,
-``dovetail.validator.core.state``);
-here they are only driven. Reads a ``StoreReader`` and writes nothing.
+Applies the rules of ``dovetail.ledger.batch``, ``dovetail.validator.core.journal.rules`` and
+``dovetail.validator.core.state``, and has none of its own. Reads a ``StoreReader`` and writes nothing.
 """

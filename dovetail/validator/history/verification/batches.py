@@ -1,4 +1,4 @@
-"""What can be checked of one batch and its receipts without the chain: signatures, ids, forms. Runs in workers."""
+"""Checks one batch and its receipts without the chain: signatures, ids, encodings. Runs in workers."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from protos.transaction_receipt_pb2 import StateChange
 
 
 class Fault(NamedTuple):
-    """What is wrong with a batch, or with one of its transactions (``position``: its index in the batch)."""
+    """A fault of a batch, or of the transaction at index ``position`` in it."""
 
     position: int | None
     what: str
@@ -24,20 +24,21 @@ class Fault(NamedTuple):
 
 
 class CheckedBatch(NamedTuple):
-    """``verified``: None where the batch broke a rule. ``changes``: what its receipts say it changed, merged."""
+    """``verified``: None if the batch broke a rule. ``changes``: the merged state changes of its receipts.
+
+    ``migrates``: whether it is signed with the migration key, which is legal in certain blocks only.
+    """
 
     verified: VerifiedBatch | None
     migrates: bool
-    """Whether the key of migrations signed it: legal in its place alone."""
     changes: dict[str, bytes | None]
     faults: tuple[Fault, ...]
 
 
 def check_batch(raw: bytes, receipts: list[bytes | None] | None) -> CheckedBatch:
-    """Check a batch and the receipts that are stored for its transactions, in order.
+    """Check a batch and the stored receipts of its transactions, in order.
 
-    None in place of a receipt, or no bytes of the batch: that cannot be read. None in place of all receipts: the batch
-    is in no block yet.
+    A receipt of None and an empty batch are unreadable. ``receipts`` is None if the batch is in no block yet.
     """
     faults: list[Fault] = []
     verified, migrates = None, False
@@ -78,7 +79,7 @@ def check_batch(raw: bytes, receipts: list[bytes | None] | None) -> CheckedBatch
 
 
 def decode_receipt(content: bytes) -> Receipt | None:
-    """A serialized TransactionReceipt; None where it is none, or changes what is no address."""
+    """Decode a serialized TransactionReceipt; None if it is none, or if it changes something that is no address."""
     try:
         message = transaction_receipt_pb2.TransactionReceipt.FromString(content)
     except DecodeError:
@@ -94,7 +95,7 @@ def decode_receipt(content: bytes) -> Receipt | None:
 
 
 def families_of(raw: bytes) -> set[FamilyVersion]:
-    """The families of a serialized batch's transactions. Raises ValueError where the bytes are no batch."""
+    """The families of a serialized batch's transactions. Raises ValueError if the bytes are no batch."""
     try:
         transactions = batch_pb2.Batch.FromString(raw).transactions
         headers = (transaction_pb2.TransactionHeader.FromString(transaction.header) for transaction in transactions)
@@ -104,7 +105,7 @@ def families_of(raw: bytes) -> set[FamilyVersion]:
 
 
 def transactions_of(raw: bytes) -> int | None:
-    """How many transactions a serialized batch holds; None where the bytes are no batch."""
+    """The number of transactions in a serialized batch; None if the bytes are no batch."""
     try:
         return len(raw_pb2.RawBatch.FromString(raw).transactions)
     except DecodeError:

@@ -1,7 +1,7 @@
-"""The chain from block to block: drives reading, the checks of batches and of states, and adds the journal's rules.
+"""Verifies a chain block by block: reads blocks, has batches and states checked, and applies the journal's rules.
 
-Blocks are read in ``loading``, batches checked in ``batches`` (in worker processes), states in ``state``. What lies
-beside the chain is in ``tables``.
+``loading`` reads blocks, ``batches`` checks batches in worker processes, ``state`` checks states, and ``tables`` checks
+what is stored beside the chain.
 """
 
 from collections import Counter, deque
@@ -26,14 +26,14 @@ from dovetail.validator.store import StoreReader
 _GROUP_BYTES: Final = 512 * 1024
 _GROUP_BLOCKS: Final = 256
 _PIECE_BYTES: Final = 128 * 1024
-"""A group of blocks is read, refreshed and handed over together, in pieces for the workers."""
+"""Blocks are read in groups, with a refresh of the snapshot after each, and sent to the workers in pieces."""
 
 
 class CheckedBlock(NamedTuple):
-    """A block after it was checked. ``base`` and ``root``: the states before and after it, where it is sound.
+    """A checked block. ``base`` and ``root``: the states before and after it, if it is ``sound``.
 
-    ``receipts``: of each transaction of each batch. ``migrations``: the indexes of batches that a validator injected.
-    What is not ``sound`` must not be built upon. ``replayable``: whether the store holds the state before it.
+    ``receipts``: those of each transaction of each batch. ``migrations``: the indexes of batches that a validator
+    injected. ``sound``: no fault was found. ``replayable``: the store holds the state before the block.
     """
 
     num: int
@@ -48,10 +48,10 @@ class CheckedBlock(NamedTuple):
 
 
 class Verification:
-    """Blocks ``first`` to ``last`` (both inclusive) of a store; what is wrong goes into ``findings``.
+    """Verifies blocks ``first`` to ``last`` (both inclusive) of a store, and adds each fault to ``findings``.
 
-    A part of the chain (``first`` above 0) starts from the stored block before it: its seal and the whole of its state
-    are checked, and what is older is taken as it is.
+    With ``first`` above 0, verification starts from the stored block before: the seal and the whole state of that block
+    are checked, and older blocks are trusted.
     """
 
     def __init__(
@@ -67,25 +67,25 @@ class Verification:
         }  # fmt: skip
         self.first = first
         self.head = self._counts["blocks"] - 1
-        """The number of the last block that the store held when verification began; -1: none."""
+        """The number of the last block when verification began; -1 if there was none."""
         self.last = self.head if last is None else min(last, self.head)
         self.sealed_by: Counter[str] = Counter()
-        """How many of the blocks so far each public key sealed: whose node it is cannot be told from a store."""
+        """The number of blocks so far by the public key of their signer. A store does not name its own node."""
         self.states_from = reader.pruned.states_from
-        """The first block whose state is stored; above 0 where states are pruned."""
+        """The first block whose state is stored; above 0 if states are pruned."""
         self.pages_walked = False
-        """Whether the file's pages were looked at too, which is done beside this (``pages``)."""
+        """Whether the caller checked the file's pages too (``pages``)."""
         self.last_id: BlockId | None = None
-        """The id of the newest block so far, to compare with another node's; None where it cannot be read."""
+        """The id of the newest block so far, to compare with another node's; None if it cannot be read."""
         self._state = StateCheck(reader, self._add)
         self.node = self._state.node
-        """Reads a node of a sound block's state."""
+        """A function that reads a node of a sound block's state."""
         self._loader = Loader(reader, self._counts, self._add)
 
     def blocks(self) -> Iterator[CheckedBlock]:
         """Check block after block. Raises CheckerDied."""
         if self.first > 0:
-            self._start_behind(self.first - 1)
+            self._start_after(self.first - 1)
         ahead: deque[tuple[list[Loaded], list[Future[list[CheckedBatch]]]]] = deque()
         for group in self._groups():
             ahead.append((group, self._hand_over(group)))
@@ -99,9 +99,9 @@ class Verification:
     def _add(self, finding: Finding) -> None:
         self._findings.add(finding)
 
-    def _start_behind(self, num: int) -> None:
-        """Take the stored block before the first, and the state that it names, as what the first builds on."""
-        loaded = self._loader.start_behind(num)
+    def _start_after(self, num: int) -> None:
+        """Start from stored block ``num`` and its state."""
+        loaded = self._loader.start_after(num)
         self._state.forget()
         if (
             loaded.info is not None
@@ -121,7 +121,7 @@ class Verification:
             if data_bytes >= _GROUP_BYTES or len(group) >= _GROUP_BLOCKS:
                 yield group
                 group, data_bytes = [], 0
-                # What was written meanwhile must not wait for this reader to let go of what it replaced.
+                # Let a running validator reuse the space of what it replaced meanwhile.
                 self._reader.refresh_unless_pruned()
         if group:
             yield group
@@ -156,7 +156,7 @@ class Verification:
         transactions = sum(len(receipts) for _, receipts in loaded.entries)
         verified = [batch.verified for batch in checked if batch.verified is not None]
         for offset, batch in enumerate(checked):
-            self._tell_faults(loaded, offset, batch)
+            self._add_faults(loaded, offset, batch)
             self._check_indexes(loaded, offset, batch)
         if loaded.header is not None:
             for offset, (named, batch) in enumerate(zip(loaded.header.batch_ids, checked, strict=False)):
@@ -186,7 +186,7 @@ class Verification:
             loaded.num == 0 or self._state.is_stored(loaded.num - 1),
         )
 
-    def _tell_faults(self, loaded: Loaded, offset: int, batch: CheckedBatch) -> None:
+    def _add_faults(self, loaded: Loaded, offset: int, batch: CheckedBatch) -> None:
         where = f"batch {batch.verified.id}" if batch.verified else f"batch number {loaded.first_batch + offset}"
         for fault in batch.faults:
             at = where
@@ -205,17 +205,16 @@ class Verification:
             loaded.expect("batch_ids", f"id {batch.verified.id}", loaded.first_batch + offset, number)
             first = loaded.first_transaction + sum(len(receipts) for _, receipts in loaded.entries[:offset])
             for expected, transaction in enumerate(batch.verified.transactions, first):
-                found = self._reader.transaction_number(transaction.id)
-                if found != expected:
-                    loaded.expect("transaction_ids", f"id {transaction.id}", expected, found)
+                stored = self._reader.transaction_number(transaction.id)
+                loaded.expect("transaction_ids", f"id {transaction.id}", expected, stored)
         except GARBLED as error:
             loaded.find("indexes", f"batch {batch.verified.id}", "readable indexes", shown(error))
 
     def _check_rules(self, loaded: Loaded, base: Ref, checked: list[CheckedBatch]) -> None:
-        """The journal's rules, over the state and the chain that the block builds on.
+        """Apply the journal's rules to the state and the chain before the block.
 
-        A migration is legal in either way of slicing: one that waited was sliced for the state that was there when it
-        was made, and a block that only it went into may have been let go since. In one block it may be once.
+        A migration may be sliced in either of two ways: a waiting one is sliced for the state when it was made, and the
+        block that it was meant for may have been abandoned since. A block may hold it once.
         """
 
         def committed(transaction_id: TransactionId) -> bool:
@@ -239,7 +238,7 @@ class Verification:
             loaded.find("state_unreadable", "", "what is permitted in the state before it", shown(error))
 
     def _check_counts(self) -> None:
-        """That tables hold what the chain holds, and nothing else."""
+        """Check that the tables hold no more entries than the chain."""
         expected: dict[str, int | None] = {"blocks": self.head + 1, "block_ids": self.head + 1}
         first = self._reader.pruned.states_from
         expected |= {"superseded": self.head + 1 - (first + 1 if first else 0), "nodes": self._state.nodes}
@@ -254,7 +253,7 @@ _NO_STATE: Final = Ref(b"", 0, 0)
 
 
 def _hash(header: BlockHeader) -> bytes:
-    """The root that a header names; nothing's where it names none."""
+    """The state root of a header; empty if it is no hex text."""
     try:
         return bytes.fromhex(header.state_root_hash)
     except ValueError:

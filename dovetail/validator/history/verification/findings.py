@@ -1,4 +1,4 @@
-"""What verification found wrong: one value each, and the collection that stays bounded. Prints nothing."""
+"""The findings of verification, and their bounded collection. Prints nothing."""
 
 from collections import Counter
 from typing import Final, NamedTuple
@@ -8,7 +8,7 @@ _CHARACTERS_MAX: Final = 200
 _BYTES_SHOWN_MAX: Final = 32
 
 RESTORE: Final = "stop the validator, then `dovetail store repair`, or restore a backup, or copy another node's store"
-DROP_PENDING: Final = "the validator drops it at its next start; whoever handed the batch in hands it in again"
+DROP_PENDING: Final = "the validator drops it at its next start; its submitter submits the batch again"
 REEXECUTE: Final = (
     "compare the processor's build with the one that made the block: a version's rules may never change; a change of"
     " rules is another version"
@@ -16,11 +16,7 @@ REEXECUTE: Final = (
 
 
 class Finding(NamedTuple):
-    """One thing that is not as it must be.
-
-    ``what``: one word for scripts. ``where``: block, batch, transaction, node or entry, in words. ``advice``: what to
-    do.
-    """
+    """One fault. ``what``: one word for scripts. ``where``: block, batch, transaction, node or entry, in words."""
 
     block_num: int | None
     what: str
@@ -34,12 +30,12 @@ class Finding(NamedTuple):
 
 
 class Findings:
-    """All that was found: counted without end, kept up to FINDINGS_KEPT_MAX."""
+    """Counts all findings, and keeps the first FINDINGS_KEPT_MAX."""
 
     def __init__(self) -> None:
         self.kept: list[Finding] = []
         self.counts: Counter[str] = Counter()
-        """How many there are of each ``what``."""
+        """The number of findings by ``what``."""
 
     def __len__(self) -> int:
         return self.counts.total()
@@ -51,7 +47,7 @@ class Findings:
 
 
 def shown(value: object) -> str:
-    """A value in a finding: short, whatever it is; of bytes the beginning in hex, and how many they are."""
+    """A value as short text; bytes as the beginning in hex and their number."""
     if isinstance(value, bytes):
         beginning = value[:_BYTES_SHOWN_MAX].hex()
         return f"{beginning}{'…' if len(value) > _BYTES_SHOWN_MAX else ''} ({len(value)} bytes)"
@@ -60,7 +56,7 @@ def shown(value: object) -> str:
 
 
 def difference(expected: bytes, found: bytes) -> tuple[str, str]:
-    """Both as ``shown``, from a little before the first byte in which they differ."""
+    """Both values as ``shown``, from shortly before the first differing byte on."""
     at = next(
         (i for i, (a, b) in enumerate(zip(expected, found, strict=False)) if a != b), min(map(len, (expected, found)))
     )

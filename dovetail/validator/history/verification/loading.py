@@ -1,6 +1,6 @@
-"""Blocks as they are read: records, numbers, links and seals, and the indexes of blocks.
+"""Reads blocks, and checks their records, numbers, links, seals and indexes.
 
-What is in batches is checked in ``batches``, everything else of a block in ``chain``.
+``batches`` checks the contents of batches, ``chain`` everything else of a block.
 """
 
 import re
@@ -22,7 +22,7 @@ _ROOT: Final = re.compile("[0-9a-f]{64}")
 
 @dataclass
 class Loaded:
-    """A block as it was read, and where it belongs. ``faults``: how much was found wrong with it so far."""
+    """A block as it was read. ``faults``: the number of findings so far."""
 
     num: int
     add: Callable[[Finding], None]
@@ -38,7 +38,7 @@ class Loaded:
         return sum(len(raw) + sum(len(receipt or b"") for receipt in receipts) for raw, receipts in self.entries)
 
     def expect(self, what: str, where: str, expected: object, found: object) -> None:
-        """Find fault with the block where the two differ; ``where`` in it: empty for the block itself."""
+        """Add a finding if the two differ. ``where``: the place in the block; empty for the block itself."""
         if expected != found:
             self.find(what, where, shown(expected), shown(found))
 
@@ -49,11 +49,11 @@ class Loaded:
 
 
 class Loader:
-    """Reads block after block, each where the one before ends. ``counts``: the entries of each table."""
+    """Reads block after block, each from the end of the one before. ``counts``: the entries of each table."""
 
     def __init__(self, reader: StoreReader, counts: Mapping[str, int], add: Callable[[Finding], None]) -> None:
         self._reader = reader
-        # An entry that is gone must not hide the last one.
+        # With a missing entry, the last one has a higher number than the count suggests.
         head = reader.head
         ends = {"batches": head.batch_end, "transactions": head.transaction_end} if head else {}
         behind = {table: max(counts[table], min(end, counts[table] + _GAPS_MAX)) for table, end in ends.items()}
@@ -63,10 +63,10 @@ class Loader:
         self._previous_time_ms = 0
         self.next_batch: int | None = 0
         self.next_transaction: int | None = 0
-        """The numbers that come next; None: not known."""
+        """The next numbers; None if unknown."""
 
-    def start_behind(self, num: int) -> Loaded:
-        """Take the record of block ``num`` as what the first block extends."""
+    def start_after(self, num: int) -> Loaded:
+        """Start after the stored block ``num``."""
         loaded = Loaded(num, self._add)
         self._previous = self.next_batch = self.next_transaction = None
         self._read_header(loaded)
@@ -76,7 +76,7 @@ class Loader:
         return loaded
 
     def load(self, num: int) -> Loaded:
-        """Read a block with its batches and receipts, wherever its own record says that they are, as far as it goes."""
+        """Read as much as possible of a block with its batches and receipts."""
         loaded = Loaded(num, self._add)
         self._read_header(loaded)
         info, header = loaded.info, loaded.header
@@ -178,7 +178,7 @@ class Loader:
         self.next_transaction += count
 
     def _transactions_of(self, info: BlockInfo, number: int, end: int, raw: bytes) -> int:
-        """How many transactions to read for a batch: what its bytes hold, where the records do not say otherwise."""
+        """The number of transactions to read for a batch: from its bytes, unless the following records contradict."""
         first = self.next_transaction
         assert first is not None, "it was set where the block's record was read"
         held = transactions_of(raw) if raw else None

@@ -1,6 +1,6 @@
-"""What running a block again came to, beside what is stored of it: verdicts, receipts, the root.
+"""Compares the result of a replayed block with the stored one: verdicts, receipts, the state root.
 
-How it is run is in ``dovetail.validator.history.replay``.
+``dovetail.validator.history.replay`` runs the block.
 """
 
 from collections.abc import Callable
@@ -16,16 +16,16 @@ from dovetail.validator.history.verification.chain import CheckedBlock
 from dovetail.validator.history.verification.findings import REEXECUTE, Finding, difference, shown
 
 _FOLLOWS: Final = ("waiting_for_processor", "waiting_for_dependency")
-"""Why a batch has no verdict where another of its block is the cause."""
+"""The reasons of a missing verdict whose cause is another batch of the block."""
 
-_LOST: Final = "look into the log of its processor, and run what it ended at by a build that does not end there"
+_LOST: Final = "look into the log of its processor, and run the block with a build that does not end there"
 
 
 def compare(block: CheckedBlock, run: BlockRun, read_node: ReadNode, add: Callable[[Finding], None]) -> None:
-    """Add what is otherwise in a finished execution of a sound block than what is stored of it.
+    """Add the differences between a finished execution of a sound block and the stored block.
 
-    A batch that got no verdict is told; the others that got none because of it, or ran behind it on a state without
-    its writes and differ, are told together: nothing is known of them, nor of the root.
+    A batch without a verdict gets a finding of its own. Batches that have none because of it, or that differ because
+    they ran without its writes, share one finding: neither they nor the root can be compared.
     """
     same, withdrawn, unknown = True, False, 0
     for batch, stored, result in zip(block.batches, block.receipts, run.results(), strict=True):
@@ -47,7 +47,7 @@ def compare(block: CheckedBlock, run: BlockRun, read_node: ReadNode, add: Callab
             add(_verdict(block.num, batch, result))
     if unknown:
         batches = f"{unknown} batch{'' if unknown == 1 else 'es'} of the block"
-        found = f"{batches} could not be run, or only without what was to be there: nothing is known of them"
+        found = f"{batches} could not be run, or only without the writes of an earlier batch: they are not compared"
         add(Finding(block.num, "reexecution_not_run", f"block {block.num}", "all of its batches run", found, _LOST))
     if not same and not withdrawn:
         update = merkle.update(read_node, block.base, run.changes, 1)
@@ -81,7 +81,7 @@ def _compare_receipts(num: int, batch: VerifiedBatch, transaction_id: str, old: 
 
 def _verdict(num: int, batch: VerifiedBatch, result: Result | None) -> Finding:
     assert result is not None, "a finished execution has a result for every batch"
-    assert not isinstance(result, Applied), "what applied is compared by its receipts"
+    assert not isinstance(result, Applied), "applied batches are compared by their receipts"
     where = f"block {num}, batch {batch.id}"
     named = getattr(result, "transaction_id", None)
     where += f", transaction {named}" if named else ""

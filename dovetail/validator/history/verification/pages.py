@@ -1,6 +1,6 @@
-"""The pages of the store's file: that each is reached once or free, so that no later write falls on what is needed.
+"""Checks the page structure of the store's file: each page is either free or reached once.
 
-What lies in the pages is checked elsewhere; a page that is in use and free at once harms nobody before it is written.
+Otherwise a later write could overwrite a page in use. The contents of pages are checked elsewhere.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from dovetail.validator.store.snapshot import page_faults
 
 
 def check_pages(reader: StoreReader, path: Path, findings: Findings) -> bool:
-    """Walk the pages of the file that ``reader`` has open at ``path``; False: it was written to, nothing is known."""
+    """Walk the pages of the file that ``reader`` has open. False, without findings, if it was written meanwhile."""
     before = reader.written()
     faults = page_faults(path)
     if reader.written() != before:

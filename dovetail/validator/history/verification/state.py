@@ -1,7 +1,7 @@
-"""The trie of each block, made again from what its receipts say and compared with what is stored, byte for byte.
+"""Rebuilds the trie of each block from its receipts, and compares it with the stored nodes byte for byte.
 
-By induction from the state without leaves, every stored node is checked. Where states are pruned, the nodes that are
-gone are made again and held as long as a later state needs them. No batches, no headers here.
+Starting from the empty state, this checks every stored node. If states are pruned, the missing nodes are rebuilt and
+held as long as a later state needs them. No batches, no headers here.
 """
 
 import struct
@@ -14,64 +14,64 @@ from dovetail.validator.history.verification.findings import Finding, difference
 from dovetail.validator.store import BlockInfo, StorageFailed, StoreReader
 
 GARBLED: Final = (StorageFailed, ValueError, LookupError, OverflowError, struct.error)
-"""What reading a record raises that is not there, or is not what was written."""
+"""The errors of reading a record that is missing or damaged."""
 
-_MENDED_MAX: Final = 10_000
+_CORRECTED_MAX: Final = 10_000
 
 
 class StateCheck:
-    """``base``: the state that the next block builds on; None where it is not known."""
+    """``base``: the state before the next block; None if unknown."""
 
     def __init__(self, reader: StoreReader, add: Callable[[Finding], None]) -> None:
         self._reader = reader
         self._add = add
         self.base: Ref | None = EMPTY
         self._next: int | None = 1
-        self._mended: dict[int, bytes] = {}
+        self._corrected: dict[int, bytes] = {}
         self._pruned = reader.pruned
         self._gone: dict[int, bytes] = {}
         self._removed: int | None = 0
 
     @property
     def nodes(self) -> int | None:
-        """How many nodes of the blocks so far are stored, those before the first included; None: not known."""
+        """The number of nodes that the store should hold so far; None if unknown."""
         return None if self._next is None else self._next - 1 - self._pruned.nodes
 
     def node(self, number: int) -> bytes:
-        """A node as it must be: the stored one, unless that was found to be wrong or is pruned."""
-        node = self._mended.get(number)
+        """The right node: the rebuilt one if the stored one is wrong or pruned, else the stored one."""
+        node = self._corrected.get(number)
         if node is None and self._gone:
             node = self._gone.get(number)
         return self._reader.node(number) if node is None else node
 
     def is_stored(self, num: int) -> bool:
-        """Whether the store holds the state after block ``num`` whole."""
+        """Whether the store holds the complete state after block ``num``."""
         return num >= self._pruned.states_from
 
     def _is_pruned(self, num: int) -> bool:
-        """Whether what block ``num`` replaced is gone, and of what it appended all that was replaced meanwhile."""
+        """Whether pruning removed the nodes that block ``num`` replaced."""
         return 0 < self._pruned.states_from >= num
 
     def forget(self) -> None:
-        """Nothing is known of the state and the nodes so far."""
+        """Mark the state and the number of nodes as unknown."""
         self.base = self._next = self._removed = None
 
     def adopt(self, info: BlockInfo, root_hash: bytes) -> bool:
-        """Go on from the stored state of a block, if its nodes lead to the hash that its header names."""
+        """Continue from the stored state of a block, if its nodes lead to the hash in the block's header."""
         known = self._next or 0
         fault = "another hash" if info.root.hash != root_hash else fault_below(self.node, info.root, known)
         self.base = None if fault else info.root
         if fault:
             return False
         if info.root.number >= known:
-            # A root is written behind all that lies below it.
+            # The root is the last node that a block writes.
             self._next = info.root.number + 1 if info.root.number else None
         return True
 
     def apply(self, info: BlockInfo, root_hash: bytes, changes: Mapping[str, bytes | None]) -> bool:
-        """Make the state of the next block again and compare; whether all is as it must be.
+        """Rebuild the state of the next block and compare. Returns whether all is right.
 
-        ``root_hash``: what the signed header names. What differs is found once: later blocks go on from what is right.
+        ``root_hash``: that of the signed header. A wrong node gives one finding: later blocks use the rebuilt node.
         """
         where, num = f"block {info.num}", info.num
         if self.base is None:
@@ -123,7 +123,7 @@ class StateCheck:
         return True
 
     def _follow_pruning(self, num: int, update: merkle.Update) -> bool:
-        """What the block replaced is gone; where its state is the first whole one, nothing else may be."""
+        """Drop the nodes that the block replaced. At the first complete state, no other node may be missing."""
         for number in update.superseded:
             self._gone.pop(number, None)
         if self._removed is not None:
@@ -156,15 +156,15 @@ class StateCheck:
                 expected, found = (shown(node), "none") if stored is None else difference(node, stored)
             same = False
             self._add(Finding(num, "node", f"block {num}, node {number}", expected, found))
-            if len(self._mended) < _MENDED_MAX:
-                self._mended[number] = node
+            if len(self._corrected) < _CORRECTED_MAX:
+                self._corrected[number] = node
         return same
 
 
 def fault_below(read: merkle.ReadNode, root: Ref, known_below: int) -> str | None:
-    """What is wrong with the nodes of a state, None if nothing is.
+    """The first fault in the nodes of a state; None if there is none.
 
-    What lies below nodes with a number under ``known_below`` was checked before and is not looked at again.
+    Subtrees of nodes with numbers below ``known_below`` were checked before and are skipped.
     """
     if root.leaves == 0:
         return None if root == EMPTY else "a root without leaves that is not the empty state's"
@@ -185,7 +185,7 @@ def fault_below(read: merkle.ReadNode, root: Ref, known_below: int) -> str | Non
                     return f"node {ref.number} is no branch"
         except GARBLED as error:
             return f"node {ref.number}: {shown(error)}"
-        # A child is written before its parent: so this ends.
+        # A child has a lower number than its parent, so the loop ends.
         if leaves != ref.leaves or any(child.number >= ref.number for child in children.values()):
             return f"node {ref.number} has other numbers than its parent names"
         if ref.number >= known_below:

@@ -1,6 +1,6 @@
-"""What the store keeps beside the chain: pending batches, and what is remembered of invalid ones.
+"""Checks the tables beside the chain: pending batches and remembered INVALID ones.
 
-The chain and its indexes are in ``chain``. What lies here has checksums, or its order, to be proven by.
+``chain`` checks the chain and its indexes. These tables are covered by checksums and their order only.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ _PIECE_BATCHES: Final = 64
 
 
 def check_tables(reader: StoreReader, checkers: Checkers, findings: Findings) -> None:
-    """Check them as of the reader's snapshot. Raises CheckerDied."""
+    """Check the tables in the reader's snapshot. Raises CheckerDied."""
     for check in (_layout, _pending, _invalid, _invalid_transactions):
         try:
             check(reader, checkers, findings.add)
@@ -47,7 +47,6 @@ def _pending(reader: StoreReader, checkers: Checkers, add: Callable[[Finding], N
         if not raw:
             where = f"pending entry {name.hex()}"
             add(Finding(None, "pending", where, "the bytes that were written", shown(record), DROP_PENDING))
-        # Its transactions have no receipts yet.
         piece.append((raw, None))
         if len(piece) >= _PIECE_BATCHES:
             checks.append(checkers.check(piece))
@@ -82,7 +81,7 @@ def _invalid_transactions(reader: StoreReader, _: Checkers, add: Callable[[Findi
 
 
 def _remembered(reader: StoreReader, table: str, add: Callable[[Finding], None]) -> Iterator[tuple[str, bytes, bytes]]:
-    """Where it is, id and record of each entry; table and order must name each other, one to one."""
+    """Place, id and record of each sound entry. Checks that table and order table name each other one to one."""
     order: dict[bytes, bytes | None] = {}
     for place, record in reader.raw_entries(f"{table}_order"):
         order[place] = records.opened(f"{table}_order", place, record)

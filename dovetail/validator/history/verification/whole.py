@@ -1,4 +1,4 @@
-"""A store verified from its first block to its head, for whoever needs to know whether a copy is sound."""
+"""Verifies a whole store, to find out whether a copy is sound."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +12,10 @@ from dovetail.validator.store import StorageFailed, StoreReader
 
 
 def verify_whole(path: Path, processes: int, on_block: Callable[[int, int], None]) -> Findings:
-    """What is wrong with the store at ``path``, which nobody writes to. ``on_block``: blocks so far, and of how many.
+    """The findings of the store at ``path``, to which no process may write. Raises StorageFailed.
 
-    ``processes``: that check signatures, 0: one a core. Raises StorageFailed.
+    ``processes``: how many check signatures; 0: one for each core. ``on_block``: gets the number of checked blocks and
+    the total.
     """
     findings = Findings()
     reader = StoreReader.open(path)

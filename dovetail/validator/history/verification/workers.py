@@ -1,7 +1,6 @@
-"""Checker processes: batches and receipts go out in pieces, what is checked of them comes back.
+"""Worker processes that check batches and receipts (``batches``).
 
-A worker holds nothing between two pieces. It ends when its standard input does, which only its parent holds. What is
-checked is in ``dovetail.validator.history.verification.batches``.
+A worker is stateless, and ends when its standard input does, which only its parent holds.
 """
 
 import os
@@ -18,23 +17,23 @@ from typing import IO, Final
 from dovetail.validator.history.verification.batches import CheckedBatch, check_batch
 
 Entry = tuple[bytes, list[bytes | None] | None]
-"""What ``check_batch`` takes."""
+"""The arguments of ``check_batch``."""
 
 _LENGTH: Final = struct.Struct(">Q")
 
 
 class CheckerDied(Exception):
-    """A worker ended before its work did; the message says how."""
+    """A worker ended before it finished; the message says how."""
 
 
 class Checkers:
-    """``count`` worker processes; 0: one for each processor core. A context manager: they end with it."""
+    """``count`` worker processes; 0: one for each processor core. A context manager, at whose end they are killed."""
 
     def __init__(self, count: int) -> None:
         self.count = count or os.cpu_count() or 1
         self._workers: list[subprocess.Popen[bytes]] = []
         self._free: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
-        # A thread only carries: the work is in the process that it waits for.
+        # Each thread only waits for a process.
         self._carriers = ThreadPoolExecutor(max_workers=self.count, thread_name_prefix="checker")
 
     def __enter__(self) -> "Checkers":
@@ -58,7 +57,7 @@ class Checkers:
             worker.wait()
             for end in (worker.stdin, worker.stdout):
                 assert end is not None, "it was started with pipes"
-                # What it was not sent any more goes nowhere.
+                # Closing flushes data that the killed process no longer reads.
                 with suppress(BrokenPipeError):
                     end.close()
 
@@ -89,7 +88,7 @@ def _write(stream: IO[bytes], content: bytes) -> None:
 
 
 def _read(stream: IO[bytes]) -> bytes | None:
-    """One message; None where the other side has ended."""
+    """One message; None if the other side has ended."""
     length = stream.read(_LENGTH.size)
     if len(length) < _LENGTH.size:
         return None
@@ -99,14 +98,14 @@ def _read(stream: IO[bytes]) -> bytes | None:
 
 
 def work() -> None:
-    """A worker: answers each message with what it checked, until its standard input ends."""
+    """The body of a worker: answers each message with the checked batches, until its standard input ends."""
     try:
         while (content := _read(sys.stdin.buffer)) is not None:
             entries: list[Entry] = pickle.loads(content)
             checked = [check_batch(*entry) for entry in entries]
             _write(sys.stdout.buffer, pickle.dumps(checked, pickle.HIGHEST_PROTOCOL))
     except BrokenPipeError:
-        # The parent was killed: what is still in the buffer goes where nobody looks.
+        # The parent was killed: discard what is left in the buffer.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
