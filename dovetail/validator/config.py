@@ -1,4 +1,4 @@
-"""What an operator may set on a validator. Reading files, environment and flags is the command line's business."""
+"""The configuration of a validator. The command line reads it from files, environment and options."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,13 +8,11 @@ from dovetail.ledger.limits import Limits
 
 @dataclass(frozen=True)
 class ValidatorConfig:
-    """One typed configuration; the command line fills it and names key, value and what is allowed when it cannot."""
-
     data_dir: Path
-    """Holds the store, and ``genesis.batch`` (a serialized GenesisData) until block 0 is made from it."""
+    """The folder with the store, and with ``genesis.batch`` (a serialized GenesisData) until block 0 is made."""
 
     key_file: Path
-    """The node's private key, 64 hex characters: signs blocks."""
+    """The file of the private key that signs blocks: 64 hex characters."""
 
     bind: str = "tcp://127.0.0.1:4004"
     verifier_processes: int = 0
@@ -26,10 +24,10 @@ class ValidatorConfig:
     """How many of the newest states stay in the store; 0: all."""
 
     connection_key: str = ""
-    """The file of its secret connection key; empty: its port asks nobody for a key."""
+    """The file of the validator's secret connection key; empty: the port is open to every peer."""
 
     allowed_keys: str = ""
-    """The folder with the public connection keys that may connect, in ``processors`` and in ``clients``."""
+    """The folder of the public keys that may connect, in its folders ``processors`` and ``clients``."""
 
     insecure: bool = False
-    """Whether it may listen without keys on another address than loopback."""
+    """Whether an open port may listen on an address other than loopback."""

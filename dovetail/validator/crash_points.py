@@ -1,8 +1,7 @@
-"""Where a validator can be made to end at once, as by ``kill -9`` or a loss of power: the points, and reaching one.
+"""The points at which a test can end a validator at once, as ``kill -9`` or a power loss would.
 
-What lives here: the list and the trigger. What must not: anything that a validator does. A test arms one point by the
-environment; unarmed, reaching a point is the call of an empty function. ``docs/explanation/reliability.md`` lists the
-points, and which test reaches each.
+Contains the list of points and the trigger only. A test arms one point through the environment; otherwise ``reach`` is
+an empty function. ``docs/explanation/reliability.md`` lists the points and the tests that reach them.
 """
 
 import os
@@ -13,11 +12,11 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 VARIABLE: Final = "DOVETAIL_CRASH_AT"
-"""``NAME`` or ``NAME:N``: which point ends the process, and which time that it is reached; the first by default."""
+"""``NAME`` or ``NAME:N``: the process ends when it reaches the point for the Nth time, by default the first."""
 
 
 class CrashPoint(Enum):
-    """In the order in which a node comes to them; the number of each is its value."""
+    """The points, in the order in which a node reaches them."""
 
     GENESIS_BEFORE_WRITE = 1
     GENESIS_BEFORE_SYNC = 2
@@ -43,7 +42,7 @@ class CrashPoint(Enum):
 
     @property
     def label(self) -> str:
-        """As the environment and the page name it."""
+        """The point's name in the environment variable and in the documentation."""
         return self.name.lower()
 
 
@@ -55,7 +54,7 @@ class Armed(NamedTuple):
 
 
 def read_armed(text: str) -> Armed | None:
-    """What the variable's value arms; None for an empty one. Raises ValueError with what may stand there."""
+    """Parse the variable's value; None for an empty one. Raises ValueError that names the allowed values."""
     if not text:
         return None
     label, _, time = text.partition(":")
@@ -68,7 +67,7 @@ def read_armed(text: str) -> Armed | None:
 
 
 def make_reach(armed: Armed | None) -> Callable[[CrashPoint], None]:
-    """The function that is called at every point; for None an empty one."""
+    """The function to call at every point; an empty one for None."""
     if armed is None:
         return _pass
     left = armed.time
@@ -84,11 +83,11 @@ def make_reach(armed: Armed | None) -> Callable[[CrashPoint], None]:
 
 
 def _pass(point: CrashPoint) -> None:
-    """Nobody armed anything."""
+    """Does nothing: no point is armed."""
 
 
 def _end(armed: Armed) -> None:
-    # Past every buffer of this process, which ends without emptying them.
+    # Write without buffers, because the process ends without flushing them.
     os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"crash point {armed.point.label}\n".encode())
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -97,9 +96,9 @@ def _from_environment() -> Callable[[CrashPoint], None]:
     try:
         return make_reach(read_armed(os.environ.get(VARIABLE, "")))
     except ValueError as error:
-        # A test that arms nothing must not pass.
+        # Fail loudly: a test whose point is misspelt must not pass.
         raise SystemExit(str(error)) from None
 
 
 reach: Final = _from_environment()
-"""Call it where a point is."""
+"""To be called at each point."""

@@ -1,7 +1,7 @@
-"""What the validator counts and times as it works: totals, by family too, and the histograms of blocks and tasks.
+"""The validator's counters and histograms: totals, also by family, and the times of blocks and tasks.
 
-The parts report here by plain calls: once a block, a task or a message, never in a transaction's way. Nothing is asked
-and nothing is answered here: ``dovetail.validator.client_api.node_status`` shows it.
+Other parts report here once for each block, task or message, never for each transaction.
+``dovetail.validator.client_api.node_status`` answers requests for metrics.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from protos.validator_pb2 import Message as Envelope
 NAMESPACE: Final = "dovetail_validator"
 
 OTHER: Final = FamilyVersion("other", "")
-"""What all families count as that have no place of their own. No processor can register it: its version is empty."""
+"""The label of all families without one of their own. No processor can register it, because its version is empty."""
 
 _BLOCK_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
 _BLOCK_TRANSACTIONS: Final = (1, 5, 10, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
@@ -34,13 +34,13 @@ _TYPE_NAMES: Final = {number: name for name, number in Envelope.MessageType.item
 
 
 def type_name(message_type: int) -> str:
-    """The name of a message type; all numbers that are none share one, because any number may come from outside."""
+    """The name of a message type. All unknown numbers share one name, because peers may send any number."""
     return _TYPE_NAMES.get(message_type, "unknown")
 
 
 @dataclass(slots=True)
 class Totals:
-    """Counted since the validator started. All transactions of an invalid batch count as invalid."""
+    """Counts since the validator started. All transactions of an invalid batch count as invalid."""
 
     blocks_committed: int = 0
     batches_committed: int = 0
@@ -50,11 +50,11 @@ class Totals:
 
 
 class Metrics:
-    """``clock_s``: seconds of a steady clock; the one that blocks are timed by, too.
+    """``clock_s``: seconds of the monotonic clock by which blocks are timed too.
 
-    ``families`` bounds its own size: whoever submits may write any name into a transaction, so only families that a
-    processor registered get a place, ``limits.family_labels_max`` at most; the others share that of ``OTHER``. A family
-    of which nothing was settled gives its place back with its last processor.
+    ``families`` is bounded, because submitters can use any name: only registered families get a label of their own, at
+    most ``limits.family_labels_max``, and the others share ``OTHER``. A family without settled batches loses its label
+    with its last processor.
     """
 
     def __init__(self, limits: Limits, clock_s: Callable[[], float]) -> None:
@@ -95,32 +95,32 @@ class Metrics:
         )
 
     def family_registered(self, family: FamilyVersion) -> None:
-        """A processor registered ``family``: it counts under its own name from now on, if there is a place left."""
+        """Count a registered family under its own label from now on, if one is free."""
         if len(self.families) <= self._labels_max:
             self.families.setdefault(family, Totals())
 
     def family_left(self, family: FamilyVersion) -> None:
-        """No processor of ``family`` is left."""
+        """Note that the last processor of a family is gone."""
         if family != OTHER and self.families.get(family) == Totals():
             del self.families[family]
-            # Some releases mind that a family was never timed.
+            # Some releases of the library raise KeyError if the family was never timed.
             with suppress(KeyError):
                 self._apply_seconds.remove(*family)
 
     def message_arrived(self, message_type: int) -> None:
-        """A peer sent a message."""
+        """Count a peer's message."""
         self.requests[type_name(message_type)] += 1
 
     def label(self, family: FamilyVersion) -> FamilyVersion:
-        """The key of ``families`` that ``family`` counts under."""
+        """The key of ``families`` under which ``family`` is counted."""
         return family if family in self.families else OTHER
 
     def task_given(self, task: Task) -> None:
-        """A processor was handed ``task``."""
+        """Note that a processor was given ``task``."""
         self._given_s[task.number] = self._clock_s()
 
     def task_ended(self, task: Task, *, answered: bool) -> None:
-        """Its processor answered ``task``, or was lost with it: only the first is timed."""
+        """Note the end of a task. The task is timed only if it was answered, not if its processor was lost."""
         given_s = self._given_s.pop(task.number, None)
         if given_s is not None and answered:
             transactions = sum(len(unit.transactions) for unit in task.units)
@@ -128,7 +128,7 @@ class Metrics:
             child.observe((self._clock_s() - given_s) / transactions)
 
     def block_committed(self, batches: Iterable[VerifiedBatch], block_s: float, commit_s: float) -> None:
-        """A block with these batches is on disk, ``block_s`` after they were chosen; its write took ``commit_s``."""
+        """Count a committed block, ``block_s`` after its batches were chosen. Its write took ``commit_s``."""
         before = self.totals.transactions_committed
         families: set[FamilyVersion] = set()
         for batch in batches:
@@ -147,7 +147,7 @@ class Metrics:
         self._commit_seconds.observe(commit_s)
 
     def judged_invalid(self, batches: Iterable[VerifiedBatch]) -> None:
-        """These batches are INVALID, and that is on disk."""
+        """Count batches whose INVALID status is on disk."""
         for batch in batches:
             for family, count in self._by_family(batch).items():
                 totals = self.families[family]
@@ -157,7 +157,7 @@ class Metrics:
             self.totals.transactions_invalid += len(batch.transactions)
 
     def _by_family(self, batch: VerifiedBatch) -> dict[FamilyVersion, int]:
-        """How many transactions of a batch count under each key of ``families``."""
+        """The number of a batch's transactions by the keys of ``families``."""
         counts: dict[FamilyVersion, int] = {}
         for transaction in batch.transactions:
             family = self.label(transaction.family)

@@ -1,1 +1,1 @@
-"""The way of a submitted batch into the queue: its signatures are verified in worker processes, then it is stored."""
+"""Accepts submitted batches: worker processes verify their signatures, then they are stored and queued."""

@@ -1,7 +1,7 @@
-"""Messages between the event loop and a process that it started, over two pipes: each its length, then itself.
+"""Messages between the event loop and a child process over two pipes. Each message follows its length.
 
-A message wakes the process that it is for and no thread besides. Neither side ever waits with a message half sent, so
-that each works on while the other is at something else; what bounds the unsent is how much may be asked at one time.
+A message wakes its recipient and no helper thread. Neither side blocks with a message half sent, so each can work while
+the other is busy. The callers bound the unsent messages by the number of requests in flight.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _READ_BYTES: Final = 256 * 1024
 
 
 class Ends(NamedTuple):
-    """Descriptors of two new pipes; whoever made them closes them."""
+    """The descriptors of two new pipes, which the caller closes."""
 
     requests_out: int
     requests_in: int
@@ -30,7 +30,7 @@ class Ends(NamedTuple):
 
     @classmethod
     def new(cls, held_bytes: int) -> "Ends":
-        """``held_bytes``: what each holds where the system lets it. Raises OSError where no descriptors are left."""
+        """``held_bytes``: the capacity of each pipe, if the system allows. Raises OSError if descriptors run out."""
         requests_in, requests_out = os.pipe()
         try:
             answers_in, answers_out = os.pipe()
@@ -46,7 +46,7 @@ class Ends(NamedTuple):
 
 
 class _Side:
-    """What both sides do: send as much as there is room for, take what is there."""
+    """The common part of both sides: non-blocking sends and reads."""
 
     def __init__(self, out: int, back: int) -> None:
         self._out, self._back = out, back
@@ -55,10 +55,10 @@ class _Side:
         self._unsent: deque[memoryview] = deque()
         self._read = bytearray()
         self.ended = False
-        """Whether the other side is gone."""
+        """Whether the other side has ended."""
 
     def received(self) -> Iterator[bytes]:
-        """The messages that are there."""
+        """The messages that have arrived."""
         with contextlib.suppress(BlockingIOError):
             while more := os.read(self._back, _READ_BYTES):
                 self._read += more
@@ -73,7 +73,7 @@ class _Side:
             if end > len(read):
                 break
             message = bytes(memoryview(read)[_LENGTH.size : end])
-            # Before anybody sees it: whoever fails with it must not get it again.
+            # Delete the message before the yield: if its recipient fails, the message must not come again.
             del read[:end]
             yield message
 
@@ -81,7 +81,7 @@ class _Side:
         self._unsent.append(memoryview(_LENGTH.pack(len(message)) + message))
 
     def _flush(self) -> bool:
-        """Send what there is room for; whether nothing is left."""
+        """Send as much as the pipe takes. Returns whether nothing is left."""
         unsent = self._unsent
         try:
             while unsent:
@@ -99,41 +99,41 @@ class _Side:
 
 
 class Pipe(_Side):
-    """The loop's side. ``on_readable`` is called in the loop when messages may be there, or the process has ended."""
+    """The event loop's side. Calls ``on_readable`` when messages may have arrived or the process has ended."""
 
     def __init__(self, loop: "AbstractEventLoop", out: int, back: int, on_readable: Callable[[], None]) -> None:
-        """Both descriptors are its own from now on."""
+        """Takes ownership of both descriptors."""
         super().__init__(out, back)
         self._loop = loop
         self._on_readable = on_readable
-        self._loop.add_reader(back, self._look)
+        self._loop.add_reader(back, self._can_read)
 
     def send(self, message: bytes) -> None:
-        """Send, at once or when there is room; nothing happens where the process has ended."""
+        """Send at once or when the pipe has space. Does nothing if the process has ended."""
         self._put(message)
         if len(self._unsent) == 1 and not self._flush():
-            self._loop.add_writer(self._out, self._on_room)
+            self._loop.add_writer(self._out, self._can_write)
 
     def close(self) -> None:
-        """Let go of it: that is how the process learns that it is to end."""
+        """Close the pipes, which makes the process end."""
         self._loop.remove_reader(self._back)
         self._loop.remove_writer(self._out)
         os.close(self._out)
         os.close(self._back)
 
-    def _look(self) -> None:
+    def _can_read(self) -> None:
         self._on_readable()
         if self.ended:
-            # A pipe that has ended is readable for ever.
+            # An ended pipe stays readable for ever.
             self._loop.remove_reader(self._back)
 
-    def _on_room(self) -> None:
+    def _can_write(self) -> None:
         if self._flush():
             self._loop.remove_writer(self._out)
 
 
 def serve(requests: int, answers: int, answer: Callable[[bytes], bytes]) -> None:
-    """The process's side: answer each message, in their order, until whoever sends them is gone."""
+    """The process's side: answer each message in order until the other side ends."""
     side = _Side(answers, requests)
     poll = select.poll()
     poll.register(requests, select.POLLIN)

@@ -1,11 +1,8 @@
-"""Signature checks in worker processes: many batches a hand-over, all-or-nothing answers for each submission.
+"""Verifies batches in worker processes. Each submission gets one answer for all its batches.
 
-The parent talks to each worker over a pipe (``dovetail.validator.admission.pipe``); the loop drains it. A worker
-holds nothing between two
-hand-overs, so one that dies is replaced and its hand-overs are given out again. What makes a batch valid is
-``dovetail.ledger.batch.verify_batch``, which the workers (``dovetail.validator.admission.verifier_process``) call,
-and this process where one batch alone
-is there to be checked.
+The event loop sends jobs of several batches to the workers over pipes (``pipe``). Workers are stateless, so a dead one
+is replaced and its jobs are repeated. ``dovetail.ledger.batch.verify_batch`` defines a valid batch; the workers call it
+(``verifier_process``).
 """
 
 import asyncio
@@ -26,32 +23,32 @@ from protos import raw_pb2
 
 Verified = list[VerifiedBatch] | RefusedBatch
 
-_HAND_OVER_BYTES: Final = 64 * 1024
-"""About 64 signatures: enough that handing over costs little beside checking, small enough to share among workers."""
+_JOB_BYTES: Final = 64 * 1024
+"""About 64 signatures: enough that the transfer costs little, and few enough to share work among workers."""
 
-_TURN_BYTES: Final = 8 * _HAND_OVER_BYTES
-"""What one submission may hand out before the next has its turn: most of them whole."""
+_TURN_BYTES: Final = 8 * _JOB_BYTES
+"""The bytes that one submission sends before the next has its turn; most submissions are smaller."""
 
 VERIFIER_DIED: Final = "verifier_died"
-"""The one refusal that says nothing of the batch itself."""
+"""The only refusal that is no statement about the batch itself."""
 
-_HAND_OVERS_IN_FLIGHT: Final = 16
-"""At one worker: as much as it checks while the loop builds and writes a block (docs/explanation/performance.md)."""
+_JOBS_IN_FLIGHT: Final = 16
+"""Per worker: as much as it verifies while the loop builds and writes a block (docs/explanation/performance.md)."""
 
 _PIPE_BYTES_MAX: Final = 1024 * 1024
-"""Of a pipe to or from a worker: what one side goes through while the other does not look."""
+"""The capacity of a pipe: as much as one side processes while the other is busy."""
 
 _PIPES_BYTES_MAX: Final = 16 * _PIPE_BYTES_MAX
-"""Of all of them. Linux lets a user have 64 MiB; beyond that every new pipe of any process of his holds 8 KiB."""
+"""The capacity of all pipes. Linux allows a user 64 MiB; beyond that, each new pipe of the user holds 8 KiB."""
 
 _DEATHS_MAX: Final = 3
-"""A hand-over that this many workers died with is refused."""
+"""A job with which this many workers died is refused."""
 
 log = structlog.get_logger("validator.verifier")
 
 
 class _Submission:
-    """Batches that are accepted together or not at all."""
+    """Batches that are accepted or refused together."""
 
     __slots__ = ("left", "on_verified", "refusal", "results")
 
@@ -61,7 +58,7 @@ class _Submission:
         self.refusal: RefusedBatch | None = None
         self.on_verified = on_verified
 
-    def take(self, position: int, result: VerifiedBatch | RefusedBatch) -> None:
+    def add_result(self, position: int, result: VerifiedBatch | RefusedBatch) -> None:
         if isinstance(result, RefusedBatch):
             self.refusal = self.refusal or result
         else:
@@ -72,7 +69,7 @@ class _Submission:
 
 
 class _Waiting:
-    """What is left to hand out of one submission."""
+    """The rest of a submission that is not sent to a worker yet, from index ``next`` on."""
 
     __slots__ = ("next", "raw_batches", "submission")
 
@@ -82,8 +79,8 @@ class _Waiting:
         self.next = 0
 
 
-class _HandOver:
-    """What one message to a worker asks: batches of one or several submissions."""
+class _Job:
+    """The batches of one message to a worker, from one or several submissions."""
 
     __slots__ = ("batches", "data_bytes", "deaths")
 
@@ -92,24 +89,24 @@ class _HandOver:
         self.data_bytes = 0
         self.deaths = 0
 
-    def take(self, waiting: _Waiting, data_bytes_max: int) -> int:
-        """Take batches of one submission until it holds its fill, or has so many bytes of them; how many it has."""
-        taken = 0
+    def add_from(self, waiting: _Waiting, data_bytes_max: int) -> int:
+        """Add batches of a submission until the job is full or has ``data_bytes_max`` of them. Returns their bytes."""
+        added = 0
         for position in range(waiting.next, len(waiting.raw_batches)):
             raw = waiting.raw_batches[position]
             self.batches.append((waiting.submission, position, raw))
             self.data_bytes += len(raw)
-            taken += len(raw)
+            added += len(raw)
             waiting.next = position + 1
-            if self.data_bytes > _HAND_OVER_BYTES or taken >= data_bytes_max:
+            if self.data_bytes > _JOB_BYTES or added >= data_bytes_max:
                 break
-        return taken
+        return added
 
-    def apart(self) -> list["_HandOver"]:
-        """The same batches, one a hand-over, after a worker died with them."""
+    def split(self) -> list["_Job"]:
+        """One job for each batch, after a worker died with this job."""
         parts = []
         for entry in self.batches:
-            part = _HandOver()
+            part = _Job()
             part.batches = [entry]
             part.deaths = self.deaths + 1
             parts.append(part)
@@ -117,18 +114,18 @@ class _HandOver:
 
 
 class _Worker:
-    """One process: requests come by its standard input, and it ends with that."""
+    """One process. It reads requests from its standard input, and ends when that does."""
 
     def __init__(self, pipe_bytes: int, on_readable: Callable[[], None]) -> None:
-        """Raises OSError where there are no descriptors or processes left, and leaves nothing behind."""
+        """Raises OSError if descriptors or processes run out, and then leaves nothing behind."""
         ends = Ends.new(pipe_bytes)
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "dovetail.validator.admission.verifier_process", str(ends.answers_out)],
                 stdin=ends.requests_in,
                 pass_fds=(ends.answers_out,),
-                # Ctrl-C is for the parent. No session of its own: the system shares out cores by session, then by
-                # niceness.
+                # A group of its own, because Ctrl-C is for the parent. No session of its own: Linux shares cores among
+                # sessions before it considers niceness.
                 process_group=0,
             )
         except OSError:
@@ -139,7 +136,7 @@ class _Worker:
             os.close(ends.requests_in)
             os.close(ends.answers_out)
         self.pipe = Pipe(asyncio.get_running_loop(), ends.requests_out, ends.answers_in, on_readable)
-        self.in_flight: deque[_HandOver] = deque()
+        self.in_flight: deque[_Job] = deque()
 
     def close(self) -> None:
         self.pipe.close()
@@ -148,24 +145,24 @@ class _Worker:
 
 
 class VerifierPool:
-    """``processes`` workers; 0: one for each processor core. ``on_results`` is called after results were handed on."""
+    """``processes`` workers; 0: one for each processor core. Calls ``on_results`` after each delivery of results."""
 
     def __init__(self, processes: int, on_results: Callable[[], None]) -> None:
         self._on_results = on_results
-        self._again: deque[_HandOver] = deque()
-        """What a worker held that died: before all others."""
+        self._again: deque[_Job] = deque()
+        """Jobs of workers that died; they are sent before all others."""
         self._waiting: deque[_Waiting] = deque()
-        """Whose turn it is."""
+        """Submissions in the order of their turns."""
         self._turn_bytes = _TURN_BYTES
-        """What is left of the turn of the first of them."""
+        """The bytes left in the turn of the first submission."""
         count = processes or os.cpu_count() or 1
         self._pipe_bytes = min(_PIPE_BYTES_MAX, _PIPES_BYTES_MAX // (2 * count))
         self._workers = [self._start_worker() for _ in range(count)]
 
     def verify(self, raw_batches: list[bytes], on_verified: Callable[[Verified], None]) -> None:
-        """Check serialized batches; ``on_verified`` gets all of them verified, or the first refusal that was found."""
+        """Verify serialized batches. ``on_verified`` gets all of them verified, or the first refusal."""
         self._waiting.append(_Waiting(_Submission(len(raw_batches), on_verified), raw_batches))
-        self._hand_out()
+        self._send_jobs()
 
     def watch(self) -> None:
         """Replace workers that died."""
@@ -177,68 +174,67 @@ class VerifierPool:
                     log.error("a verifier died and none can be started, trying again", reason=str(error))
                     continue
                 log.warning("verifier died, started another", exit_code=worker.process.returncode)
-                # What it answered before is no hand-over that it died with.
-                self._take(worker)
+                # Read its last answers first: it did not die with those jobs.
+                self._read_answers(worker)
                 worker.close()
                 held = list(worker.in_flight)
                 if held:
-                    # It worked on the first: give out its batches one by one, so that they do not fall together.
-                    held[:1] = held[0].apart()
+                    # It died with the first job: send its batches one by one, so that a fatal one fails alone.
+                    held[:1] = held[0].split()
                 self._again.extendleft(reversed(held))
         while self._again and self._again[0].deaths >= _DEATHS_MAX:
             refusal = RefusedBatch(VERIFIER_DIED, f"checking it ended {_DEATHS_MAX} verifier processes")
             for submission, position, _ in self._again.popleft().batches:
-                submission.take(position, refusal)
-        self._hand_out()
+                submission.add_result(position, refusal)
+        self._send_jobs()
 
     def close(self) -> None:
         for worker in self._workers:
             worker.close()
 
     def _start_worker(self) -> _Worker:
-        return _Worker(self._pipe_bytes, self._drain)
+        return _Worker(self._pipe_bytes, self._on_answers)
 
-    def _hand_out(self) -> None:
+    def _send_jobs(self) -> None:
         while self._again or self._waiting:
             worker = min(self._workers, key=lambda candidate: len(candidate.in_flight))
-            if len(worker.in_flight) >= _HAND_OVERS_IN_FLIGHT:
+            if len(worker.in_flight) >= _JOBS_IN_FLIGHT:
                 return
-            hand_over = self._again.popleft() if self._again else self._next_hand_over()
-            worker.in_flight.append(hand_over)
-            request = raw_pb2.RawBatchList(batches=[raw for _, _, raw in hand_over.batches])
+            job = self._again.popleft() if self._again else self._next_job()
+            worker.in_flight.append(job)
+            request = raw_pb2.RawBatchList(batches=[raw for _, _, raw in job.batches])
             worker.pipe.send(request.SerializeToString())
 
-    def _next_hand_over(self) -> _HandOver:
-        """Submissions take turns: a large one keeps none that came behind it waiting for more than a turn of each."""
-        hand_over = _HandOver()
-        while self._waiting and hand_over.data_bytes <= _HAND_OVER_BYTES:
+    def _next_job(self) -> _Job:
+        """The next batches. Submissions take turns, so that a large one does not hold up those after it."""
+        job = _Job()
+        while self._waiting and job.data_bytes <= _JOB_BYTES:
             first = self._waiting[0]
-            self._turn_bytes -= hand_over.take(first, self._turn_bytes)
+            self._turn_bytes -= job.add_from(first, self._turn_bytes)
             if first.next == len(first.raw_batches):
                 self._waiting.popleft()
                 self._turn_bytes = _TURN_BYTES
             elif self._turn_bytes <= 0:
                 self._waiting.rotate(-1)
                 self._turn_bytes = _TURN_BYTES
-        return hand_over
+        return job
 
-    def _drain(self) -> None:
+    def _on_answers(self) -> None:
         for worker in self._workers:
-            self._take(worker)
-        self._hand_out()
+            self._read_answers(worker)
+        self._send_jobs()
         self._on_results()
 
-    def _take(self, worker: _Worker) -> None:
-        """Take the answers of a worker that wait."""
+    def _read_answers(self, worker: _Worker) -> None:
         for content in worker.pipe.received():
             results: list[VerifiedBatch | RefusedBatch] = pickle.loads(content)
-            hand_over = worker.in_flight.popleft()
-            for (submission, position, _), result in zip(hand_over.batches, results, strict=True):
-                submission.take(position, result)
+            job = worker.in_flight.popleft()
+            for (submission, position, _), result in zip(job.batches, results, strict=True):
+                submission.add_result(position, result)
 
 
 async def verify_all(pool: VerifierPool, raw_batches: list[bytes]) -> Verified:
-    """``VerifierPool.verify`` for those who can wait."""
+    """``VerifierPool.verify`` as a coroutine."""
     future: asyncio.Future[Verified] = asyncio.get_running_loop().create_future()
     pool.verify(raw_batches, future.set_result)
     return await future

@@ -1,6 +1,6 @@
-"""The body of a verifier process: answers each hand-over of batches with what was found, and ends with its input.
+"""The body of a verifier process: verifies the batches of each job, and ends with its standard input.
 
-Started by ``dovetail.validator.admission.verifier``. It imports little: a node starts one for each core.
+``verifier`` starts it. It imports little, because a node starts one for each core.
 """
 
 import os
@@ -14,12 +14,12 @@ from dovetail.validator.collector import collect_seldom
 from protos import raw_pb2
 
 _NICENESS: Final = 10
-"""Where cores are short the loop and the processors go first: what is verified earlier than they take it only waits,
-and while a block is written nothing would be left to verify."""
+"""With few cores, the event loop and the processors go first: batches that are verified too early only wait, and no
+work would be left for the time in which a block is written."""
 
 
 def _answer(message: bytes) -> bytes:
-    """A pickled list to a RawBatchList."""
+    """The pickled results for a serialized RawBatchList."""
     batches = raw_pb2.RawBatchList.FromString(message).batches
     return pickle.dumps([checked_batch(raw) for raw in batches], pickle.HIGHEST_PROTOCOL)
 

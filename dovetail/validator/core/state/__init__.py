@@ -1,1 +1,1 @@
-"""State: address to bytes at a root. Pure; nodes are read through a function that the store gives."""
+"""State: a map from addresses to bytes, for each root. Pure: the caller passes a function that reads nodes."""

@@ -1,7 +1,6 @@
-"""The Merkle radix trie: one pass for all changes of a block, and reading one leaf.
+"""The Merkle radix trie: updates with all changes of a block, and reads of one leaf.
 
-``update`` is the one home of "same state, same root": the root depends on the leaves alone, never on the order or the
-history of changes. Golden vectors hold it (tests/vectors).
+The root depends on the leaves alone, not on the order or history of changes. Golden vectors in tests/vectors pin it.
 """
 
 import hashlib
@@ -14,13 +13,13 @@ from dovetail.validator.core.state import nodes
 from dovetail.validator.core.state.nodes import EMPTY, Ref
 
 ReadNode = Callable[[int], bytes]
-"""The bytes of the node stored under a number."""
+"""Returns the bytes of the node with this number."""
 
 _Item = tuple[str, bytes | None]
 
 
 class Update(NamedTuple):
-    """The state after a block: its root, the nodes to append in ascending order of number, the numbers it replaced."""
+    """The state after a block: its root, the new nodes in ascending order of number, the replaced nodes' numbers."""
 
     root: Ref
     nodes: list[tuple[int, bytes]]
@@ -28,7 +27,7 @@ class Update(NamedTuple):
 
 
 def get(read: ReadNode, root: Ref, address: str) -> bytes | None:
-    """The value at ``address`` (70 characters), or None. Raises WrongNode."""
+    """The value at ``address`` (70 hex characters), or None. Raises WrongNode."""
     number = root.number
     while number:
         node = read(number)
@@ -42,9 +41,9 @@ def get(read: ReadNode, root: Ref, address: str) -> bytes | None:
 
 
 def update(read: ReadNode, root: Ref, changes: Mapping[str, bytes | None], next_number: int) -> Update:
-    """Apply ``changes`` (address to new value, None removes) to the state at ``root``.
+    """Apply ``changes`` (address to new value, None removes) to the state at ``root``. Raises WrongNode.
 
-    New nodes are numbered upwards from ``next_number``. Nothing is appended where nothing changed. Raises WrongNode.
+    New nodes are numbered from ``next_number`` on. Unchanged subtrees get no new nodes.
     """
     writer = _Writer(read, next_number)
     items = sorted(changes.items())
@@ -53,7 +52,7 @@ def update(read: ReadNode, root: Ref, changes: Mapping[str, bytes | None], next_
 
 
 class _Writer:
-    """The pass over one block's changes; each method returns the subtree as it then is, None where it is empty."""
+    """Applies one block's changes. Each method returns the resulting subtree, or None if it is empty."""
 
     def __init__(self, read: ReadNode, next_number: int) -> None:
         self._read = read
@@ -113,7 +112,7 @@ class _Writer:
     def _change_branch(self, ref: Ref, node: bytes, prefix: str, items: list[_Item]) -> Ref | None:
         """``items``: at least one, all under ``prefix``."""
         depth = len(prefix)
-        places = nodes.places(node)
+        layout = nodes.layout(node)
         changed: list[tuple[str, Ref]] = []
         appeared_or_gone: dict[str, Ref | None] = {}
         leaves = ref.leaves
@@ -123,7 +122,7 @@ class _Writer:
             end = start + 1
             while end < count and items[end][0][depth] == nibble:
                 end += 1
-            before = nodes.branch_child(node, places, nibble)
+            before = nodes.branch_child(node, layout, nibble)
             if before is not None:
                 nodes.check_below(ref.number, before.number)
             after = self.change(before, items[start:end])
@@ -139,13 +138,13 @@ class _Writer:
             return self._replace(ref, prefix, nodes.branch_children(node), appeared_or_gone | dict(changed))
         if not changed:
             return ref
-        # Nearly every branch keeps its children's places: no need to take it apart.
+        # Most changes keep the set of children, and then need no decoding of the whole branch.
         self.superseded.append(ref.number)
-        spliced, digest = nodes.with_children(node, places, changed)
+        spliced, digest = nodes.with_children(node, layout, changed)
         return self._append(spliced, digest, leaves)
 
     def _replace(self, ref: Ref, prefix: str, children: dict[str, Ref], changes: dict[str, Ref | None]) -> Ref | None:
-        """A branch anew, with some of its children changed, added or (None) gone."""
+        """Replace a branch, with some of its children changed, added or (None) removed."""
         self.superseded.append(ref.number)
         kept: dict[str, Ref] = {}
         for nibble in children.keys() | changes.keys():
@@ -155,7 +154,7 @@ class _Writer:
         return self._branch(prefix, kept)
 
     def _grow(self, entries: list[tuple[str, bytes | Ref]] | list[tuple[str, bytes]]) -> Ref | None:
-        """A subtree over sorted, disjoint entries: new leaves (address, value) and standing subtrees (prefix, ref)."""
+        """A subtree of sorted, disjoint entries: new leaves (address, value) and existing subtrees (prefix, ref)."""
         if not entries:
             return None
         if len(entries) == 1:

@@ -1,8 +1,7 @@
-"""Trie nodes as bytes: encoding, fields, hashes. No reading, no walking.
+"""The encoding of trie nodes: fields and hashes. No reading, no walking.
 
-A node names its place absolutely (a leaf its address, a branch its prefix), so that splitting or merging an edge
-rewrites no node below it. What follows the hashed part is local to one store: the numbers under which the children are
-kept, and how many leaves each holds.
+A leaf holds its whole address and a branch its whole prefix, so that splitting or merging an edge rewrites no node
+below. The part after the hashed one is local to a store: the children's numbers and leaf counts.
 
     leaf    00 | address, 35 bytes | value
     branch  01 | prefix length n | prefix, n hex characters | child bitmap, 16 bits | child hashes, 32 bytes each
@@ -23,12 +22,12 @@ _NUMBER_BYTES: Final = 8
 _BITS: Final = {nibble: 1 << value for value, nibble in enumerate("0123456789abcdef")}
 
 
-Places = tuple[int, int, int]
-"""Of a branch: the bitmap of its children, where their hashes begin, and where the hashed part ends."""
+Layout = tuple[int, int, int]
+"""The bitmap of a branch's children, and the offsets of their hashes and of the end of the hashed part."""
 
 
 class Ref(NamedTuple):
-    """A subtree: the hash of its top node, the number that node is stored under, and how many leaves it holds."""
+    """A subtree: the hash and the number of its top node, and its count of leaves."""
 
     hash: bytes
     number: int
@@ -36,11 +35,11 @@ class Ref(NamedTuple):
 
 
 class WrongNode(ValueError):
-    """A stored node that no update of the trie makes: a disk or somebody has changed it."""
+    """A stored node that no update of the trie could have written: it was changed since."""
 
 
 EMPTY: Final = Ref(hashlib.sha256(b"").digest(), 0, 0)
-"""The state without leaves; no node is stored under number 0."""
+"""The empty state. No node has the number 0."""
 
 
 def encode_leaf(address: str, value: bytes) -> bytes:
@@ -56,7 +55,7 @@ def leaf_value(node: bytes) -> bytes:
 
 
 def encode_branch(prefix: str, children: dict[str, Ref]) -> tuple[bytes, bytes]:
-    """A branch over at least two children, by next hex character: its stored bytes and its hash."""
+    """The stored bytes and the hash of a branch. ``children``: at least two, by their next hex character."""
     bitmap = 0
     hashes = []
     local = []
@@ -75,7 +74,7 @@ def branch_prefix(node: bytes) -> str:
 
 def branch_children(node: bytes) -> dict[str, Ref]:
     """All children of a branch by next hex character, in ascending order."""
-    bitmap, hash_at, local_at = places(node)
+    bitmap, hash_at, local_at = layout(node)
     children = {}
     for nibble, bit in _BITS.items():
         if bitmap & bit:
@@ -87,7 +86,7 @@ def branch_children(node: bytes) -> dict[str, Ref]:
 
 
 def children_below(node: bytes, number: int) -> dict[str, Ref]:
-    """The same for the branch that is stored under ``number``, on the way down. Raises WrongNode."""
+    """``branch_children`` of the branch with this number, each checked to have a lower number. Raises WrongNode."""
     children = branch_children(node)
     for child in children.values():
         check_below(number, child.number)
@@ -95,14 +94,14 @@ def children_below(node: bytes, number: int) -> dict[str, Ref]:
 
 
 def check_below(number: int, child: int) -> None:
-    """A child is stored before its parent, so that every way down has an end. Raises WrongNode."""
+    """Raises WrongNode unless the child has a lower number than its parent. So every path down the trie ends."""
     if child >= number:
         raise WrongNode(f"node {number} names node {child} as its child, which was not stored before it")
 
 
-def branch_child(node: bytes, at: Places, nibble: str) -> Ref | None:
-    """One child of a branch, whose ``places`` are ``at``; None where there is none. Reads no other child."""
-    bitmap, hashes_at, hashed_end = at
+def branch_child(node: bytes, parts: Layout, nibble: str) -> Ref | None:
+    """One child of a branch with the layout ``parts``, or None. Decodes no other child."""
+    bitmap, hashes_at, hashed_end = parts
     bit = _BITS[nibble]
     if not bitmap & bit:
         return None
@@ -113,10 +112,10 @@ def branch_child(node: bytes, at: Places, nibble: str) -> Ref | None:
 
 
 def child_number(node: bytes, address: str) -> int:
-    """The number of the child on the way to ``address``; 0 where there is none, or the address ends elsewhere.
+    """The number of the child on the path to ``address``; 0 if there is none.
 
-    The branch's prefix is not compared: the leaf at the end of the way names its whole address. Every read of a leaf
-    passes here several times.
+    Does not compare the branch's prefix, because the leaf holds its whole address. Speed matters: each read of a leaf
+    calls this several times.
     """
     length = node[1]
     bitmap = node[2 + length] << 8 | node[3 + length]
@@ -127,9 +126,9 @@ def child_number(node: bytes, address: str) -> int:
     return int.from_bytes(node[local_at : local_at + _NUMBER_BYTES], "big")
 
 
-def with_children(node: bytes, at: Places, changed: Iterable[tuple[str, Ref]]) -> tuple[bytes, bytes]:
-    """The branch, whose ``places`` are ``at``, with other children in standing ones: its stored bytes and its hash."""
-    bitmap, hashes_at, hashed_end = at
+def with_children(node: bytes, parts: Layout, changed: Iterable[tuple[str, Ref]]) -> tuple[bytes, bytes]:
+    """Stored bytes and hash of a branch with the layout ``parts`` after some existing children have changed."""
+    bitmap, hashes_at, hashed_end = parts
     spliced = bytearray(node)
     for nibble, (child_hash, number, leaves) in changed:
         position = (bitmap & (_BITS[nibble] - 1)).bit_count()
@@ -140,14 +139,14 @@ def with_children(node: bytes, at: Places, changed: Iterable[tuple[str, Ref]]) -
 
 
 def node_hash(node: bytes) -> bytes:
-    """The hash that a parent, or the root, must name for these bytes."""
+    """The hash of a stored node."""
     if node[0] == LEAF:
         return hashlib.sha256(node).digest()
-    return hashlib.sha256(node[: places(node)[2]]).digest()
+    return hashlib.sha256(node[: layout(node)[2]]).digest()
 
 
-def places(node: bytes) -> Places:
-    """Where the parts of a branch are: for who takes several of its children one by one."""
+def layout(node: bytes) -> Layout:
+    """The layout of a branch, for callers that read or change several children one by one."""
     length = node[1]
     bitmap = node[2 + length] << 8 | node[3 + length]
     return bitmap, 4 + length, 4 + length + HASH_BYTES * bitmap.bit_count()

@@ -1,6 +1,6 @@
-"""State as one reader sees it: the trie at a root, and changes laid over it, layer by layer. Reads only.
+"""Read-only views of the state: the trie at a root, and layers of changes over another view.
 
-What a reader may see is not asked here (``dovetail.ledger.access``).
+Access rules are checked elsewhere (``dovetail.ledger.access``).
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,14 +18,14 @@ class View(Protocol):
     """Address to bytes."""
 
     def get(self, address: str) -> bytes | None:
-        """What ``address`` (70 characters) holds, or None."""
+        """The value at ``address`` (70 hex characters), or None."""
 
     def under(self, prefix: str, after: str) -> Iterator[Entry]:
-        """The entries whose address begins with ``prefix`` and comes behind ``after`` (any text), in address order."""
+        """The entries whose address begins with ``prefix`` and sorts after ``after`` (any text), in address order."""
 
 
 class Stored:
-    """The state at a root. The root never changes, and neither do the nodes below it."""
+    """The state at a root, which never changes."""
 
     __slots__ = ("_read", "_root")
 
@@ -41,9 +41,9 @@ class Stored:
 
 
 class Changed:
-    """A view and changes to it: address to new value, None removes.
+    """A view with changes over it: address to new value, None removes.
 
-    ``changes`` is read where it stands. It may grow, but an address that it holds never leaves it.
+    ``changes`` is not copied. The caller may add addresses to it, but not remove any.
     """
 
     __slots__ = ("_below", "_changes", "_order")
@@ -59,11 +59,11 @@ class Changed:
 
     def under(self, prefix: str, after: str) -> Iterator[Entry]:
         changes = self._changes
-        # Few blocks hold lists, and those ask for page after page: the order is made at the first and kept.
+        # Listing is rare, but then asks for page after page: sort at the first page and keep the order.
         if len(self._order) != len(changes):
             self._order = sorted(changes)
         order = self._order
         start = max(bisect_left(order, prefix), bisect_right(order, after))
-        end = bisect_left(order, prefix + "g")  # Behind all that a hex character may follow.
+        end = bisect_left(order, prefix + "g")  # "g" sorts after all hex characters.
         changed = ((address, changes[address]) for address in islice(order, start, max(start, end)))
         return overlaid(self._below.under(prefix, after), changed)

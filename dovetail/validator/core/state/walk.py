@@ -1,6 +1,6 @@
-"""Walking the trie in address order, by index or behind an address: pages, counts and positions in O(count + depth).
+"""Walks the trie in address order: pages by index or address, counts and positions, each in O(count + depth).
 
-Reads only. All of it raises WrongNode where a way has no end.
+Reads only. Every function raises WrongNode if a child does not have a lower number than its parent.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ class Leaf(NamedTuple):
 
 
 def subtree(read: ReadNode, root: Ref, prefix: str) -> Ref | None:
-    """The subtree that holds exactly the leaves under ``prefix``; None where there is none."""
+    """The subtree of exactly the leaves under ``prefix``, or None."""
     ref: Ref | None = root if root.number else None
     while ref is not None:
         node = read(ref.number)
@@ -33,7 +33,7 @@ def subtree(read: ReadNode, root: Ref, prefix: str) -> Ref | None:
 
 
 def leaves(read: ReadNode, ref: Ref, skip: int = 0, *, backwards: bool = False) -> Iterator[Leaf]:
-    """The leaves of a subtree in ascending address order, or in descending order, without the first ``skip`` of it."""
+    """The leaves of a subtree in ascending (``backwards``: descending) address order, without the first ``skip``."""
     node = read(ref.number)
     if node[0] == nodes.LEAF:
         if not skip:
@@ -49,32 +49,32 @@ def leaves(read: ReadNode, ref: Ref, skip: int = 0, *, backwards: bool = False) 
 
 
 def under(read: ReadNode, root: Ref, prefix: str, after: str) -> Iterator[Leaf]:
-    """The leaves under ``prefix`` whose address comes behind ``after`` (any text), in ascending address order."""
+    """The leaves under ``prefix`` whose address sorts after ``after`` (any text), in ascending address order."""
     top = subtree(read, root, prefix)
     if top is not None:
-        yield from _behind(read, top, after)
+        yield from _after(read, top, after)
 
 
-def _behind(read: ReadNode, ref: Ref, after: str) -> Iterator[Leaf]:
+def _after(read: ReadNode, ref: Ref, after: str) -> Iterator[Leaf]:
     node = read(ref.number)
     if node[0] == nodes.LEAF:
         if nodes.leaf_address(node) > after:
             yield Leaf(nodes.leaf_address(node), nodes.leaf_value(node))
         return
     place = nodes.branch_prefix(node)
-    way, rest = after[: len(place)], after[len(place) :]
-    if place > way:
+    start, rest = after[: len(place)], after[len(place) :]
+    if place > start:
         yield from leaves(read, ref)
-    elif place == way:
+    elif place == start:
         for nibble, child in nodes.children_below(node, ref.number).items():
             if nibble > rest[:1]:
                 yield from leaves(read, child)
             elif nibble == rest[:1]:
-                yield from _behind(read, child, after)
+                yield from _after(read, child, after)
 
 
 def position(read: ReadNode, ref: Ref, address: str) -> int | None:
-    """How many leaves of the subtree come before ``address``; None where it has no leaf."""
+    """The number of leaves before ``address`` in the subtree; None if the subtree has no such leaf."""
     before = 0
     while True:
         node = read(ref.number)

@@ -47,7 +47,7 @@ def compare(block: CheckedBlock, run: BlockRun, read_node: ReadNode, add: Callab
             add(_verdict(block.num, batch, result))
     if unknown:
         batches = f"{unknown} batch{'' if unknown == 1 else 'es'} of the block"
-        found = f"{batches} could not be run, or only without the writes of an earlier batch: they are not compared"
+        found = f"{batches} could not be run, or only without an earlier batch's writes: they are not compared"
         add(Finding(block.num, "reexecution_not_run", f"block {block.num}", "all of its batches run", found, _LOST))
     if not same and not withdrawn:
         update = merkle.update(read_node, block.base, run.changes, 1)

@@ -43,7 +43,7 @@ def test_every_batch_is_handed_out_once_in_its_order() -> None:
     """Whatever the sizes: one over a turn alone, many in one hand-over, an end at the end of a turn."""
 
     async def test() -> None:
-        sizes = [1, 1, verifier._HAND_OVER_BYTES, verifier._TURN_BYTES, verifier._TURN_BYTES + 1, 5]
+        sizes = [1, 1, verifier._JOB_BYTES, verifier._TURN_BYTES, verifier._TURN_BYTES + 1, 5]
         answers: dict[int, Verified] = {}
         done = asyncio.Event()
 
@@ -55,16 +55,16 @@ def test_every_batch_is_handed_out_once_in_its_order() -> None:
 
         pool = VerifierPool(1, lambda: None)
         seen: list[tuple[int, int]] = []
-        hand_over = pool._next_hand_over
+        next_job = pool._next_job
         numbers: dict[int, int] = {}
 
-        def watched() -> verifier._HandOver:
-            made = hand_over()
+        def watched() -> verifier._Job:
+            made = next_job()
             for submission, position, _ in made.batches:
                 seen.append((numbers.setdefault(id(submission), len(numbers)), position))
             return made
 
-        pool._next_hand_over = watched  # type: ignore[method-assign]
+        pool._next_job = watched  # type: ignore[method-assign]
         try:
             for number, size in enumerate(sizes):
                 pool.verify([bytes(size)] * 3, lambda verified, number=number: take(number, verified))  # type: ignore[misc]

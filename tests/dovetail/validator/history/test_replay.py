@@ -119,7 +119,7 @@ def test_a_block_that_ends_its_processor_each_time_is_a_finding(
             "its processor of intkey 1.0 ended while it ran this batch alone",
         )
         assert [other.found for other in others] == [
-            f"{rest} of the block could not be run, or only without the writes of an earlier batch: they are not compared"
+            f"{rest} of the block could not be run, or only without an earlier batch's writes: they are not compared"
             for rest in ([], ["1 batch"], ["2 batches"])[batches - 1]
         ]
 

@@ -247,13 +247,13 @@ def test_a_block_makes_each_node_on_its_paths_once(monkeypatch: pytest.MonkeyPat
     memory = NodeMemory()
     memory.apply({address(number): b"v" for number in range(5_000)})
     taken_apart: list[bytes] = []
-    places = nodes.places
+    layout = nodes.layout
 
-    def counting(node: bytes) -> nodes.Places:
+    def counting(node: bytes) -> nodes.Layout:
         taken_apart.append(node)
-        return places(node)
+        return layout(node)
 
-    monkeypatch.setattr(nodes, "places", counting)
+    monkeypatch.setattr(nodes, "layout", counting)
     made = merkle.update(memory.node, memory.root, {address(n): b"new" for n in range(0, 5_000, 5)}, memory.next_number)
     assert len(made.nodes) == len(made.superseded) < 2_000
     assert len(taken_apart) == len(made.nodes) - 1_000  # Its leaves.
