@@ -1,6 +1,5 @@
-"""The domain, pure: ids, addresses, transactions, batches, blocks, receipts, signing, settings and the refusals.
+"""The domain, pure: ids, addresses, transactions, batches, blocks, receipts, signing, settings and refusals.
 
-Nothing here knows sockets, threads, clocks, randomness, the environment or logging: what is needed comes in as
-arguments. ``key_files`` alone reads files, and asks who the reader is; ``hosts`` looks up a
-name.
+No sockets, threads, clocks, randomness, environment or logging. The exceptions: ``key_files`` reads files, ``hosts``
+looks up host names.
 """

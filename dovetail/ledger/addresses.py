@@ -1,7 +1,7 @@
-"""State addresses, prefixes and namespaces, and the rule on who may touch what.
+"""State addresses, prefixes and namespaces, and lists of them that limit access.
 
-``AccessList`` is the one home of "reads within inputs, writes within outputs and namespaces": the processor SDK applies
-it to fail early, the validator applies it to what comes back.
+``AccessList`` implements "reads within inputs, writes within outputs and namespaces" for the validator and for the
+processor SDK, which fails early.
 """
 
 import hashlib
@@ -13,10 +13,7 @@ Address = NewType("Address", str)
 """70 lower-case hex characters, of which the first 6 are the namespace (WIRE.md, Transport)."""
 
 ADDRESS_CHARACTERS: Final = 70
-"""Length of an address."""
-
 NAMESPACE_CHARACTERS: Final = 6
-"""Length of a namespace, with which an address begins."""
 
 _is_address = re.compile(r"[0-9a-f]{70}").fullmatch
 _is_prefix = re.compile(r"(?:[0-9a-f]{2}){0,35}").fullmatch
@@ -45,8 +42,8 @@ class AccessList:
     def __init__(self, declared: Iterable[str]) -> None:
         self.declared = tuple(declared)
         self.entries = frozenset(self.declared)
-        """What is declared; holds an address (70 characters) where it is fully named, not where a prefix covers it."""
-        # Most transactions touch what they name: one is made for each, and few need the prefixes.
+        """The declared texts as a set, to find fully declared addresses fast."""
+        # Computed on demand: most transactions access only addresses that they declare in full.
         self._prefixes: tuple[str, ...] | None = None
 
     def permits(self, address: str) -> bool:
@@ -58,5 +55,5 @@ class AccessList:
         return address.startswith(self._prefixes)
 
     def permits_prefix(self, prefix: str) -> bool:
-        """Whether every address that begins with ``prefix`` is covered by one entry: an entry that it begins with."""
+        """Whether a single entry covers every address that begins with ``prefix``."""
         return prefix.startswith(self.declared)

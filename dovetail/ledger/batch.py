@@ -1,7 +1,7 @@
-"""Batches: decoding, and the one check that makes a batch verified.
+"""Batches: decoding and verification.
 
-``verify_batch`` is the one home of signatures, payload hashes, ids that match the header, and the batcher's key
-(seed specification, "Rules on transactions and batches"). Always over the bytes as received.
+``verify_batch`` checks signatures, payload hashes, ids against the header, and the batcher's key, over the bytes as
+received (seed specification, "Rules on transactions and batches").
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from protos import batch_pb2, client_block_pb2, raw_pb2, transaction_pb2
 
 
 class VerifiedTransaction(NamedTuple):
-    """What routing, scheduling and the rules need of a transaction, beside its bytes as received."""
+    """The fields of a transaction that routing, scheduling and rules use, and its bytes as received."""
 
     id: TransactionId
     family: FamilyVersion
@@ -31,17 +31,18 @@ class VerifiedTransaction(NamedTuple):
 
 
 class VerifiedBatch(NamedTuple):
-    """A batch that passed ``verify_batch``; nothing else makes one."""
+    """A batch that passed ``verify_batch`` or ``verify_migration``.
+
+    ``declared`` and ``dependencies``: the number of inputs and outputs, and of dependencies, that its transactions
+    declare together. ``signer``: the batcher's public key.
+    """
 
     id: BatchId
     transactions: tuple[VerifiedTransaction, ...]
     declared: int
-    """How many inputs and outputs its transactions declare together."""
     raw: bytes
     signer: str
-    """The public key of the batcher, who signed it."""
     dependencies: int
-    """How many dependencies its transactions declare together."""
 
 
 def decode_batch_list(content: bytes) -> list[bytes]:
@@ -53,12 +54,12 @@ def decode_batch_list(content: bytes) -> list[bytes]:
 
 
 def verify_batch(raw: bytes) -> VerifiedBatch:
-    """Check one serialized Batch against every rule. Raises RefusedBatch with the rule that it broke."""
+    """Check one serialized Batch against every rule. Raises RefusedBatch with the broken rule."""
     return _verify(raw, refused_signer=migration.PUBLIC_KEY)
 
 
 def checked_batch(raw: bytes) -> VerifiedBatch | RefusedBatch:
-    """``verify_batch`` for whoever hands on what was found."""
+    """``verify_batch`` that returns the refusal."""
     try:
         return verify_batch(raw)
     except RefusedBatch as refusal:
@@ -66,7 +67,7 @@ def checked_batch(raw: bytes) -> VerifiedBatch | RefusedBatch:
 
 
 def verify_migration(raw: bytes) -> VerifiedBatch:
-    """The same for a batch that a validator injected, and no client sent. Raises RefusedBatch."""
+    """``verify_batch`` for a batch that a validator injected: allows the migration key. Raises RefusedBatch."""
     return _verify(raw, refused_signer=None)
 
 
@@ -100,7 +101,7 @@ def _verify(raw: bytes, refused_signer: str | None) -> VerifiedBatch:
 
 
 def verify_transaction(raw: bytes) -> VerifiedTransaction:
-    """Check one serialized Transaction that is in no batch yet. Raises RefusedBatch with the rule that it broke."""
+    """Check one serialized Transaction that is in no batch yet. Raises RefusedBatch with the broken rule."""
     return _verify_transaction(raw, "(none yet)", None, migration.PUBLIC_KEY)
 
 
@@ -150,7 +151,7 @@ def _verify_transaction(
 
 @lru_cache(maxsize=1024)
 def _family(name: str, version: str) -> FamilyVersion:
-    """One value for all transactions of a family: what crosses a process boundary names it once."""
+    """One value for all transactions of a family, so that a pickle contains it once."""
     return FamilyVersion(name, version)
 
 
@@ -172,7 +173,7 @@ def _check_signature(where: str, public_key: str, refused: str | None, header_by
 
 
 def _check_nesting(batch_id: str, raw: bytes) -> None:
-    """Unknown fields may be nested: refuse what could be read as a batch, but not inside the blocks of a list."""
+    """Refuse a batch whose unknown fields are nested too deeply to decode the batch within a list of blocks."""
     block = raw_pb2.RawBlock(batches=[raw]).SerializeToString()
     try:
         client_block_pb2.ClientBlockListResponse.FromString(raw_pb2.RawBlockList(blocks=[block]).SerializeToString())

@@ -108,6 +108,6 @@ def decode_block_header(header_bytes: bytes) -> BlockHeader:
 def is_sealed(block_id: BlockId, header_bytes: bytes) -> bool:
     """Whether ``block_id`` is the signature of the header's own signer over the header.
 
-    Raises NotDecodable where the header is none, InvalidKey where its signer is none.
+    Raises NotDecodable if the bytes are no header, InvalidKey if the signer is no key.
     """
     return signing.verify(decode_block_header(header_bytes).signer_pubkey, header_bytes, block_id)

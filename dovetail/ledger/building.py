@@ -1,4 +1,4 @@
-"""Building signed transactions, batches and the body of a POST, for clients. Reads no keys and no clock."""
+"""Builds signed transactions, batches and the body of a POST, for clients. Reads no key files and no clock."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ def build_transaction(
     nonce: str,
     dependencies: Iterable[TransactionId] = (),
 ) -> SignedTransaction:
-    """Sign one transaction. ``nonce`` makes otherwise identical transactions differ: give each its own."""
+    """Sign one transaction. Give each transaction its own ``nonce``: otherwise equal ones have equal ids."""
     header_bytes = transaction_pb2.TransactionHeader(
         batcher_pubkey=batcher_pubkey,
         dependencies=dependencies,
@@ -55,7 +55,7 @@ class SignedBatch(NamedTuple):
 
 
 def build_batch(signer: Signer, transactions: Sequence[SignedTransaction]) -> SignedBatch:
-    """Sign one batch; ``signer`` must be the batcher that each transaction names."""
+    """Sign one batch. ``signer`` must be the batcher of each transaction."""
     header_bytes = batch_pb2.BatchHeader(
         signer_pubkey=signer.public_key, transaction_ids=[transaction.id for transaction in transactions]
     ).SerializeToString()

@@ -1,7 +1,7 @@
-"""The keys of connections, by which processes know each other on the validator's port: what a key file may hold.
+"""Connection keys, which authenticate processes on the validator's port, and the contents of their files.
 
-A key of CurveZMQ (ZeroMQ RFC 26): 32 bytes as 40 characters of Z85 (RFC 32), in a file of one line. It signs nothing on
-the ledger. No files are read here, no key is made or computed.
+A key of CurveZMQ (ZeroMQ RFC 26) has 32 bytes, written as 40 characters of Z85 (RFC 32) in a file of one line. It signs
+nothing on the ledger. This module neither reads files nor generates keys.
 """
 
 import functools
@@ -12,7 +12,7 @@ from dovetail.ledger.errors import InvalidKey
 from dovetail.ledger.secret_files import readable_by_others
 
 ConnectionPublicKey = NewType("ConnectionPublicKey", str)
-"""40 characters of Z85. Who has it may be known to everybody."""
+"""40 characters of Z85; no secret."""
 
 KEY_FILE_BYTES_MAX: Final = 1024
 SECRET_SUFFIX: Final = ".priv"
@@ -20,13 +20,13 @@ PUBLIC_SUFFIX: Final = ".pub"
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _KEY_CHARACTERS: Final = 40
 _GROUP_CHARACTERS: Final = 5
-"""Which stand for 32 bits: not every text is one."""
+"""Five characters encode 32 bits, so some groups are no valid encoding."""
 
 _is_signing_key = re.compile(r"[0-9a-f]{64}|0[23][0-9a-f]{64}").fullmatch
 
 
 class ConnectionSecret:
-    """The secret half of a connection key. What prints or logs it shows nothing of it."""
+    """The secret half of a connection key. Its ``repr`` hides the key."""
 
     __slots__ = ("_text",)
 
@@ -34,7 +34,7 @@ class ConnectionSecret:
         self._text = text
 
     def reveal(self) -> bytes:
-        """The 40 characters, for a socket."""
+        """The 40 characters of the key."""
         return self._text.encode("ascii")
 
     def __repr__(self) -> str:
@@ -42,12 +42,10 @@ class ConnectionSecret:
 
 
 def decode_secret(content: bytes, name: str, *, mode: int, owner: int, reader: int) -> ConnectionSecret:
-    """The secret key in a file of this ``name``.
+    """The secret key in a file with this ``name``, ``mode`` and ``owner`` (user id), read by the user ``reader``.
 
-    ``mode`` is the file's, ``owner`` and ``reader`` are user ids: whose it is, who reads.
-
-    Raises InvalidKey, never with the content in the text; also where the name is a public key's, and where others could
-    read it too (``readable_by_others``).
+    Raises InvalidKey, never with the content in its text, also if the name is that of a public key or if others can
+    read the file (``readable_by_others``).
     """
     if name.endswith(PUBLIC_SUFFIX):
         raise InvalidKey(f"its name is that of a public key: name the {SECRET_SUFFIX} file that was made with it")
@@ -58,7 +56,7 @@ def decode_secret(content: bytes, name: str, *, mode: int, owner: int, reader: i
 
 
 def decode_public(content: bytes, name: str) -> ConnectionPublicKey:
-    """The public key in a file of this ``name``. Raises InvalidKey; also where that is a secret's name."""
+    """The public key in a file with this ``name``. Raises InvalidKey, also if the name is that of a secret key."""
     if name.endswith(SECRET_SUFFIX):
         raise InvalidKey(f"its name is that of a secret key: name the {PUBLIC_SUFFIX} file beside it")
     return ConnectionPublicKey(_key_text(content, "public"))
@@ -79,6 +77,6 @@ def _key_text(content: bytes, kind: str) -> str:
     text = content[: KEY_FILE_BYTES_MAX + 1].decode("ascii", "replace").strip()
     if len(content) <= KEY_FILE_BYTES_MAX and _is_z85_key(text):
         return text
-    # The one mistake that is easily made, since both kinds of files are called alike.
+    # Files of signing keys have the same suffixes, so this mistake is likely.
     but = "; it holds a key that signs" if _is_signing_key(text) else ""
     raise InvalidKey(f"it holds no {kind} connection key of 40 Z85 characters{but}")

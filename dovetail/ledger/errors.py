@@ -1,7 +1,6 @@
-"""Refusals of the domain: what was wrong with what somebody sent, with the values.
+"""The exceptions of the domain, each with the offending values in its message.
 
-A refusal is typed and carries its evidence. A transaction that a family rejects is a value (a verdict), not one of
-these.
+A transaction that its family rejects is no exception but a verdict.
 """
 
 from collections.abc import Sequence
@@ -16,13 +15,13 @@ class NotDecodable(LedgerError):
 
 
 class InvalidKey(LedgerError):
-    """A private or public key that is none."""
+    """A text is no private or public key."""
 
 
 class RefusedBatch(LedgerError):
     """A submitted batch breaks a rule of the seed specification ("Rules on transactions and batches").
 
-    ``rule`` is one word for scripts; ``message`` names batch, transaction and the values. Neither id is a verified one.
+    ``rule``: one word for scripts. ``message``: names batch, transaction and values; the ids in it are unverified.
     """
 
     def __init__(self, rule: str, message: str) -> None:
@@ -35,6 +34,6 @@ class RefusedBatch(LedgerError):
 
 
 def some_of(names: Sequence[str], most: int) -> str:
-    """The first ``most`` of ``names`` and how many more there are, for a message; empty where there are none."""
+    """The first ``most`` of ``names`` and the number of the others, for a message; empty if there are no names."""
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -1,6 +1,6 @@
-"""The types of ids and keys, and what their text looks like.
+"""The types of ids and keys, and the form of their text. No hashing, no signing.
 
-Distinct types, so that a batch id where a transaction id belongs does not type-check. No hashing, no signing.
+The types are distinct, so that the type checker finds a batch id in the place of a transaction id.
 """
 
 import re
@@ -18,7 +18,7 @@ StateRoot = NewType("StateRoot", str)
 """The Merkle root of a state: 64 lower-case hex characters."""
 
 NULL_BLOCK_ID: Final = BlockId("0" * 16)
-"""What the genesis block names as its previous block."""
+"""The previous block id of the genesis block."""
 
 _is_id = re.compile(r"[0-9a-f]{128}").fullmatch
 _is_public_key = re.compile(r"0[23][0-9a-f]{64}").fullmatch

@@ -1,7 +1,4 @@
-"""Reads the files of connection keys, for the processes that show one and may not import each other.
-
-The one place of this package that touches files. What they may hold is ``connection_keys``' business.
-"""
+"""Reads the files of connection keys. ``connection_keys`` checks their contents."""
 
 import os
 from pathlib import Path
@@ -17,20 +14,20 @@ from dovetail.ledger.errors import InvalidKey
 
 
 def read_secret(setting: str, path: Path) -> ConnectionSecret:
-    """The secret key in the file that ``setting`` names.
+    """The secret key in the file ``path`` of the setting ``setting``.
 
-    Raises InvalidKey with both and what to do, never with a secret; also for a file that cannot be read, or that others
-    can.
+    Raises InvalidKey, whose message names both and never a secret, also if the file cannot be read or others can read
+    it.
     """
-    content, found = _read(setting, path)
+    content, status = _read(setting, path)
     try:
-        return decode_secret(content, path.name, mode=found.st_mode, owner=found.st_uid, reader=os.geteuid())
+        return decode_secret(content, path.name, mode=status.st_mode, owner=status.st_uid, reader=os.geteuid())
     except InvalidKey as error:
         raise InvalidKey(f"{setting} {path}: {error}") from None
 
 
 def read_public(setting: str, path: Path) -> ConnectionPublicKey:
-    """The public key in the file that ``setting`` names. Raises InvalidKey, as ``read_secret`` does."""
+    """The public key in the file ``path`` of the setting ``setting``. Raises InvalidKey."""
     content, _ = _read(setting, path)
     try:
         return decode_public(content, path.name)

@@ -1,11 +1,11 @@
-"""Every bound of the node in one type: what a client, a processor or a disk may at most make it hold."""
+"""All limits of the node in one type."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes in bytes, counts and milliseconds, as each name says."""
+    """Counts, bytes, milliseconds and seconds, as each name says."""
 
     body_bytes_max: int = 8 * 1024 * 1024
     message_bytes_max: int = 32 * 1024 * 1024

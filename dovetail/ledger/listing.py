@@ -1,27 +1,24 @@
-"""Entries of state in address order, with changes laid over them: what the SDK and the validator both do for a list.
+"""Applies changes to entries of state in address order, for lists in the SDK and the validator.
 
-No access rules and no reading here: entries come in as iterators, changes as a mapping.
+No access rules and no reads here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 
 Entry = tuple[str, bytes]
-"""An address and what it holds."""
+"""An address and its value."""
 
 Change = tuple[str, bytes | None]
 """An address and its new value; None removes it."""
 
 
 def changes_under(changes: Mapping[str, bytes | None], prefix: str) -> list[Change]:
-    """What ``changes`` holds for addresses that begin with ``prefix``, in address order, as it is now."""
+    """A copy of the changes at addresses that begin with ``prefix``, in address order."""
     return sorted([(address, value) for address, value in changes.items() if address.startswith(prefix)])
 
 
 def overlaid(entries: Iterator[Entry], changes: Iterable[Change]) -> Iterator[Entry]:
-    """``entries`` as they are after ``changes``; both in address order, and so is what comes out.
-
-    Takes no more than one entry ahead of what it gives.
-    """
+    """``entries`` after ``changes``. Arguments and result are in address order. Reads at most one entry ahead."""
     entry = next(entries, None)
     for address, value in changes:
         while entry is not None and entry[0] < address:

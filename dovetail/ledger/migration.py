@@ -1,11 +1,8 @@
-"""Migrations: the injected transactions by which a version changes the state that it takes over, as all know them.
+"""Migrations: injected transactions with which a new family version changes the state that it takes over.
 
-The same on every node, because they say nothing of the node: the key that signs them is no secret, so that their
-signatures prove nothing. What keeps clients from making them is the validator's door (``dovetail.ledger.batch``),
-what keeps
-them to their place ``dovetail.validator.core.journal``. Signing is not done here: who only processes transactions has
-no curve
-library.
+Every node builds the same ones, with a key that is no secret, so their signatures prove nothing. ``batch`` refuses them
+from clients, and ``dovetail.validator.core.journal`` checks that they are due. No signing here: processors have no
+curve library.
 """
 
 import hashlib
@@ -15,24 +12,24 @@ from typing import Final
 from dovetail.ledger.addresses import ADDRESS_CHARACTERS
 
 PRIVATE_KEY: Final = "d9318172ce9a1971202a4f0749e67402f3dcc959559e9367af077f9b317850dd"
-"""The SHA-256 of the ASCII text ``dovetail migration``: anybody may know it."""
+"""The SHA-256 of the ASCII text ``dovetail migration``; no secret."""
 
 PUBLIC_KEY: Final = "024f13e9e979c6bf0274ae9c281143df2b6b394c7a8582261bcb72961c869a8c25"
-"""Whoever sees it as ``signer_pubkey`` has a migration before him."""
+"""The ``signer_pubkey`` of every migration, and of no other transaction."""
 
 PAYLOAD_ENCODING: Final = "application/x-dovetail-migration"
 """The ``payload_encoding`` of a migration, whose payload is empty."""
 
 LEAVES_MAX: Final = 2_000
 BYTES_MAX: Final = 1024 * 1024
-"""Most leaves, and most bytes in them, that one transaction migrates; beyond either, there are SLICES of them."""
+"""The most leaves, and bytes in them, that one transaction migrates. Beyond either, the migration has SLICES."""
 
 SLICES: Final = 256
-"""One for each two characters that may follow a prefix."""
+"""The number of transactions of a sliced migration: one for each two hex characters after a prefix."""
 
 
 def is_sliced(values: Iterable[bytes]) -> bool:
-    """Whether state with these values goes in SLICES; looks at no more of them than it takes to tell."""
+    """Whether state with these values is migrated in SLICES. Stops reading as soon as that is certain."""
     data_bytes = 0
     for leaves, value in enumerate(values, 1):
         data_bytes += len(value)
@@ -42,9 +39,9 @@ def is_sliced(values: Iterable[bytes]) -> bool:
 
 
 def slices(prefixes: Iterable[str], *, sliced: bool) -> list[tuple[str, ...]]:
-    """What each transaction of a migration reads and writes, in their order: every address under ``prefixes`` in one.
+    """The prefixes that each transaction of a migration reads and writes, in order. They cover ``prefixes`` once.
 
-    No prefix may cover another. One that is a whole address is in the first slice.
+    No prefix may cover another. Whole addresses are in the first slice.
     """
     apart = sorted(set(prefixes))
     if not sliced:
@@ -57,6 +54,6 @@ def slices(prefixes: Iterable[str], *, sliced: bool) -> list[tuple[str, ...]]:
 
 
 def nonce(number: int, count: int, from_block: int, prefixes: Iterable[str]) -> str:
-    """What tells the transactions of migrations apart: which of how many, from 0, and of which plan."""
+    """The nonce of transaction ``number`` (from 0) of ``count``, which differs between plans."""
     plan = hashlib.sha256(" ".join(sorted(set(prefixes))).encode()).hexdigest()[:16]
     return f"migration {number + 1}/{count} from block {from_block} of {plan}"

@@ -1,6 +1,6 @@
-"""Which families may enter which blocks: the setting, read from the state, and what is said to those it leaves out.
+"""The setting that permits families in blocks: encoding, queries, and the refusals of other families.
 
-The value is a JSON array of objects with ``family`` and ``version``, as in the 1.x line, and members of ours:
+The value is a JSON array of objects with ``family`` and ``version``, as in the 1.x line, and three members of Dovetail:
 ``from_block`` and ``until_block`` (inclusive), and ``migrate``, the prefixes whose state the version migrates before
 its first transaction (docs/how-to/upgrades.md).
 """
@@ -19,25 +19,23 @@ from dovetail.ledger.errors import NotDecodable, some_of
 from dovetail.ledger.settings import TRANSACTION_FAMILIES, FamilyVersion
 
 PERMITTED_AT: Final = settings.setting_address(TRANSACTION_FAMILIES)
-"""The address of the leaf that says which families may enter a block."""
+"""The address of the setting's leaf."""
 
 BLOCK_NUM_MAX: Final = 2**63 - 1
 ENTRIES_MAX: Final = 1_000
 MIGRATING_ENTRIES_MAX: Final = 100
-"""Most entries of the setting, and most of those that migrate."""
-
 MIGRATED_PREFIXES_MAX: Final = 16
-"""Most prefixes that one version may migrate."""
+"""The most prefixes that one version may migrate."""
 
 _NESTING_MAX: Final = 16
-_KEPT_MAX: Final = 4
+_CACHED_MAX: Final = 4
 _SHOWN_MAX: Final = 10
 _SHOWN_CHARACTERS_MAX: Final = 80
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]").search
 
 
 class Plan(NamedTuple):
-    """What a migration is known by; ``prefixes`` in ascending order."""
+    """The identity of a migration; ``prefixes`` in ascending order."""
 
     family: FamilyVersion
     from_block: int
@@ -50,21 +48,21 @@ class Permission(NamedTuple):
     family: FamilyVersion
     from_block: int = 0
     until_block: int | None = None
-    """The last block that may hold a transaction of this version; None: there is no last."""
+    """The last block that may hold a transaction of this version, or None."""
 
     migrate: tuple[str, ...] = ()
     """The prefixes, of 6 characters or more, whose state is migrated before the version's first transaction."""
 
     @property
     def plan(self) -> Plan:
-        """By what its migration is known: when the version ends makes no difference."""
+        """The identity of its migration, which does not depend on the version's end."""
         return Plan(self.family, self.from_block, tuple(sorted(self.migrate)))
 
     def covers(self, block_num: int) -> bool:
         return self.from_block <= block_num and (self.until_block is None or block_num <= self.until_block)
 
     def overlaps(self, other: "Permission") -> bool:
-        """Whether both migrate some of the same state."""
+        """Whether both migrations share some state."""
         return any(map(str.startswith, self.migrate, repeat(other.migrate))) or any(
             map(str.startswith, other.migrate, repeat(self.migrate))
         )
@@ -79,14 +77,11 @@ class Permission(NamedTuple):
 
 
 Permitted = tuple[Permission, ...] | None
-"""What the setting says, in its order; None where it is absent: every family may enter every block."""
+"""The setting's entries in its order; None if it is absent, which permits every family in every block."""
 
 
 def permitted_families(read: Callable[[str], bytes | None]) -> Permitted:
-    """What the setting says in this state.
-
-    A value that cannot be understood permits the settings family alone, so that it can be mended.
-    """
+    """The setting in a state. An invalid value permits only the settings family, which can correct it."""
     try:
         stored = settings.decode_setting(read(PERMITTED_AT))
         value = stored.get(TRANSACTION_FAMILIES)
@@ -96,9 +91,9 @@ def permitted_families(read: Callable[[str], bytes | None]) -> Permitted:
 
 
 def permission_for(family: FamilyVersion, permitted: Permitted, block_num: int) -> Permission | None:
-    """The entry by which ``family`` may enter block ``block_num``, now or, if not, at the earliest later one.
+    """The entry that permits ``family`` in block ``block_num`` (see ``covers``), or else in the earliest later block.
 
-    None where there is neither. ``covers`` tells which it is.
+    None if there is neither.
     """
     if permitted is None:
         return Permission(family)
@@ -116,7 +111,7 @@ def permission_for(family: FamilyVersion, permitted: Permitted, block_num: int) 
 def permission_refusal(family: FamilyVersion, permitted: Permitted, block_num: int) -> str | None:
     """Why ``family`` may enter neither block ``block_num`` nor a later one; None if it may.
 
-    Short enough to be kept for every batch that it refuses.
+    Short enough to be stored for every batch that it refuses.
     """
     if permitted is None or permission_for(family, permitted, block_num) is not None:
         return None
@@ -128,7 +123,7 @@ def permission_refusal(family: FamilyVersion, permitted: Permitted, block_num: i
 
 
 def first_gap(entries: Iterable[Permission], block_num: int) -> int | None:
-    """The first block from ``block_num`` on that none of ``entries`` covers; None: they cover every one."""
+    """The first block from ``block_num`` on that none of ``entries`` covers; None if there is no such block."""
     for _, from_block, until_block, _ in sorted(entries, key=lambda entry: entry.from_block):
         if from_block > block_num:
             break
@@ -141,9 +136,9 @@ def first_gap(entries: Iterable[Permission], block_num: int) -> int | None:
 def awaiting_migration(
     permitted: Permitted, block_num: int, is_migrated: Callable[[Permission], bool]
 ) -> list[Permission]:
-    """What may enter block ``block_num`` but for its migration, in the order in which overlapping ones migrate.
+    """The entries that cover block ``block_num`` and still wait for their migrations, in the order of those.
 
-    That is by their first block, and for those of one block as the setting has them.
+    The order is that of ``from_block``, then that of the setting.
     """
     awaiting = [
         entry for entry in permitted or () if entry.migrate and entry.covers(block_num) and not is_migrated(entry)
@@ -152,7 +147,7 @@ def awaiting_migration(
 
 
 def encode_permitted_families(permitted: Iterable[Permission]) -> str:
-    """The value of the setting, in the order given; members that say nothing are left out."""
+    """The setting's value for these entries, without members that have their default."""
     entries = []
     for family, from_block, until_block, migrate in permitted:
         entry: dict[str, Any] = {"family": family.name, "version": family.version}
@@ -166,12 +161,11 @@ def encode_permitted_families(permitted: Iterable[Permission]) -> str:
     return json.dumps(entries)
 
 
-@lru_cache(maxsize=_KEPT_MAX)
+@lru_cache(maxsize=_CACHED_MAX)
 def decode_permitted_families(value: str) -> tuple[Permission, ...]:
     """The entries in a value of the setting.
 
-    Raises NotDecodable that says what is wrong with it. What is nested too deeply is refused before it is parsed, so
-    that the verdict is the same on every node, whatever the depth of its stack.
+    Raises NotDecodable. Deep nesting is refused before parsing, so that the verdict does not depend on a node's stack.
     """
     depth = _nesting(value)
     if depth > _NESTING_MAX:

@@ -1,4 +1,4 @@
-"""Receipts: what one committed transaction changed, raised and said, in one canonical form."""
+"""Receipts: the state changes, events and data of a committed transaction, in one canonical encoding."""
 
 from typing import Final, NamedTuple
 
@@ -10,7 +10,7 @@ _DELETE: Final = transaction_receipt_pb2.StateChange.DELETE
 
 
 class Event(NamedTuple):
-    """Something a transaction tells the world: a type, (key, value) attributes and bytes of the family."""
+    """An event of a transaction: a type, (key, value) attributes, and bytes that the family defines."""
 
     event_type: str
     attributes: tuple[tuple[str, str], ...] = ()
@@ -18,7 +18,7 @@ class Event(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """``changes``: address to its new value, None where it was removed."""
+    """``changes``: address to its new value; None if it was removed."""
 
     transaction_id: TransactionId
     changes: dict[str, bytes | None]
@@ -27,7 +27,7 @@ class Receipt(NamedTuple):
 
 
 def encode_receipt(receipt: Receipt) -> bytes:
-    """A serialized TransactionReceipt; changes in ascending address order, so that equal receipts are equal bytes."""
+    """A serialized TransactionReceipt. Changes are in ascending address order, so equal receipts give equal bytes."""
     message = transaction_receipt_pb2.TransactionReceipt(transaction_id=receipt.transaction_id)
     add_change = message.state_changes.add
     for address, value in sorted(receipt.changes.items()):

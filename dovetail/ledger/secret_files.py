@@ -1,13 +1,15 @@
-"""Who may read the file of a secret, and who may change a file that says whom to trust. No files are read here."""
+"""Rules on the modes and owners of files with secrets and with lists of trusted keys. Reads no files.
+
+Each function gets a file's ``mode`` and ``owner``, and the user id ``reader`` of the process.
+"""
 
 import stat
 
 
 def readable_by_others(mode: int, owner: int, reader: int) -> str | None:
-    """Why a secret's file is read by too many, with its mode and what to do; None where it is not.
+    """Why too many accounts can read a secret's file, with its mode and what to do; None if only its owner can.
 
-    ``mode`` is the file's, ``owner`` and ``reader`` are user ids: whose it is, who reads. Its owner alone may read it.
-    Where it is root's and another user reads it, its group may too: so a service manager hands a file to a service.
+    If the file is root's and the reader is not root, its group may read it too, as service managers pass secrets.
     """
     handed = owner == 0 and reader != 0
     allowed = stat.S_IRWXU | (stat.S_IRGRP if handed else 0)
@@ -18,10 +20,7 @@ def readable_by_others(mode: int, owner: int, reader: int) -> str | None:
 
 
 def changeable_by_others(mode: int, owner: int, reader: int) -> str | None:
-    """Why others than its reader and root could change a file or folder, and what to do; None where they could not.
-
-    ``mode`` is the file's, ``owner`` and ``reader`` are user ids: whose it is, who reads.
-    """
+    """Why accounts other than the reader and root can change a file or folder, and what to do; None if none can."""
     if owner not in (0, reader):
         return f"it belongs to user {owner}, who may change it: chown it to user {reader}, who reads it, or to root"
     mode = stat.S_IMODE(mode)

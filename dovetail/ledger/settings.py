@@ -1,6 +1,6 @@
-"""On-chain settings as everybody reads them: addresses, stored form, and the settings that the validator obeys.
+"""On-chain settings: addresses, encoding, and the names of those that the validator reads.
 
-Who may change a setting is the settings family's business (``families.settings``).
+The settings family (``families.settings``) decides who may change a setting.
 """
 
 import hashlib
@@ -25,14 +25,14 @@ _ADDRESS_PARTS: Final = 4
 
 
 def setting_address(key: str) -> Address:
-    """Where ``key`` is stored: the namespace, then 16 hex characters for each of four parts (WIRE.md)."""
+    """The address of a setting: the namespace, then 16 hex characters for each of four parts of its key (WIRE.md)."""
     parts = key.split(".", _ADDRESS_PARTS - 1)
     parts += [""] * (_ADDRESS_PARTS - len(parts))
     return Address(NAMESPACE + "".join(hashlib.sha256(part.encode()).hexdigest()[:16] for part in parts))
 
 
 def decode_setting(data: bytes | None) -> dict[str, str]:
-    """The key-value entries of one stored Setting; None (no leaf) gives none. Raises NotDecodable."""
+    """The key-value entries of a stored Setting; empty for None (no leaf). Raises NotDecodable."""
     try:
         setting = setting_pb2.Setting.FromString(data or b"")
     except DecodeError:
@@ -49,7 +49,7 @@ def encode_setting(entries: dict[str, str]) -> bytes:
 
 
 class FamilyVersion(NamedTuple):
-    """A family as transactions and processors name it: exact name and exact version."""
+    """The exact name and version of a family."""
 
     name: str
     version: str

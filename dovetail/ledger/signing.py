@@ -1,7 +1,6 @@
-"""secp256k1 ECDSA over SHA-256: compact, low-s, as hex (WIRE.md, Transport).
+"""secp256k1 ECDSA over SHA-256, with compact low-s signatures as hex (WIRE.md, Transport).
 
-The only module that imports the curve library; another binding of libsecp256k1 can stand in behind the same functions.
-No messages, no keys' files.
+The only module that imports the curve library, so that another binding can replace it. No messages, no key files.
 """
 
 import re
@@ -41,7 +40,7 @@ class Signer:
 
 
 def is_high_s(signature: str) -> bool:
-    """Whether a signature of 128 hex characters has the upper of its two s values, which is refused."""
+    """Whether a signature of 128 hex characters has the higher of its two valid s values, which is refused."""
     return bytes.fromhex(signature[64:]) > _HALF_ORDER
 
 

@@ -1,8 +1,6 @@
-"""Transactions: decoding a header once, and the rules on what it may declare.
+"""Transactions: decoding, and the rules on declared families, dependencies and addresses.
 
-Signatures and hashes are verified with the batch that a transaction travels in (``dovetail.ledger.batch``), signing
-is in
-``dovetail.ledger.building``: who only processes transactions needs no curve library.
+``batch`` verifies signatures and hashes, ``building`` signs: this module needs no curve library, as processors do not.
 """
 
 from typing import Final, NamedTuple
@@ -15,10 +13,10 @@ from dovetail.ledger.ids import TransactionId, is_id
 from protos import transaction_pb2
 
 FAMILY_CHARACTERS_MAX: Final = 256
-"""Most characters of a family's name, and of its version. None is no family."""
+"""The most characters of a family's name and of its version. Neither may be empty."""
 
 DECLARED_ADDRESSES_MAX: Final = 20_000
-"""Most inputs and outputs that the transactions of one batch may declare together."""
+"""The most inputs and outputs that the transactions of a batch may declare together."""
 
 
 class TransactionHeader(NamedTuple):
@@ -37,7 +35,7 @@ class TransactionHeader(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """One transaction as a handler or a reader sees it: ``id`` is the header signature, ``payload`` opaque bytes."""
+    """A decoded transaction. ``id``: the header signature; ``payload``: bytes that the family defines."""
 
     id: TransactionId
     header: TransactionHeader
@@ -51,7 +49,7 @@ def decode_header(header_bytes: bytes) -> TransactionHeader:
         header = transaction_pb2.TransactionHeader.FromString(header_bytes)
     except DecodeError:
         raise NotDecodable("the header is no TransactionHeader") from None
-    # By position, and what is repeated by slices: the plain ways take half as long again, for every transaction.
+    # Positional arguments and slices of repeated fields save a third of the time, for every transaction.
     return TransactionHeader(
         header.batcher_pubkey,
         tuple(map(TransactionId, header.dependencies[:])),
@@ -79,7 +77,7 @@ def decode_transaction(raw: bytes) -> Transaction:
 
 
 def check_declarations(where: str, header: TransactionHeader) -> None:
-    """That family, dependencies, inputs and outputs have their form. Raises RefusedBatch, which names ``where``."""
+    """Check the form of family, dependencies, inputs and outputs. Raises RefusedBatch, which names ``where``."""
     for name, value in (("family_name", header.family_name), ("family_version", header.family_version)):
         if not 0 < len(value) <= FAMILY_CHARACTERS_MAX:
             raise RefusedBatch(
@@ -101,7 +99,7 @@ def check_declarations(where: str, header: TransactionHeader) -> None:
 
 
 def check_declared(batch_id: str, declared: int) -> None:
-    """That the transactions of a batch do not declare too many inputs and outputs together. Raises RefusedBatch."""
+    """Raises RefusedBatch if the transactions of a batch declare too many inputs and outputs together."""
     if declared > DECLARED_ADDRESSES_MAX:
         raise RefusedBatch(
             "too_many_addresses",

@@ -1,10 +1,10 @@
-"""Which Dovetail this is. What may stand in a protocol or a block does not live here: neither names it."""
+"""The version of the installed distribution. Neither protocols nor blocks contain it."""
 
 from importlib.metadata import PackageNotFoundError, version
 
 
 def installed_version() -> str:
-    """The version of the installed distribution; "not installed" where the sources run without one."""
+    """The version, or "not installed" if the sources run without an installation."""
     try:
         return version("dovetail-ledger")
     except PackageNotFoundError:

@@ -211,8 +211,9 @@ class Conditions:
 
     def _processor_missing(self, now_ms: int) -> str | None:
         if lacks := self._work().lacks:
+            named = ", ".join(map(_shown, lacks[:_FAMILIES_NAMED_MAX]))
             return (
-                f"a decided block waits for a processor of {', '.join(map(_shown, lacks[:_FAMILIES_NAMED_MAX]))}, and no"
+                f"a decided block waits for a processor of {named}, and no"
                 " later block is committed before it. Start one (dovetail processor MODULE:HANDLER)"
             )
         waiting = self._queue.waiting_for_processors()

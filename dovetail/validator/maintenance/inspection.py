@@ -3,6 +3,8 @@
 Compares no records with each other: that is verification's part.
 """
 
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,7 +17,7 @@ from dovetail.validator.store.length import DATA
 from dovetail.validator.store.records import FORMAT_KEY, TABLES
 from dovetail.validator.store.snapshot import shown_key
 
-_TELL_EVERY: Final = 10_000
+_STEP_ENTRIES: Final = 10_000
 _META_PAGES: Final = 2
 
 
@@ -71,18 +73,25 @@ class Damage(NamedTuple):
 
 def damage_of(reader: StoreReader, on_step: OnStep) -> Damage:
     """Compare every record with its checksum. Raises StorageFailed."""
+    damaged, first = 0, ""
+    for table, name, _, is_damaged in _all_records(reader, on_step, "comparing checksums, entries"):
+        if is_damaged:
+            first = first or f"entry {shown_key(name)} of the table {table}"
+            damaged += 1
+    return Damage(damaged, first)
+
+
+def _all_records(reader: StoreReader, on_step: OnStep, title: str) -> Iterator[tuple[str, bytes, bytes, bool]]:
+    """Table, key and record of every entry, and whether it is damaged."""
     total = sum(map(reader.count, TABLES))
-    done = damaged = 0
-    first = ""
+    done = 0
     for table in TABLES:
         for name, record in reader.raw_entries(table):
-            if name != FORMAT_KEY and records.opened(table, name, record) is None:
-                first = first or f"entry {shown_key(name)} of the table {table}"
-                damaged += 1
+            # The record of the format has no checksum.
+            yield table, name, record, name != FORMAT_KEY and records.opened(table, name, record) is None
             done += 1
-            if done % _TELL_EVERY == 0:
-                on_step(Step("comparing checksums, entries", done, total))
-    return Damage(damaged, first)
+            if done % _STEP_ENTRIES == 0:
+                on_step(Step(title, done, total))
 
 
 def inspect_store(on_step: OnStep, store: Path) -> Inspection:
@@ -90,22 +99,18 @@ def inspect_store(on_step: OnStep, store: Path) -> Inspection:
     reader = StoreReader.open(store)
     try:
         file = reader.file()
-        total = sum(map(reader.count, TABLES))
-        tables: dict[str, TableFigures] = {}
-        done = live_pages = 0
-        for table in TABLES:
-            count, data_bytes, damaged = reader.count(table), 0, 0
-            for name, record in reader.raw_entries(table):
-                data_bytes += len(name) + len(record)
-                sealed = name != FORMAT_KEY
-                damaged += sealed and records.opened(table, name, record) is None
-                done += 1
-                if done % _TELL_EVERY == 0:
-                    on_step(Step("reading, entries", done, total))
-            pages = sum(reader.size(table))
-            live_pages += pages
-            tables[table] = TableFigures(count, data_bytes, pages * file.page_bytes, damaged)
-        on_step(Step("walking pages, entries", done, total))
+        data_bytes, damaged = Counter[str](), Counter[str]()
+        for table, name, record, is_damaged in _all_records(reader, on_step, "reading, entries"):
+            data_bytes[table] += len(name) + len(record)
+            damaged[table] += is_damaged
+        pages = {table: sum(reader.size(table)) for table in TABLES}
+        live_pages = sum(pages.values())
+        tables = {
+            name: TableFigures(reader.count(name), data_bytes[name], pages[name] * file.page_bytes, damaged[name])
+            for name in TABLES
+        }
+        total = sum(figures.entries for figures in tables.values())
+        on_step(Step("walking pages, entries", total, total))
         findings = Findings()
         walked = check_pages(reader, store, findings)
         head = reader.head

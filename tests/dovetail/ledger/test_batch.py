@@ -1,4 +1,4 @@
-"""Verification of batches: a forgery is refused by its rule, an unusual good one passes, bytes never crash it."""
+"""Verification of batches: forgeries are refused with their rule, unusual valid batches pass, no bytes crash it."""
 
 from dataclasses import replace
 
@@ -119,7 +119,7 @@ def test_declared_addresses_are_bounded_over_the_batch() -> None:
 
 @pytest.mark.parametrize("depth", [1, 50, 85, 90, 95, 96, 97, 98, 99, 100, 200])
 def test_what_is_accepted_can_be_read_inside_every_answer(depth: int) -> None:
-    """Unknown fields nest as groups: field 2000, opened and closed ``depth`` times."""
+    """Unknown fields nested as groups: field 2000, opened and closed ``depth`` times."""
     nested = wire.encode_varint(2000 << 3 | 3) * depth + wire.encode_varint(2000 << 3 | 4) * depth
     raw = SAMPLE.batch.to_bytes() + nested
     if accepted(wire.encode([(1, raw)])):
@@ -173,7 +173,7 @@ def test_built_transactions_pass_for_a_second_implementation() -> None:
 
 
 def accepted(batch_list: bytes) -> bool:
-    """Whether the list decodes and every batch of it is verified; any other exception is a bug."""
+    """Whether the list decodes and every batch in it is verified. Any exception other than a refusal is a bug."""
     refusal: NotDecodable | RefusedBatch | None = None
     try:
         for raw in decode_batch_list(batch_list):

@@ -1,4 +1,4 @@
-"""Blocks, receipts and settings: sealing, canonical bytes, and values that cannot be understood."""
+"""Blocks, receipts and settings: seals, canonical bytes, and undecodable values."""
 
 import contextlib
 import json
@@ -132,7 +132,7 @@ def test_permitted_families() -> None:
         Permission(FamilyVersion("", "")),
     )
     assert decode_permitted_families(" [ ] ") == ()
-    # Half characters that belong together are one.
+    # Two halves of a surrogate pair form one character.
     value = r'[{"family": "\ud83d\ude00", "version": "1"}]'
     assert decode_permitted_families(value) == (Permission(FamilyVersion("\U0001f600", "1")),)
     brackets = json.dumps([{"family": '[{"\\' * 50, "version": "1"}])

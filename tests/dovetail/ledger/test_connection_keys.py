@@ -1,4 +1,4 @@
-"""What a file of a connection key may hold, and who may read it."""
+"""Connection key files: valid contents, and permissions."""
 
 import pickle
 import stat
@@ -10,7 +10,7 @@ from dovetail.ledger.connection_keys import ConnectionSecret, decode_public, dec
 from dovetail.ledger.errors import InvalidKey
 from dovetail.ledger.secret_files import changeable_by_others, readable_by_others
 
-# The pair that the library's manual shows.
+# The key pair of libzmq's manual.
 PUBLIC, SECRET = b"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID", b"D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs"
 ME, ROOT, OTHER = 1000, 0, 1001
 
@@ -27,7 +27,7 @@ def test_what_the_library_makes_is_read_whole() -> None:
     "content",
     [
         b"", b"x" * 39, b"x" * 41, b"\xff" * 40, b" " * 40, b"'" * 40, PUBLIC + b"\0",
-        # Characters of the alphabet that stand for more than 32 bits.
+        # Five characters of the alphabet that encode more than 32 bits.
         b"#" * 40, b"0" * 35 + b"%nSc1",
         PUBLIC + b"\n" + PUBLIC, PUBLIC + b" " * 1024,
     ],
@@ -57,7 +57,7 @@ def test_a_key_that_signs_is_told_from_one_of_connections(signing: bytes) -> Non
         (0o600, ME, ME, None),
         (0o400, ME, ME, None),
         (0o600, ROOT, ROOT, None),
-        # As a service manager hands a file of root's to a service.
+        # A service manager passes a file of root to a service this way.
         (0o440, ROOT, ME, None),
         (0o640, ROOT, ME, None),
         (0o640, ME, ME, "chmod 600"),
@@ -108,7 +108,7 @@ def test_a_secret_shows_itself_to_nobody() -> None:
 
 
 def test_a_secret_passes_for_no_public_key() -> None:
-    """By their bytes nobody can tell them apart, and a public key is logged."""
+    """Secret and public keys look alike, and public keys are logged."""
     public, _ = zmq.curve_keypair()
     with pytest.raises(InvalidKey, match=r"its name is that of a secret key: name the \.pub file"):
         decode_public(public, "validator.priv")
@@ -119,5 +119,5 @@ def test_a_public_key_passes_for_no_secret() -> None:
         InvalidKey, match=r"its name is that of a public key: name the \.priv file that was made with it$"
     ):
         decode_secret(PUBLIC, "validator.pub", mode=0o644, owner=ME, reader=ME)
-    # A secret's file may have any other name: a service manager's, for one.
+    # A secret's file may have any other name, such as one that a service manager gives.
     assert decode_secret(SECRET, "connection", mode=0o600, owner=ME, reader=ME).reveal() == SECRET

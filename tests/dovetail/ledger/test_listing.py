@@ -1,4 +1,4 @@
-"""Entries with changes laid over them, against a dictionary; which prefixes a declaration covers."""
+"""Changes applied to sorted entries, against a dictionary; prefixes and the declarations that cover them."""
 
 from collections.abc import Iterator
 
@@ -49,7 +49,7 @@ def test_entries_are_taken_as_they_are_wanted() -> None:
         (["ab" * 35], "ab" * 35, True),
         (["ab" * 35], "ab" * 34, False),
         (["00", "ab"], "ab" * 35, True),
-        # Together these two cover all that lies under "ab", and yet no one of them says so.
+        # Together these two cover all addresses under "ab", but neither does alone.
         (["ab0", "ab1"], "ab", False),
     ],
 )

@@ -1,4 +1,4 @@
-"""Ids, addresses, access lists, keys and signatures: what is one, what is none, and who may touch what."""
+"""Ids, addresses, access lists, keys and signatures: valid and invalid ones, and what access lists permit."""
 
 import pytest
 from hypothesis import given
@@ -44,7 +44,7 @@ def test_addresses_and_prefixes() -> None:
     assert namespace_of("intkey") == "1cf126"
 
 
-# Few characters, so that entries and addresses meet.
+# A small alphabet, so that entries and addresses often match.
 _address = st.text("0a", min_size=6, max_size=6).map(lambda text: text.ljust(70, "0"))
 _entry = st.one_of(_address, st.builds(lambda address, pairs: address[: 2 * pairs], _address, st.integers(0, 35)))
 
@@ -133,7 +133,7 @@ def test_malformed_public_keys_are_refused(public_key: str) -> None:
 def test_malformed_private_keys_are_refused(private_key: str) -> None:
     with pytest.raises(InvalidKey) as caught:
         Signer(private_key)
-    # Keys are secrets, also those with a slip of the pen.
+    # Mistyped keys are secrets too.
     assert not private_key or private_key not in str(caught.value)
 
 

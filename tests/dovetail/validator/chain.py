@@ -1,4 +1,4 @@
-"""A small chain in a store, beside the same chain as plain Python lists."""
+"""A small chain in a store, and the same chain as plain Python lists."""
 
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,14 @@ from protos.validator_pb2 import Message as Envelope
 from tests.dovetail.validator.support import LIMITS, address, commit, make_batch, make_transaction, open_store
 
 Item = tuple[str, bytes]
-"""How an item of a list is named, and what the list holds of it."""
+"""The id of a list's item, and the fields that the list returns of it."""
 
 BLOCKS = [[[1]], [[2], [1]], [[3], [1], [1]], [], [[1]]]
-"""Transactions in each batch of each block; a block of no batch among them."""
+"""The numbers of transactions by batch and block; one block has no batch."""
 
 
 class Chain:
-    """A small chain with each of its lists at each head, as plain Python lists."""
+    """A small chain, with each of its lists at each head as plain Python lists."""
 
     def __init__(self, path: Path) -> None:
         self.store = open_store(path)
@@ -34,7 +34,7 @@ class Chain:
                 make_batch((num, index), *(make_transaction((num, index, place)) for place in range(count)))
                 for index, (count,) in enumerate(shape)
             ]
-            # Leaves under two namespaces, some written again, one removed; an empty value is one too.
+            # Leaves in two namespaces: some written again, one removed, one with an empty value.
             changes: dict[str, bytes | None] = {address(num * 3 + place): b"%d" % num for place in range(2)}
             changes |= {address(num + 1, "00"): b"", address((num - 1) * 3): None}
             self.infos.append(commit(self.store, batches, changes))
@@ -43,7 +43,7 @@ class Chain:
             self.states.append(state)
 
     def full(self, resource: int, head: int, prefix: str = "") -> list[Item]:
-        """The whole list, as API.md orders it."""
+        """The whole list, in the order of API.md."""
         if resource == ListRequest.STATE:
             return [item for item in sorted(self.states[head].items()) if item[0].startswith(prefix)]
         items: list[Item] = []

@@ -1,7 +1,4 @@
-"""A node on a real socket, and peers that it answers.
-
-What lives here: what several test modules of the node need. What must not: assertions, waiting by the clock.
-"""
+"""A node on a real socket, and peers that it answers. No assertions, and no waits by the clock."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -23,7 +20,7 @@ from tests.dovetail.validator.support import LIMITS, SIGNER, commit, make_batch,
 def signed_transaction(
     nonce: str = "1", *, family: str = "nobody's", dependencies: Sequence[TransactionId] = ()
 ) -> SignedTransaction:
-    """A transaction of a family that nobody processes yet; the same for the same arguments."""
+    """A transaction of a family without a processor; equal for equal arguments."""
     return build_transaction(
         SIGNER,
         batcher_pubkey=SIGNER.public_key,
@@ -53,7 +50,7 @@ async def open_node(
     limits: Limits = LIMITS,
     state: Mapping[str, bytes | None] | None = None,
 ) -> AsyncIterator[Node]:
-    """A node that begins with these batches pending; with a genesis block that left ``state``, or as it stopped."""
+    """A node with these pending batches at its start, and a genesis block with ``state`` or an earlier chain."""
     store = open_store(path, limits)
     try:
         if chain:
@@ -84,7 +81,7 @@ async def open_peers(node: Node, count: int) -> AsyncIterator[list[Peer]]:
 
 
 async def register(peer: Peer, family: str = "nobody's", max_occupancy: int = 0) -> None:
-    """Make the peer a 1.x processor of a family, which takes so many transactions at once; 0 does not say."""
+    """Register the peer as a 1.x processor of a family, with an occupancy (0: unstated)."""
     content = TpRegisterRequest(family=family, version="1.0", max_occupancy=max_occupancy).SerializeToString()
     peer.send(Envelope.TP_REGISTER_REQUEST, "register", content)
     while (await peer.receive()).message_type != Envelope.TP_REGISTER_RESPONSE:
@@ -102,7 +99,7 @@ async def process(peer: Peer, verdicts: Sequence[TpProcessResponse.Status]) -> N
 
 
 def refuse_first_block(node: Node) -> list[BlockCommit]:
-    """The disk takes no block at first; what it refused."""
+    """Let the disk refuse the first blocks. Returns the refused ones."""
     write = node._store.commit_block
     refused: list[BlockCommit] = []
 

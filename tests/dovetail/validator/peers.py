@@ -1,7 +1,4 @@
-"""Peers of the gateway on real sockets, in the event loop of the test.
-
-What lives here: a gateway that echoes, and DEALER sockets to it. What must not: assertions, waiting by the clock.
-"""
+"""Peers of the gateway on real sockets, in the test's event loop. No assertions, and no waits by the clock."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -26,7 +23,7 @@ LIMITS = replace(Limits(), message_bytes_max=1_000_000, peer_messages_max=1_000)
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a test in a loop of its own; one that hangs fails."""
+    """Run a test in a loop of its own, with a time limit."""
 
     async def bounded() -> None:
         async with asyncio.timeout(TEST_SECONDS_MAX):
@@ -36,7 +33,7 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 class OpenPort:
-    """A gateway that answers every request with its own type and content, and remembers what it saw."""
+    """A gateway that answers every request with its own type and content, and records it."""
 
     def __init__(self, limits: Limits = LIMITS) -> None:
         self.seen: list[Request] = []
@@ -51,9 +48,9 @@ class OpenPort:
 
 
 class Peer:
-    """A DEALER whose frames arrive in a queue.
+    """A DEALER socket whose frames arrive in a queue.
 
-    ``keys``: its own and the validator's. ``events``: what its ``monitor`` tells of the connection.
+    ``keys``: its own and the validator's. ``events``: the events of its ``monitor``.
     """
 
     def __init__(
@@ -87,7 +84,7 @@ class Peer:
         return Envelope.FromString(content)
 
     async def ping(self, correlation_id: str = "ping") -> Envelope:
-        """Ping, and pass over whatever arrives before the answer."""
+        """Ping, and skip all messages before the answer."""
         self.send(Envelope.PING_REQUEST, correlation_id)
         while True:
             envelope = await self.receive()
@@ -95,7 +92,7 @@ class Peer:
                 return envelope
 
     def leave(self) -> None:
-        """Close when all that was sent has left."""
+        """Close after all messages have left."""
         self._dealer.close(10_000)
         self.close()
 

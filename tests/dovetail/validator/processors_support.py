@@ -1,4 +1,4 @@
-"""A registry of processors whose frames are recorded instead of sent, and tasks to give it."""
+"""A registry of processors that records its messages instead of sending them, and tasks for it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ TYPES: dict[int, type[Message]] = {
 
 
 class Sent(NamedTuple):
-    """One frame that left the registry, opened."""
+    """One decoded message of the registry."""
 
     identity: bytes
     message_type: int
@@ -47,7 +47,7 @@ class Sent(NamedTuple):
 
 @dataclass
 class Bench:
-    """``gone``: identities that are no longer connected. ``full``: those that read nothing."""
+    """``gone``: disconnected identities. ``full``: those that do not read."""
 
     limits: Limits = field(default_factory=Limits)
     sent: list[Sent] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Bench:
         return Delivery.SENT
 
     def take_sent(self) -> list[Sent]:
-        """What was sent since the last time."""
+        """The messages since the last call."""
         taken, self.sent[:] = list(self.sent), []
         return taken
 
@@ -77,7 +77,7 @@ class Bench:
         return self.processors.handle(identity, message_type, correlation_id, content)
 
     def ask(self, identity: bytes, message_type: int, message: Message) -> Any:
-        """A request of a processor that is answered at once."""
+        """Send a processor's request that is answered at once. Returns the answer."""
         self.sent.clear()
         assert self.handle(identity, message_type, message, "asked") == []
         (answer,) = self.take_sent()
@@ -99,21 +99,21 @@ class Bench:
         return processor
 
     def start(self, task: Task, state: Mapping[str, bytes] = STATE) -> Sent:
-        """Give a task to whoever is free; what the processor was sent."""
+        """Give a task to a free processor. Returns the message that the processor gets."""
         self.sent.clear()
         assert self.processors.start(self.free(task.route), task, lambda batch: view_of(state))
         (sent,) = self.take_sent()
         return sent
 
     def answer(self, sent: Sent, message: Message | bytes) -> list[ProcessorEvent]:
-        """A processor's last word on what it was sent."""
+        """Send a processor's last answer to a message."""
         packed = sent.message_type == Envelope.PACKED_PROCESS_REQUEST
         message_type = Envelope.PACKED_PROCESS_RESPONSE if packed else Envelope.TP_PROCESS_RESPONSE
         return self.handle(sent.identity, message_type, message, sent.correlation_id)
 
 
 def make_task(number: int, *units: Sequence[VerifiedTransaction]) -> Task:
-    """A task of ``units``; without any, of one transaction that may touch addresses 1 to 3."""
+    """A task of ``units``; by default, of one transaction that may access addresses 1 to 3."""
     held = units or ([touching(number)],)
     return Task(
         number,

@@ -1,7 +1,4 @@
-"""Batches as verification leaves them, and chains made of them with the store's own API.
-
-What lives here: what several test modules of the validator need. What must not: assertions, sockets.
-"""
+"""Verified batches without real signatures, and chains of them in a store. No assertions, no sockets."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +25,7 @@ LIMITS = replace(Limits(), store_map_bytes_initial=1024 * 1024)
 
 
 def make_id(*parts: object) -> str:
-    """128 lower-case hex characters that stand for ``parts``; nothing here checks signatures."""
+    """128 lower-case hex characters for ``parts``; signatures are not checked here."""
     return hashlib.sha512(repr(parts).encode()).hexdigest()
 
 
@@ -45,7 +42,7 @@ def make_transaction(
     family: tuple[str, str] = ("intkey", "1.0"),
     payload: bytes = b"",
 ) -> VerifiedTransaction:
-    """A transaction whose id follows from ``name``."""
+    """A transaction whose id is derived from ``name``."""
     transaction_id = TransactionId(make_id("transaction", name))
     inputs, outputs, dependencies = tuple(inputs), tuple(outputs), tuple(dependencies)
     header = transaction_pb2.TransactionHeader(
@@ -60,7 +57,7 @@ def make_transaction(
 
 
 def make_batch(name: object, *transactions: VerifiedTransaction, signer: str = "somebody's key") -> VerifiedBatch:
-    """A batch whose id follows from ``name``; without transactions it gets one."""
+    """A batch whose id is derived from ``name``; by default with one transaction."""
     held = transactions or (make_transaction(name),)
     batch_id = BatchId(make_id("batch", name))
     raw = raw_pb2.RawBatch(
@@ -71,7 +68,7 @@ def make_batch(name: object, *transactions: VerifiedTransaction, signer: str = "
 
 
 def permitting(value: str) -> dict[str, bytes]:
-    """A state in which the setting of the permitted families has this value."""
+    """A state with this value of the setting of permitted families."""
     key = settings.TRANSACTION_FAMILIES
     return {settings.setting_address(key): settings.encode_setting({key: value})}
 
@@ -104,7 +101,7 @@ def make_commit(
 def sealed_commit(
     store: Store, signer: Signer, committed: Sequence[CommittedBatch], changes: Mapping[str, bytes | None]
 ) -> BlockCommit:
-    """The next block of a store, of batches with their receipts, which together make ``changes``."""
+    """The next block of a store: batches with their receipts, which together make ``changes``."""
     head = store.head
     state = merkle.update(store.node, head.root if head else EMPTY, changes, store.next_node_number)
     num = head.num + 1 if head else 0
@@ -127,7 +124,7 @@ def commit(
 
 
 class NodeMemory:
-    """What the store is to the trie, in a dictionary: nodes by number, and the number that comes next."""
+    """The trie's store in a dictionary: nodes by number, and the next number."""
 
     def __init__(self) -> None:
         self.nodes: dict[int, bytes] = {}
@@ -147,12 +144,12 @@ class NodeMemory:
 
 
 def view_of(state: Mapping[str, bytes | None]) -> View:
-    """What a reader sees of a state in a dictionary."""
+    """A view of a state in a dictionary."""
     return Changed(Stored(NodeMemory().node, EMPTY), state)
 
 
 class NodesOnDisk:
-    """The same, in a store: every update is a block."""
+    """The same in a store, where every update is a block."""
 
     def __init__(self, path: Path) -> None:
         self.store = open_store(path)

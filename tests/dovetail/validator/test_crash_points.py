@@ -1,4 +1,4 @@
-"""Arming a crash point: what the variable may hold, when the process ends, and that unarmed nothing does."""
+"""Arming a crash point: values of the variable, the end of the process, and no effect if unarmed."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What is counted of blocks, batches, tasks and messages; and that nobody can make the validator count without end."""
+"""Counts of blocks, batches, tasks and messages, and the bound on the number of labels."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ SETTINGS = FamilyVersion("sawtooth_settings", "1.0")
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
-    """Every sample by its name and the values of its labels, in the order of their names."""
+    """Every sample by its name and label values, in the order of their names."""
     return {
         (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
         for family in metrics.registry.collect()
@@ -83,7 +83,7 @@ def test_registered_families_have_places_up_to_the_limit() -> None:
 
 
 def test_a_family_that_did_nothing_gives_its_place_back(metrics: Metrics) -> None:
-    """However many names were registered before, a new one finds a place."""
+    """A new family gets a label, however many were registered before."""
     for number in range(300):
         family = FamilyVersion("junk", str(number))
         metrics.family_registered(family)
@@ -112,7 +112,7 @@ def test_a_task_is_timed_from_its_start_to_its_answer_by_the_transaction() -> No
     now_s[0] += 2
     metrics.task_ended(lost, answered=False)
     metrics.task_ended(answered, answered=True)
-    # An answer is taken once, and one to a task that was never handed out changes nothing.
+    # A task is timed once, and the end of an unknown task changes nothing.
     metrics.task_ended(answered, answered=True)
     found = samples(metrics)
     assert found["dovetail_validator_apply_seconds_count", INTKEY] == 1

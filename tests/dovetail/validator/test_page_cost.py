@@ -1,8 +1,7 @@
-"""What a page of any list costs on a long chain: the same at the front, in the middle and at the end.
+"""The cost of a page of any list on a long chain is the same at the front, in the middle and at the end.
 
-Costs are counted, not timed: entries read from LMDB (gets and cursor steps) and trie nodes looked at. API.md, Lists:
-"Reading any page costs O(count + log n), whatever the chain's length". ``DOVETAIL_TEST_CHAIN_BLOCKS`` is that length,
-100,000 for a long one.
+Counts reads from LMDB (gets and cursor steps) and of trie nodes, not time. API.md, Lists: "Reading any page costs
+O(count + log n), whatever the chain's length". ``DOVETAIL_TEST_CHAIN_BLOCKS`` sets the length, such as 100,000.
 """
 
 import hashlib
@@ -29,16 +28,16 @@ RESOURCES = [ListRequest.BLOCKS, ListRequest.BATCHES, ListRequest.TRANSACTIONS, 
 PLACES = ("first", "middle", "last")
 
 PER_ITEM: dict[int, int] = dict(zip(RESOURCES, (2, 3, 5, 2), strict=True))
-"""An item is read, and what it is found through: its batch, its block; a leaf's share of the branches is below one."""
+"""Reads for each item: the item, and its batch and block on the way; less than one branch for each leaf."""
 PER_DOUBLING = 4
-"""Each bound of a page that is an id, and the page's beginning, may be searched for in the numbers of the chain."""
+"""Each bound of a page that is an id, and the page's beginning, may need a search in the numbers of the chain."""
 
 _MEMORY = Path("/dev/shm")
 _CHAIN_BYTES_MAX = 2 * 1024**3
 
 
 class Cost(NamedTuple):
-    """What one page took. ``ms`` is only told, never judged."""
+    """The cost of one page. ``ms`` is only reported, never checked."""
 
     page: str
     operations: int
@@ -46,13 +45,13 @@ class Cost(NamedTuple):
 
 
 class _CountingReader:
-    """An LMDB read transaction that counts what is got, and every step of a cursor."""
+    """An LMDB read transaction that counts gets and cursor steps."""
 
     def __init__(self, reader: Any, counted: "CountedChain", nodes: object) -> None:
         self._reader, self._counted, self._nodes = reader, counted, nodes
 
     def get(self, name: bytes, *, db: object) -> bytes | None:
-        # Whether a node is read or was kept from before depends on history; the looks at nodes are counted instead.
+        # Whether a node is cached depends on history, so calls for nodes are counted instead of reads.
         self._counted.operations += db is not self._nodes
         value: bytes | None = self._reader.get(name, db=db)
         return value
@@ -65,7 +64,7 @@ class _CountingReader:
 
 
 class _CountingCursor:
-    """Counts every call that moves it, and every entry that iteration yields."""
+    """Counts every call that moves the cursor, and every entry of an iteration."""
 
     def __init__(self, cursor: Any, counted: "CountedChain") -> None:
         self._cursor, self._counted = cursor, counted
@@ -121,7 +120,7 @@ class CountedChain:
         self.queries = Queries(self.store, LIMITS)
 
     def name(self, resource: int, head: int, index: int) -> str:
-        """The id, or the address, of what stands at ``index`` in a list at ``head``."""
+        """The id or address of the entry at ``index`` in a list at ``head``."""
         num = head - index
         if resource == ListRequest.BLOCKS:
             block = self.store.block(num)
@@ -161,13 +160,13 @@ def _batch(num: int) -> Any:
 
 
 def _starts(total: int, count: int) -> list[int]:
-    """Where the first, middle and last page of a list begins."""
+    """The beginnings of the first, middle and last page of a list."""
     return [0, (total - count) // 2, total - count]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A place for the chains: in memory where there is room, since it is not durability that is tested."""
+    """A folder for the chains: in memory if there is space, since durability does not matter here."""
     if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _CHAIN_BYTES_MAX:
         with TemporaryDirectory(dir=_MEMORY) as made:
             yield Path(made)
@@ -190,7 +189,7 @@ def large(folder: Path) -> Iterator[CountedChain]:
 
 
 def pages(chain: CountedChain, resource: int, head: int, count: int) -> dict[str, list[Cost]]:
-    """By the way of naming it: what the first, the middle and the last page of ``count`` cost."""
+    """The cost of the first, middle and last page of ``count`` items, by the kind of their bounds."""
     total = head + 1
     costs: dict[str, list[Cost]] = {way: [] for way in ("min", "min id", "min and max id", "max", "max id")}
     for start in _starts(total, count):
@@ -227,7 +226,7 @@ def test_many_times_the_chain_costs_steps_of_a_search_more(
     small: CountedChain, large: CountedChain, resource: int, count: int
 ) -> None:
     before, after = (pages(chain, resource, chain.length - 1, count) for chain in (small, large))
-    # How many branches stand between neighbouring leaves wavers with the number of leaves; it is no growth.
+    # The number of branches between neighbouring leaves varies with the number of leaves, without growing.
     wavering = count if resource == ListRequest.STATE else 0
     allowed = PER_DOUBLING * math.log2(LARGE / SMALL) + wavering
     for way in before:

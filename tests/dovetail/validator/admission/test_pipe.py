@@ -1,4 +1,4 @@
-"""Messages between the loop and a process that it started: whole, in their order, and nobody waits for the other."""
+"""Messages between the loop and a child process arrive whole and in order, and neither side blocks."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ _HELD_TWICE = 2 * _HELD
 
 @contextmanager
 def _process(ends: Ends, answer: Callable[[bytes], bytes]) -> Iterator[threading.Thread]:
-    """The other side, in a thread: it knows nothing of the loop either. Ends when the loop's side is closed."""
+    """The other side, in a thread without an event loop. Ends when the loop's side is closed."""
     thread = threading.Thread(target=serve, args=(ends.requests_in, ends.answers_out, answer))
     thread.start()
     try:
@@ -52,7 +52,7 @@ def test_messages_of_every_size_come_back_whole_and_in_their_order() -> None:
 
 
 def test_the_process_goes_on_while_nobody_takes_its_answers() -> None:
-    """More than the pipe back holds, and the loop stands still from the moment that all is asked."""
+    """The answers exceed the pipe's capacity, and the loop does not run after all requests are sent."""
 
     async def test() -> None:
         ends = Ends.new(_HELD)

@@ -1,4 +1,4 @@
-"""Verifier processes that end: with a killed validator, or one that cannot start another. None is left behind."""
+"""Verifier processes that end, with a killed validator or when none can be started: none is left behind."""
 
 import errno
 import os
@@ -38,7 +38,7 @@ _ENDED_MS_MAX = 20_000
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="a process that is no child is waited for by its descriptor")
 @pytest.mark.parametrize("life", range(3))
 def test_no_verifier_outlives_a_killed_validator(life: int) -> None:
-    """Its answer has no reader any more, and it is always at one: sixteen hand-overs are in flight."""
+    """Sixteen jobs are in flight, so a worker is always busy; its answers lose their reader."""
     with subprocess.Popen(
         [sys.executable, "-c", _KILLED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as parent:
@@ -67,7 +67,7 @@ def _no_pipe() -> tuple[int, int]:
 def test_a_verifier_that_cannot_be_replaced_leaves_all_as_it_was(
     fault: tuple[object, str, Callable[..., None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it held is given out once somebody can take it, and every descriptor is closed once."""
+    """The job is sent to the next worker, and every descriptor is closed once."""
 
     async def test() -> None:
         before = psutil.Process().num_fds()

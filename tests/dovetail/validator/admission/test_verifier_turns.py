@@ -1,4 +1,4 @@
-"""Who is verified when: a large submission keeps none that came behind it waiting for its end."""
+"""The order of verification: a large submission does not hold up those after it."""
 
 import asyncio
 from itertools import pairwise
@@ -11,7 +11,7 @@ from tests.dovetail.validator.nodes import signed_batch
 from tests.dovetail.validator.peers import run
 
 _JUNK = bytes(1_000)
-"""It is refused, and its bytes count."""
+"""Verification refuses this batch, but its bytes count."""
 
 
 def test_submissions_take_turns() -> None:
@@ -40,7 +40,7 @@ def test_submissions_take_turns() -> None:
 
 
 def test_every_batch_is_handed_out_once_in_its_order() -> None:
-    """Whatever the sizes: one over a turn alone, many in one hand-over, an end at the end of a turn."""
+    """Works with all sizes: one larger than a turn, many in one job, one that ends with its turn."""
 
     async def test() -> None:
         sizes = [1, 1, verifier._JOB_BYTES, verifier._TURN_BYTES, verifier._TURN_BYTES + 1, 5]
@@ -83,7 +83,7 @@ def test_every_batch_is_handed_out_once_in_its_order() -> None:
 def test_the_pipes_of_many_verifiers_leave_room_for_others(
     processes: int, each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user's pipes share what the system gives him."""
+    """All pipes of a user share the system's limit."""
     asked: list[int] = []
     monkeypatch.setattr(verifier, "_Worker", lambda pipe_bytes, _: asked.append(pipe_bytes))
     VerifierPool(processes, lambda: None)

@@ -1,4 +1,4 @@
-"""What clients ask, over a real store and queue: answers, refusals, and one log line with the correlation id each."""
+"""Client messages with a real store and queue: answers, refusals, and one log line with the correlation id each."""
 
 import json
 import re
@@ -50,7 +50,7 @@ Log = list[MutableMapping[str, Any]]
 
 
 class Pool:
-    """Takes what is to be verified; the test says what came of it."""
+    """Records batches to verify; the test provides the results."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[list[bytes], Callable[[Verified], None]]] = []
@@ -60,7 +60,7 @@ class Pool:
 
 
 class Bench:
-    """Clients whose answers are recorded. ``gone``: identities that are not connected any more."""
+    """Clients whose answers are recorded. ``gone``: disconnected identities."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Bench:
         return Delivery.SENT
 
     def send(self, message_type: int, message: Message | bytes = b"", correlation_id: str = "http-1.7") -> Log:
-        """A client's message; what was logged of it."""
+        """Send a client's message. Returns its log line."""
         content = message if isinstance(message, bytes) else message.SerializeToString()
         with capture_logs() as lines:
             self.clients.handle(Request(b"client", message_type, correlation_id, content))
@@ -110,7 +110,7 @@ class Bench:
     def ask(
         self, message_type: int, message: Message | bytes, answered: int, correlation_id: str = "http-1.7"
     ) -> bytes:
-        """The content of the one answer to a message that is answered at once, and logged once."""
+        """The content of the only answer to a message that is answered at once and logged once."""
         self.sent.clear()
         (line,) = self.send(message_type, message, correlation_id)
         assert (line["correlation_id"], line["log_level"]) == (correlation_id, "info")
@@ -120,7 +120,7 @@ class Bench:
         return content
 
     def submitted(self, *batches: VerifiedBatch | bytes) -> ClientBatchSubmitResponse:
-        """The answer to a list that is refused or accepted without being verified."""
+        """The answer to a list that is refused or accepted without verification."""
         raw = [batch if isinstance(batch, bytes) else batch.raw for batch in batches]
         content = raw_pb2.RawBatchList(batches=raw).SerializeToString()
         return ClientBatchSubmitResponse.FromString(self.ask(SUBMIT, content, SUBMITTED))
@@ -130,7 +130,7 @@ class Bench:
         return NodeStatusResponse.FromString(content)
 
     def samples(self) -> dict[str, float]:
-        """Every sample of the metrics, named as Prometheus writes it."""
+        """Every sample of the metrics, by its Prometheus name."""
         content = self.ask(Envelope.METRICS_REQUEST, b"", Envelope.METRICS_RESPONSE)
         parsed = text_string_to_metric_families(MetricsResponse.FromString(content).text.decode())
         return {
@@ -227,7 +227,7 @@ def test_who_asks_for_the_load_does_not_shorten_the_time_that_it_is_of(
         shown.append(system.percent_cpu)
         assert 0 < system.percent_memory <= 1
     assert shown == [0, 0, 0, 0.5, 0.5, 0.5, 0.5, 0.75]
-    # Never with a time to wait.
+    # Never with a blocking interval.
     assert asked == [None] * 3
 
 
@@ -238,7 +238,7 @@ def test_the_network_counts_from_the_start_of_the_validator(store: Store, monkey
     counters.append(SimpleNamespace(bytes_recv=5_300, bytes_sent=740))
     system = bench.node_status().system
     assert (system.network_rx, system.network_tx) == (300, 40)
-    # An interface went away, then the last one.
+    # One network interface disappears, then the last one.
     for fewer in (SimpleNamespace(bytes_recv=1, bytes_sent=1), None):
         counters.append(fewer)  # type: ignore[arg-type]
         system = bench.node_status().system
@@ -444,7 +444,7 @@ def test_a_full_queue_takes_what_it_knows_again(store: Store) -> None:
     known = [committed, second]
     content = raw_pb2.RawBatchList(batches=[batch.raw for batch in known]).SerializeToString()
     assert bench.send(SUBMIT, content) == []
-    # Known by their ids alone so far: a forged copy must not pass for the good batch.
+    # Only the ids are compared so far: a forged copy must not pass for the valid batch.
     ((raw_batches, verified),) = bench.pool.asked
     assert raw_batches == [batch.raw for batch in known]
     verified(known)
@@ -505,7 +505,7 @@ def test_one_connection_takes_the_verification_of_no_other(store: Store) -> None
     for _, verified in bench.pool.asked:
         verified([batch])
     assert not bench.clients.submissions._checking_bytes_of
-    # There is room again.
+    # There is space again.
     assert bench.send(SUBMIT, content) == []
 
 
@@ -521,7 +521,7 @@ def test_statuses_stand_in_the_order_asked(bench: Bench) -> None:
 
 
 def test_who_asks_for_a_damaged_index_or_hands_such_a_batch_in_ends_no_node(tmp_path: Path) -> None:
-    """Its status is told neither COMMITTED nor UNKNOWN: nobody can tell."""
+    """The status is neither COMMITTED nor UNKNOWN, because it cannot be read."""
 
     async def test() -> None:
         store: Any = open_store(tmp_path)

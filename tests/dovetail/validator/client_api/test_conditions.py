@@ -1,4 +1,4 @@
-"""What keeps a node from working: when each condition begins and ends, what it says, and where it is told."""
+"""The conditions that keep a node from working: when each begins and ends, its message, and where it is shown."""
 
 import os
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ SMALL = replace(
 
 
 class Conditioned(Bench):
-    """Clients over a store, with a clock and a production that the test moves."""
+    """Clients of a store, with a clock and a production that the test controls."""
 
     def __init__(self, store: Store, limits: Limits = SMALL, *, now_ms: float = 0.0) -> None:
         self.now_ms = now_ms
@@ -33,7 +33,7 @@ class Conditioned(Bench):
         super().__init__(store, limits, work=lambda: self.made, clock_ms=lambda: self.now_ms)
 
     def tick(self, pass_ms: int = 0) -> list[str]:
-        """Let time pass; the kinds that hold then."""
+        """Advance the clock. Returns the conditions that hold then."""
         self.now_ms += pass_ms
         self.clients.conditions.tick()
         return [held.kind for held in self.clients.conditions.held]
@@ -63,7 +63,7 @@ def test_a_node_that_works_has_none(store: Store) -> None:
 
 
 def test_what_was_before_the_start_is_no_time_without_a_block(store: Store) -> None:
-    """The clock may show how long the machine runs, and a restored batch may be in the making at the first look."""
+    """The clock may start at any value, and a restored batch may be executing at the first tick."""
     bench = Conditioned(store, now_ms=41_849_000.0)
     bench.made = Work(0, True)
     assert bench.tick(500) == []
@@ -82,7 +82,7 @@ def test_a_full_queue_is_one_and_ends_some_time_after_its_last_refusal(store: St
     assert taken is not None
     bench.queue.remove(taken)
     assert bench.tick(1) == []
-    # A list of two does not fit: who sends it must be heard of, though there is room for one.
+    # A list of two batches does not fit. Its refusal must be reported, though one batch would fit.
     assert bench.submitted(make_batch("d"), make_batch("e")).reason == "queue_full"
     assert bench.tick(1) == [Kind.QUEUE_FULL]
     assert bench.tick(9_000) == [Kind.QUEUE_FULL]
@@ -105,7 +105,7 @@ def test_work_without_progress_is_one(store: Store) -> None:
     assert bench.tick(60_000) == [Kind.NO_BLOCK]
     bench.made = Work(settled=7, executes=False)
     assert bench.tick(1) == []
-    # Nothing to do is no trouble, however long.
+    # Idle time is no condition, however long.
     assert bench.tick(60_000) == []
     bench.add("ready")
     assert bench.tick(1) == []
@@ -169,7 +169,7 @@ def test_batches_that_wait_for_a_processor_are_one_after_a_while(store: Store) -
 
 
 def test_a_processor_that_comes_and_goes_and_settles_nothing_ends_neither_wait(store: Store) -> None:
-    """It holds its batch for a second, dies of it, and is gone for another."""
+    """The processor holds its batch for a second, dies of it, and is gone for another second."""
     bench = Conditioned(store)
     bench.add("poison", family=FAMILY)
     seen = []
@@ -186,7 +186,7 @@ def test_a_processor_that_comes_and_goes_and_settles_nothing_ends_neither_wait(s
     both: list[str] = [Kind.NO_BLOCK, Kind.PROCESSOR_MISSING]
     assert seen[:2] == [[none, none], [none, none]]
     assert seen[2] == [none, [Kind.NO_BLOCK]]
-    # Once they hold they hold on, until it settles something.
+    # A condition lasts until the processor settles a batch.
     assert seen[3:] == [[both, both]] * 5
     bench.made = Work(1, True)
     assert bench.tick(1) == [Kind.PROCESSOR_MISSING]
@@ -196,7 +196,7 @@ def test_a_processor_that_comes_and_goes_and_settles_nothing_ends_neither_wait(s
 
 
 def test_a_processor_that_came_is_not_missing_for_ever(store: Store) -> None:
-    """It holds what waited for it; whether it ever settles that is another condition's business."""
+    """The processor has the waiting batch; whether it settles the batch is another condition."""
     bench = Conditioned(store, replace(SMALL, no_block_ms_max=1_000_000))
     bench.add("slow", family=FAMILY)
     entry = bench.queue.pop_ready()
@@ -223,7 +223,7 @@ def test_a_refused_write_is_one_until_a_write_goes_well(store: Store, monkeypatc
         assert "a write of 4101 bytes: [Errno 28] No space left on device" in bench.message()
         assert "bytes are free" in bench.message()
     monkeypatch.undo()
-    # Refusals a moment apart are one condition, told as the disk put it.
+    # Refusals shortly after each other are one condition, with the disk's message.
     assert bench.tick(500) == [Kind.STORAGE_FAILED]
     assert store.failure is None
     assert "a write of 4101 bytes: [Errno 28] No space left on device" in bench.message()
@@ -269,7 +269,7 @@ def test_each_is_logged_when_it_begins_and_ends_and_told_meanwhile(store: Store)
 
 
 def test_a_small_write_that_goes_well_ends_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A little fits into pages that are free within the file, on a disk that has room for no other."""
+    """A small write fits into free pages of the file, on a full disk."""
     bench = Conditioned(store)
     make_room = Store._make_room
 

@@ -1,4 +1,4 @@
-"""Which families the validator tells of, what would stall, and that neither can be made to grow without end."""
+"""Reported families, and warnings of stalled upgrades. Neither can grow without bound."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ MIGRATES = Permission(V2, from_block=9, migrate=("1cf126",))
 
 
 class Node:
-    """Families over a real store, queue and registry; the test says how far migrations are."""
+    """Families of a real store, queue and registry; the test sets the state of migrations."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -34,7 +34,7 @@ class Node:
         self.migrations: dict[FamilyVersion, tuple[str, str]] = {}
         self.asked: list[Permission] = []
         self.families = Families(store, self.queue, self.bench.processors, self._migration_of)
-        # Nothing is planned yet: so long after a start nothing is told.
+        # No upgrade is planned yet; skip the ticks in which nothing is logged.
         for _ in range(families._GRACE_TICKS):
             self.families.tick()
 
@@ -43,7 +43,7 @@ class Node:
         return self.migrations.get(permission.family, ("DUE", ""))
 
     def permit(self, *entries: Permission) -> None:
-        """The next block makes this the setting; the settings family, which is served, stays where it is not named."""
+        """Commit this value of the setting in the next block. The settings family is served but not listed."""
         self.bench.register(b"settings", family=SETTINGS)
         if not any(entry.family == SETTINGS for entry in entries):
             entries = (*entries, Permission(SETTINGS))
@@ -56,7 +56,7 @@ class Node:
         return batch.id
 
     def told(self) -> dict[FamilyVersion, FamilyStatus]:
-        """Without the settings family, which is always there."""
+        """Without the settings family, which is always listed."""
         response = self.families.status()
         told = {FamilyVersion(entry.family_name, entry.family_version): entry for entry in response.families}
         told.pop(SETTINGS, None)
@@ -104,7 +104,7 @@ def test_without_the_setting_everything_is_permitted_and_nothing_is_warned_of(no
     ("entries", "permission", "window"),
     [
         ([Permission(V2)], FamilyStatus.PERMITTED, (None, None)),
-        # The setting is in block 1: what is told is for block 2.
+        # The setting is in block 1, so the report is for block 2.
         ([Permission(V2, 2, 2)], FamilyStatus.PERMITTED, (2, 2)),
         ([Permission(V2, 3)], FamilyStatus.WAITING, (3, None)),
         ([Permission(V2, 3, 9), Permission(V2, 0, 1)], FamilyStatus.WAITING, (3, 9)),

@@ -1,4 +1,4 @@
-"""Lists by index against plain slices of the whole list, and the status of everything that cannot be answered."""
+"""Lists by index against slices of the whole list, and the statuses of requests that cannot be answered."""
 
 import itertools
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
 
 
 def opened(resource: int, raw: bytes) -> bytes:
-    """What ``Chain.full`` holds of an item."""
+    """The fields of an item in ``Chain.full``."""
     if resource == ListRequest.STATE:
         return state_context_pb2.TpStateEntry.FromString(raw).data
     if resource == ListRequest.BLOCKS:
@@ -38,7 +38,7 @@ def opened(resource: int, raw: bytes) -> bytes:
 
 
 def expected_page(full: list[Item], first: int | None, last: int | None, count: int) -> tuple[int, list[Item]] | None:
-    """API.md's rules on count, min and max over a plain list; None where they refuse."""
+    """API.md's rules on count, min and max, applied to a plain list; None if they refuse the request."""
     for named in (first, last):
         if named is not None and named >= len(full):
             return None
@@ -221,7 +221,7 @@ def test_a_page_reads_by_its_length_not_the_chains(tmp_path: Path, monkeypatch: 
 
 
 class TestManyIds:
-    """Each id is looked for once, and what holds several of the entries is opened once, whatever order they have."""
+    """Each id is searched for once, and each batch is read once, whatever the order of the ids."""
 
     @pytest.fixture
     def large(self, tmp_path: Path) -> Iterator[tuple[Store, list[list[str]]]]:
@@ -271,7 +271,7 @@ class TestManyIds:
         store, (first, second) = large
         ids = [text for pair in zip(reversed(first), second, strict=True) for text in pair]
         item_bytes = len(make_transaction(("a", 10)).raw)
-        # Two thirds of a page's bytes are its items', the rest is what JSON adds.
+        # Items take two thirds of a page's bytes; JSON adds the rest.
         queries = Queries(store, replace(LIMITS, page_bytes_max=int(page_items * item_bytes * 1.5) + 10))
         seen: list[str] = []
         while len(seen) < len(ids):

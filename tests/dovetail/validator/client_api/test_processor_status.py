@@ -1,4 +1,4 @@
-"""What is told of a processor: its builds, its state, what it holds, what it has done and how long that took."""
+"""The status of a processor: its builds, state, tasks in flight, counts and times."""
 
 from typing import Any
 
@@ -95,7 +95,7 @@ def test_one_that_drains_is_told_of_until_it_is_done() -> None:
     assert status_of(bench).in_flight_tasks == 1
     answer(bench, sents[1])
     assert list(bench.processors.statuses()) == []
-    # It may stay connected for ever: nobody asks how it is any more, and its end is nobody's business.
+    # The connection may stay open for ever, but it is no processor any more.
     bench.now_ms += 1_000_000
     assert bench.processors.tick() == bench.processors.probe() == []
     assert not [sent for sent in bench.take_sent() if sent.message_type == Envelope.PING_REQUEST]
@@ -204,7 +204,7 @@ def test_transactions_of_a_conversation_count_when_it_is_over() -> None:
 
 
 def test_a_task_is_timed_from_when_its_processor_could_begin() -> None:
-    """Two are handed over at once: the second waits for the first, and that is none of its time."""
+    """Two tasks are sent together: the wait of the second does not count as its time."""
     bench = Bench()
     bench.register(packed_version=1)
     assert not status_of(bench).HasField("apply_ms_p50")
@@ -217,7 +217,7 @@ def test_a_task_is_timed_from_when_its_processor_could_begin() -> None:
     bench.now_ms += 1_000
     bench.answer(bench.start(make_task(3)), packed([OK]))
     status = status_of(bench)
-    # Of nine transactions four took 10 ms, four 25 ms and one, in no time, 0 ms.
+    # Of nine transactions, four took 10 ms, four 25 ms, and one no time.
     assert (status.apply_ms_p50, status.apply_ms_p95, status.apply_ms_p99) == (10, 25, 25)
 
 

@@ -1,4 +1,4 @@
-"""The 1.x get messages: what each name finds, and the status of names that find nothing."""
+"""The get messages of the 1.x protocol: the result of each id, and the status of unknown ones."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

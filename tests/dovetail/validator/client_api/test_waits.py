@@ -1,4 +1,4 @@
-"""Waits for the statuses of batches: answered once, freed once, by their time, their peer, its end or the batches'."""
+"""Waits for batch statuses: answered once and freed once, by their time, peer, end or batches."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -25,11 +25,11 @@ BATCHES = [make_batch(number) for number in range(4)]
 IDS = [batch.id for batch in BATCHES]
 
 Word = tuple[bytes, str, list[str]]
-"""Identity, correlation id, and the statuses by name, of one answer."""
+"""Identity, correlation id, and the names of the statuses of one answer."""
 
 
 class Waits:
-    """Statuses over a queue that holds all of BATCHES. ``said``: what was answered."""
+    """Statuses over a queue with all of BATCHES. ``said``: the answers."""
 
     def __init__(self, store: Store, limits: Limits) -> None:
         self.store = store
@@ -47,7 +47,7 @@ class Waits:
         self.answered.set()
 
     async def commit(self, *batch_ids: BatchId) -> None:
-        """Commit pending batches, in one block, and let all be answered whose waits that ends."""
+        """Commit pending batches in one block, and answer all waits that this ends."""
         entries = [entry for entry in map(self.queue.get, batch_ids) if entry is not None]
         commit(self.store, [entry.batch for entry in entries])
         for entry in entries:
@@ -56,7 +56,7 @@ class Waits:
         await self.turns()
 
     async def turns(self) -> int:
-        """Let the loop turn until every wait that ended is answered; how often it turned."""
+        """Run the loop until every ended wait is answered. Returns the number of its turns."""
         turns = 0
         while self.statuses._turn is not None:
             await asyncio.sleep(0)
@@ -64,7 +64,7 @@ class Waits:
         return turns
 
     def assert_nothing_held(self) -> None:
-        """As if nobody had ever waited."""
+        """No trace of a wait is left."""
         statuses = self.statuses
         held = (
             statuses.waiters,
@@ -89,7 +89,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def waiting(store: Store) -> Callable[..., None]:
-    """Runs a test over Waits in a loop, and sees that it leaves nothing behind."""
+    """Run a test over Waits in a loop, and check that no wait is left."""
 
     def run_test(test: Test, limits: Limits = LIMITS) -> None:
         async def whole() -> None:
@@ -142,7 +142,7 @@ def test_what_is_decided_is_not_waited_for(waiting: Callable[[Test], None]) -> N
 
 
 def test_an_id_that_nobody_knows_is_waited_for(waiting: Callable[[Test], None]) -> None:
-    """Seed, GET /batch_status, rule 1: held until all requested batches are committed or the time passes."""
+    """Specification, GET /batch_status, rule 1: waits until all requested batches are settled or the time is over."""
 
     async def test(waits: Waits) -> None:
         late = make_batch("late")
@@ -171,7 +171,7 @@ def test_a_wait_ends_with_its_time(waiting: Callable[[Test], None]) -> None:
 
 
 def test_waits_that_end_together_are_answered_in_slices(waiting: Callable[[Test], None]) -> None:
-    """By their batches and by their time: everybody else has a turn between them, and each is answered once."""
+    """Waits that end by batches and by time: the loop gets its turns between them, and each is answered once."""
 
     async def test(waits: Waits) -> None:
         asked = [IDS[0], *(f"not an id {number}" for number in range(999))]
@@ -288,7 +288,7 @@ def test_ten_thousand_wait_and_all_are_answered(waiting: Callable[[Test], None])
     ],
 )
 def test_the_ids_that_are_held_are_bounded(waiting: Callable[..., None], asked: list[str], name: str) -> None:
-    """Four fit, pending or not; a long text counts as the ids that would be as long."""
+    """Four ids fit, pending or not; a long text counts as several ids."""
 
     async def test(waits: Waits) -> None:
         waits.statuses.wait(ALICE, name, asked, LONG_S)

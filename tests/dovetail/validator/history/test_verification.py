@@ -1,4 +1,4 @@
-"""Verification of stored chains: sound ones have no finding, and damage of every kind has one, and no traceback."""
+"""Verification of stored chains: none in sound ones, a finding for every kind of damage, never a traceback."""
 
 import json
 import os
@@ -32,7 +32,7 @@ PAGES = 120
 
 @pytest.fixture(autouse=True)
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes are forked: a fresh interpreter takes longer than the verification."""
+    """Child processes are forked: a fresh interpreter takes longer than the verification."""
     monkeypatch.setattr("dovetail.validator.maintenance.child.run_in_child", forked_child)
 
 
@@ -151,18 +151,18 @@ def test_any_damage_of_a_record_is_found_or_harmless_and_never_an_exception(
         try:
             findings = verify(copied)
         except StorageFailed:
-            # A store whose last block cannot be read is not opened at all.
+            # A store whose last block cannot be read cannot be opened at all.
             if table == "blocks":
                 continue
             raise
-        # What cannot be seen: that a pending batch is not there.
+        # Verification cannot notice a missing pending batch.
         unseen = table == "pending" and changed is None
         assert len(findings) or unseen, (name.hex(), at, changed)
         shutil.rmtree(copied)
 
 
 def test_any_damage_of_the_file_is_found_refused_or_harmless(store: Path, tmp_path: Path) -> None:
-    """In a process each: the C library may end it, which is no traceback either, and is counted."""
+    """Each verification runs in a process of its own, which the C library may kill; that is counted."""
     rng = random.Random(5)
     content = (store / "data.mdb").read_bytes()
     ends = []
@@ -224,7 +224,7 @@ def test_the_command_says_sound_or_names_what_is_not(store: Path, tmp_path: Path
 
 
 def test_the_pages_are_walked_where_nobody_writes(store: Path, tmp_path: Path, run: Run) -> None:
-    """Every page that holds entries says that it is another one: LMDB reads it all the same."""
+    """Every page with entries gets a wrong page number, which LMDB ignores."""
     copied = Path(shutil.copytree(store, tmp_path / "data" / "store"))
     words = ("chain", "verify", "--data-dir", str(tmp_path / "data"), "--processes", "1", "--json")
     assert json.loads(run(*words).out)["pages_walked"]
@@ -266,7 +266,7 @@ def test_findings_are_bounded() -> None:
 
 
 def test_a_checker_whose_parent_is_killed_ends_without_a_word(tmp_path: Path) -> None:
-    """The parent is killed while its checker works: what the checker then writes goes nowhere."""
+    """The parent is killed while its checker works: the checker's output is discarded."""
     read, write = os.pipe()
     with (tmp_path / "err").open("w+b") as err:
         command = [sys.executable, "-m", "dovetail.validator.history.verification.workers"]

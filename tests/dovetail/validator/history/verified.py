@@ -1,7 +1,4 @@
-"""Stores to verify: a sound one, blocks that hold what they may not, and entries written behind a store's back.
-
-What lives here: what the tests of verification share. What must not: assertions.
-"""
+"""Stores to verify: a sound one, blocks that break rules, and entries changed behind a store's back. No assertions."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -28,7 +25,7 @@ from tests.dovetail.validator.support import make_commit, make_id
 
 
 class Here(Checkers):
-    """Checks in this process: what is checked is the same, and nothing is started."""
+    """Checks in this process, without starting workers."""
 
     def __init__(self) -> None:
         self.count = 1
@@ -53,7 +50,7 @@ def verify(store: Path, first: int = 0, last: int | None = None) -> Findings:
 
 
 def make_store(folder: Path) -> Path:
-    """Blocks of several batches, leaves set again and again, pending and invalid batches."""
+    """Blocks of several batches, leaves written repeatedly, pending and invalid batches."""
     chain = Chain(folder)
     sets: list[list[Step]] = [[("set", f"n{number}", number)] for number in range(20)]
     chain.steps(*sets)
@@ -79,7 +76,7 @@ def entries(store: Path, table: str) -> list[tuple[bytes, bytes]]:
 
 
 def raw_entries(store: Path, table: str) -> list[tuple[bytes, bytes]]:
-    """Key and record of each entry, as they are stored."""
+    """Key and stored record of each entry."""
     reader = StoreReader.open(store)
     try:
         return list(reader.raw_entries(table))
@@ -88,12 +85,12 @@ def raw_entries(store: Path, table: str) -> list[tuple[bytes, bytes]]:
 
 
 def put(store: Path, table: str, name: bytes, content: bytes | None) -> None:
-    """Write over an entry behind the store's back, with a checksum that fits; None removes it."""
+    """Overwrite an entry behind the store's back, with a matching checksum; None removes the entry."""
     put_raw(store, table, name, None if content is None else records.sealed(table, name, content))
 
 
 def put_raw(store: Path, table: str, name: bytes, record: bytes | None) -> None:
-    """The same of a record as it is stored, its checksum included."""
+    """Overwrite a stored record, checksum included; None removes the entry."""
     with lmdb.open(str(store), max_dbs=len(TABLES)) as env, env.begin(write=True) as transaction:
         opened = env.open_db(table.encode(), txn=transaction)
         if record is None:
@@ -107,7 +104,7 @@ def flip(content: bytes, at: int, bit: int = 0) -> bytes:
 
 
 def reseal(store: Path, num: int, signer: Signer = SIGNER, **fields: Any) -> None:
-    """Seal a block anew, with other ``fields`` in its header, and have its indexes follow."""
+    """Seal a block again with other ``fields`` in its header, and update its indexes."""
     name, record = entries(store, "blocks")[num]
     info = records.decode_block_info(num, record)
     header = decode_block_header(info.header_bytes)._replace(signer_pubkey=signer.public_key, **fields)

@@ -1,4 +1,4 @@
-"""What each of the two protocols keeps for itself: a packed message's counts, a conversation's context and order."""
+"""Behaviour that is specific to one protocol: counts in packed messages, contexts and order in conversations."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def single_bench() -> Bench:
 
 
 def outcomes_of(bench: Bench, task: Task, *units: list[Results.TransactionResult]) -> Outcomes:
-    """What becomes of an answer with these units' results."""
+    """The outcomes of an answer with these units' results."""
     response = Results(units=[Results.UnitResult(results=unit) for unit in units])
     (answered,) = bench.answer(bench.start(task), response)
     assert isinstance(answered, TaskAnswered)
@@ -102,7 +102,7 @@ def test_a_packed_result_holds_changes_events_and_data() -> None:
 
 
 def test_a_packed_message_that_is_too_large_is_not_sent() -> None:
-    """Half of what a message may have, so that an answer that writes as much again fits as well."""
+    """Half of a message's limit, so that an answer that writes as much fits too."""
     value = bytes(1_000)
     for fits, most in ((True, 6_000), (False, 4_000)):
         bench = Bench(Limits(message_bytes_max=most))
@@ -158,7 +158,7 @@ def test_a_conversation_lists_what_it_has_written_so_far() -> None:
     bench.ask(b"p", Envelope.TP_STATE_SET_REQUEST, set_request(second, 2, b"by b"))
     assert listed(bench, list_request(second, "1cf1")) == [(address(2), b"by b"), (address(3), b"by a")]
     assert listed(bench, list_request(second, "1cf126", address(2))) == [(address(3), b"by a")]
-    # What the first transaction may do is over.
+    # The context of the first transaction is closed.
     late = bench.ask(b"p", Envelope.STATE_LIST_REQUEST, list_request(first, "1cf126"))
     assert (late.status, len(late.entries)) == (packed_pb2.StateListResponse.AUTHORIZATION_ERROR, 0)
 
@@ -222,7 +222,7 @@ def test_a_conversation_builds_on_its_earlier_transactions() -> None:
     )
     gone = bench.ask(b"p", Envelope.TP_STATE_DELETE_REQUEST, delete)
     assert list(gone.addresses) == [address(3), address(2)]
-    # What the first transaction may do is over.
+    # The context of the first transaction is closed.
     late = bench.ask(b"p", Envelope.TP_STATE_SET_REQUEST, set_request(first, 3, b"late"))
     assert late.status == state_context_pb2.TpStateSetResponse.AUTHORIZATION_ERROR
     assert bench.answer(first, Response(status="INVALID_TRANSACTION")) == []

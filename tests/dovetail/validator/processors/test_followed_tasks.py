@@ -1,4 +1,4 @@
-"""Work that a packed processor has before it is answered for what it runs over, and what becomes of it then."""
+"""Tasks that a packed processor gets before it has answered the task that they follow, and their outcomes."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ COLD_BATCH = make_batch("cold", make_transaction("cold", inputs=[COLD], outputs=
 
 
 class Chain:
-    """Batches that all wait for the one before, at one processor; what it was sent and gave is kept by task."""
+    """Batches that all depend on the one before, at one processor. Requests and answers are recorded by task."""
 
     def __init__(self, batches: Sequence[object] = HOT_BATCHES, packed_version: int = 2, occupancy: int = 4) -> None:
         self.bench = Bench()
@@ -36,7 +36,7 @@ class Chain:
         return self.sent[task.number].message  # type: ignore[attr-defined,no-any-return]
 
     def answer(self, task: Task, *values: bytes | Verdict | str | None) -> None:
-        """For each unit what it writes at the hot address, its verdict, where it wrote instead, or None for no word."""
+        """For each unit: its write at the hot address, verdict, another written address, or None for no result."""
         outcomes = []
         for value in values:
             if isinstance(value, bytes):
@@ -64,7 +64,7 @@ def test_what_waits_for_a_task_alone_follows_it() -> None:
     chain.answer(first, b"a", b"b")
     (third,) = chain.give()
     assert (held(third), third.follows) == ([4, 5], second.number)
-    # The entry is older than what the second leaves, and the message says what counts.
+    # The entry is older than the writes of the second unit, and the message says which ones count.
     assert [(entry.address, entry.data) for entry in chain.request(third).entries] == [(HOT, b"b")]
     chain.answer(second, b"c", b"d")
     chain.answer(third, b"e", b"f")
@@ -110,7 +110,7 @@ def test_answers_in_the_wrong_order_are_not_believed() -> None:
     first, following = chain.give()
     chain.answer(following, b"wrong", b"wrong")
     assert chain.execution.changes == {}
-    # Behind the first it was sent another since: nobody can tell what runs over what.
+    # Another task was sent after the first: the order of the two is unclear.
     assert chain.give() == []
     chain.answer(first, b"a", b"b")
     assert [(held(task), task.follows is None) for task in chain.give()] == [([2, 3], True), ([4, 5], False)]
@@ -129,7 +129,7 @@ def test_nothing_follows_what_is_not_sound() -> None:
     first, following = chain.give()
     chain.answer(first, NOBODYS, b"b")
     (again,) = chain.give()
-    # The second of the first task runs again, and what waits for it is still out.
+    # The second unit of the first task runs again, and the units that depend on it are still in flight.
     assert (held(again), again.follows) == ([1], None)
     chain.answer(following, b"wrong", b"wrong")
     chain.answer(again, b"b")
@@ -149,7 +149,7 @@ def test_a_batch_of_two_families_is_not_followed() -> None:
 
 
 def test_what_will_run_again_is_not_carried_into_the_next_block() -> None:
-    """What it depends on may come behind it there."""
+    """The batch may depend on one in that task."""
     chain = Chain()
     first, following = chain.give()
     chain.answer(first, NOBODYS, b"b")

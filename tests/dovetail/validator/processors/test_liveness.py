@@ -1,4 +1,4 @@
-"""Processors that go silent, stop reading or close: what they held is lost, once; who comes back takes work again."""
+"""Processors that go silent, stop reading or close: each task is lost once, and a returning one gets work again."""
 
 import pytest
 
@@ -14,7 +14,7 @@ LIMITS = Limits(processor_ping_ms=100, processor_silence_ms=300)
 
 
 def pinged(bench: Bench) -> list[bytes]:
-    """Who was sent a ping since the last time; nothing else was sent."""
+    """The identities that were pinged since the last call; no other message was sent."""
     sent = bench.take_sent()
     assert {frame.message_type for frame in sent} <= {Envelope.PING_REQUEST}
     return [frame.identity for frame in sent]
@@ -60,7 +60,7 @@ def test_the_silent_take_work_again_when_they_are_heard() -> None:
     assert not bench.processors.has(FAMILY)
     assert bench.processors.mark_alive(b"p") == [ProcessorAvailable(FAMILY, False)]
     assert bench.processors.mark_alive(b"p") == []
-    # What it held is somebody else's by now.
+    # Its task belongs to another processor by now.
     assert bench.answer(sent, OK) == []
     assert bench.free().capacity == 10
     bench.answer(bench.start(make_task(2)), OK)
@@ -89,7 +89,7 @@ def test_a_ping_that_cannot_be_sent_shows_a_closed_connection() -> None:
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_task_that_could_not_be_sent_is_lost(gone: bool) -> None:
-    """Though the peer may read again a moment later: its task was dropped and will never be answered."""
+    """The peer may read again a moment later, but its task was dropped and will never be answered."""
     bench = Bench()
     bench.register()
     task = make_task(1)

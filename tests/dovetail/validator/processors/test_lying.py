@@ -1,4 +1,4 @@
-"""A processor that lies: what it writes where it must not is in no state, whichever way it says so."""
+"""A processor that lies: writes outside its outputs reach no state, in either protocol."""
 
 from pathlib import Path
 

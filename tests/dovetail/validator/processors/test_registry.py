@@ -1,4 +1,4 @@
-"""Processors come, take work, drain and go; what they hold is answered or lost, once."""
+"""Processors register, get tasks, drain and leave; each task is answered or lost, once."""
 
 from typing import Any
 
@@ -253,7 +253,7 @@ def test_a_packed_task_is_as_large_as_its_family_is_fast(task_ms: int, most: int
 
 
 def test_an_answer_that_waited_makes_no_family_slow() -> None:
-    """The validator reads none while it writes a block."""
+    """The validator reads no answers while it writes a block."""
     bench = Bench()
     bench.register(packed_version=1, max_occupancy=4_096)
     for task_ms in (1, *[500] * 7):
@@ -264,7 +264,7 @@ def test_an_answer_that_waited_makes_no_family_slow() -> None:
 
 
 def alone_together(*, workers: int = 1, others: int = 1, **fields: Any) -> tuple[Bench, BlockRun]:
-    """Batches of one family that never meet, of which the first two must be alone."""
+    """Batches of one family without conflicts, of which the first two must run alone."""
     bench = Bench()
     for number in range(workers):
         bench.register(b"%d" % number, **fields)
@@ -280,7 +280,7 @@ def held(tasks: list[Task]) -> list[tuple[bool, list[int]]]:
 
 
 def test_nothing_goes_behind_a_batch_that_is_alone() -> None:
-    """What is lost with its processor was lost by what it applied, not by what only waited behind it."""
+    """A task is lost by its own fault, not because another in front of it failed."""
     bench, execution = alone_together(packed_version=1, max_occupancy=100)
     for expected in ((True, [0]), (True, [1]), (False, [2])):
         (task,) = dispatch(execution, bench.processors, 256)
@@ -292,7 +292,7 @@ def test_nothing_goes_behind_a_batch_that_is_alone() -> None:
 
 
 def test_a_1x_processor_takes_it_beside_others() -> None:
-    """An apply of it that never ends must not keep its other slots empty. But never two of them: one may be deadly."""
+    """An apply that never ends must not keep the other slots empty, but no two such tasks share a processor."""
     bench, execution = alone_together(max_occupancy=100)
     first, _ = tasks = dispatch(execution, bench.processors, 256)
     assert held(tasks) == [(True, [0]), (False, [2])]
@@ -303,7 +303,7 @@ def test_a_1x_processor_takes_it_beside_others() -> None:
 
 
 def test_what_must_be_alone_goes_to_whoever_takes_it() -> None:
-    """The first of those with the least in hand has one already, and takes no second."""
+    """The processor with the fewest tasks has a task that runs alone already, so it gets no second one."""
     bench, execution = alone_together(workers=2, others=0, max_occupancy=100)
     first = bench.start(make_task(8))
     bench.start(make_task(9))
@@ -314,7 +314,7 @@ def test_what_must_be_alone_goes_to_whoever_takes_it() -> None:
 
 
 def test_answers_that_are_read_together_are_timed_together() -> None:
-    """Of two tasks that were answered while the validator was busy the second did not take no time."""
+    """Of two tasks that were answered while the validator was busy, the second did take time."""
     bench = Bench()
     bench.register(packed_version=1, max_occupancy=4_096)
     both = [bench.start(make_task(of, *([touching(number)] for number in range(80)))) for of in range(2)]
@@ -326,7 +326,7 @@ def test_answers_that_are_read_together_are_timed_together() -> None:
 
 @pytest.mark.parametrize("packed_version", [0, 1])
 def test_what_a_processor_had_not_begun_is_not_what_it_died_of(packed_version: int) -> None:
-    """It goes behind other work, so that another family which keeps the processor busy cannot shut it out."""
+    """A family's task waits behind others, so another busy family cannot shut it out."""
     bench, execution = alone_together(packed_version=packed_version)
     busy = make_task(9)
     bench.start(busy)
@@ -341,7 +341,7 @@ def test_what_a_processor_had_not_begun_is_not_what_it_died_of(packed_version: i
 
 @pytest.mark.parametrize("begun", [True, False])
 def test_only_what_was_begun_is_alone_from_then_on(begun: bool) -> None:
-    """What waited behind it is not what the processor died of, and would be done one by one for nothing."""
+    """Tasks behind the fatal one are innocent, and running each alone would be a waste."""
     bench = Bench()
     bench.register(packed_version=1, max_occupancy=100)
     batches = [

@@ -1,4 +1,4 @@
-"""What is not what was written is never given out: not as a batch, a transaction, a block, a receipt or a leaf."""
+"""Damaged records are never returned as a batch, transaction, block, receipt or leaf."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +42,7 @@ def damage(chain: Chain, table: str) -> None:
 
 
 def asked(chain: Chain) -> dict[str, tuple[int, Any, Any]]:
-    """Each kind of question, by the table that its answer needs: message type, question, response."""
+    """Each kind of query, by the table that its answer needs: message type, request, response."""
     batch = chain.batches[1][0]
     info = chain.infos[1]
     return {
@@ -123,7 +123,7 @@ def test_a_node_that_is_missing_is_damage(chain: Chain) -> None:
 
 
 def test_a_page_that_cannot_be_read_costs_no_other_read(tmp_path: Path) -> None:
-    """LMDB reads nothing more in a snapshot in which it met one."""
+    """LMDB reads no more in a snapshot in which a read failed."""
     made = Chain(tmp_path)
     made.store.close()
     file = tmp_path / "store" / "data.mdb"
@@ -155,7 +155,7 @@ def test_the_state_of_a_pruned_block_is_refused_with_what_is_there(chain: Chain)
     assert answer.message == "the state after block 1 is pruned; kept are those of blocks 3 and later"
     for head in (3, 4):
         assert chain.list(resource=ListRequest.STATE, head=str(head)).items
-    # What is no state is there as before.
+    # Everything except states is there as before.
     assert chain.list(resource=ListRequest.BATCHES, head="1").total_count == 3
 
 

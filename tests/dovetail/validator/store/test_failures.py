@@ -1,4 +1,4 @@
-"""The store where a disk, a map or a folder refuses: nothing is kept of what failed, and it goes on afterwards."""
+"""Refusals by a disk, the map or a folder: a failed write changes nothing, and later writes succeed."""
 
 import errno
 import os
@@ -34,7 +34,7 @@ def _never_grow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("writes", [1, 5])
 def test_a_failing_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
-    """The map is full in the middle of a commit: LMDB refuses, and no table has a trace of it."""
+    """The map is full in the middle of a commit: LMDB refuses, and no table has changed."""
     store = open_store(tmp_path)
     store.add_pending([b"pending"])
     info = commit(store, [make_batch("first")], {address(1): b"one"})
@@ -99,7 +99,7 @@ def test_where_the_disk_lost_what_it_had_taken_a_failed_write_is_no_refusal(
 @pytest.mark.parametrize(
     ("error", "free_bytes", "said"),
     [
-        # LMDB has no other name for a write that the disk took a part of.
+        # LMDB's error for a write that the disk accepted in part.
         (OSError(errno.EIO, "Input/output error"), 0, "; there is no room on the disk, 0 bytes are free: make room"),
         (lmdb.DiskError("mdb_txn_commit: Input/output error"), 8192, "no room on the disk, 8192 bytes are free"),
         (OSError(errno.EIO, "Input/output error"), 2 << 20, ""),
@@ -169,7 +169,7 @@ print("wrote", info.num)
 
 
 def test_a_full_disk_is_a_refusal_and_no_end(tmp_path: Path) -> None:
-    """The file may grow no further than a limit that the process gives itself, as on a full disk."""
+    """A limit on the file's size, which the process sets for itself, acts like a full disk."""
     done = subprocess.run(
         [sys.executable, "-c", FULL_DISK, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
     )
@@ -198,7 +198,7 @@ def test_the_map_grows_over_many_commits(tmp_path: Path) -> None:
 
 
 def test_a_map_that_was_small_is_no_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever write took more than room was made for, it goes, and nobody hears of the disk."""
+    """A write that exceeds its estimate succeeds, and is not reported as a disk failure."""
     store = open_store(tmp_path)
     monkeypatch.setattr(Store, "_make_room", lambda store, data_bytes: None)
     big = {address(number): bytes(100_000) for number in range(30)}
@@ -218,7 +218,7 @@ def test_a_map_that_was_small_is_no_refusal(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_room_is_made_for_every_transaction_judged_invalid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One batch may hold many, and each is remembered."""
+    """One batch may hold many transactions, and each is remembered."""
     store = open_store(tmp_path)
     make_room = Store._make_room
     asked: list[int] = []

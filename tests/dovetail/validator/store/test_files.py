@@ -1,4 +1,4 @@
-"""The file of a store: made whole or not at all, and refused where it is empty, without a format, or cut short."""
+"""The file of a store: created whole or not at all, and refused if empty, without a format, or truncated."""
 
 import os
 import random
@@ -24,7 +24,7 @@ def _file(tmp_path: Path) -> Path:
 
 
 def _refusals(tmp_path: Path) -> list[str]:
-    """What the store and who reads it say; twice, since nothing may stay open or have changed."""
+    """The messages of the store and a reader; asked twice, since a refusal must change nothing."""
     said = []
     before = _file(tmp_path).read_bytes()
     for _ in range(2):
@@ -47,7 +47,7 @@ def test_an_empty_file_begins_no_new_chain(tmp_path: Path) -> None:
 
 
 def test_a_file_without_a_format_begins_no_new_chain(tmp_path: Path) -> None:
-    """With the tables, and without any."""
+    """With the tables and without any."""
     open_store(tmp_path).close()
     with lmdb.open(str(tmp_path / "store"), max_dbs=len(TABLES)) as env, env.begin(write=True) as transaction:
         transaction.delete(FORMAT_KEY, db=env.open_db(b"meta", txn=transaction))
@@ -88,7 +88,7 @@ def test_who_is_killed_while_the_store_is_made_leaves_none_and_the_next_start_ma
 def test_a_store_that_could_not_be_made_whole_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synced: int
 ) -> None:
-    """Whichever sync fails: of the file, of its folder, of the folder above."""
+    """Any sync may fail: that of the file, its folder or the folder above."""
     left = [synced]
     fsync = os.fsync
 
@@ -131,7 +131,7 @@ def test_a_file_that_was_cut_short_is_refused_before_it_is_mapped(tmp_path: Path
 
 
 def test_a_file_is_whole_without_free_pages_at_its_end(tmp_path: Path) -> None:
-    """A commit may take pages and give them back, which are never written: such a file is sound."""
+    """A commit may take and free pages that are never written: such a file is sound."""
     rng = random.Random(1)
     short = 0
     for number in range(30):

@@ -1,4 +1,4 @@
-"""The locks of a store: file systems that give none, folders in which none can be made, and names that others take."""
+"""The locks of a store: file systems without locks, folders without write permission, and names in use."""
 
 import errno
 import fcntl
@@ -91,7 +91,7 @@ def test_a_backup_is_locked_until_it_has_its_name(store: Path, tmp_path: Path, m
 
 
 def test_a_read_only_file_system_is_told_as_that(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not as damage: ``lock.mdb`` is the first file there that is opened for writing."""
+    """Not reported as damage: ``lock.mdb`` is the first file that is opened for writing."""
     StoreReader.open(store).close()
 
     def lmdb_refuses(path: str, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""Single wrong bits of records, and records that nothing leads to: found by their checksums, and nothing else is."""
+"""Records with one wrong bit, and unreachable records: found by their checksums, without false finds."""
 
 import random
 from pathlib import Path
@@ -94,7 +94,7 @@ def test_what_ended_a_process_is_not_read_again_and_the_rest_is(tmp_path: Path) 
 
 @pytest.mark.parametrize("page", [0, 1])
 def test_a_file_that_is_taken_for_none_is_read_all_the_same(tmp_path: Path, page: int) -> None:
-    """Every single bit of what makes LMDB refuse a file: of both first pages, the newer and the older."""
+    """Every single bit in the first pages that makes LMDB refuse a file, in the newer and the older page."""
     store = open_store(tmp_path)
     for num in range(3):
         commit(store, [make_batch(num)])

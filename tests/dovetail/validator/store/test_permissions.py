@@ -1,6 +1,6 @@
-"""Whose the files of a store are where root works on a user's, and what is said where one may not be opened."""
+"""The owners of a store's files when root works on a user's store, and the messages on missing permissions."""
 
-# Loaded as root: the user of these tests may have no way to the folder that the interpreter is in.
+# Imported as root: the user of these tests may not be allowed to read the interpreter's folder.
 import multiprocessing.sharedctypes  # noqa: F401
 import os
 import stat
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a 
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A user's store, in a folder that the user may come to."""
+    """A user's store, in a folder that the user may enter."""
     for place in ("copies.run_in_child", "repair.run_in_child"):
         monkeypatch.setattr(f"dovetail.validator.maintenance.{place}", forked_child)
     monkeypatch.setattr("dovetail.validator.history.verification.whole.Checkers", lambda processes: nullcontext(Here()))
@@ -92,7 +92,7 @@ def test_after_root_the_store_is_its_users_still(store: Path, work: Callable[[Pa
 
 
 def test_what_a_killed_run_of_root_left_its_user_removes(store: Path) -> None:
-    """Also the folder in the folder: nobody else may empty that of root."""
+    """Including the folder within it, which only its owner or root may empty."""
 
     def kill(*arguments: object, **named: object) -> None:
         os._exit(0)

@@ -1,4 +1,4 @@
-"""Pruning: what no kept state needs is gone in one write with the block, what is kept is whole, the space is used."""
+"""Pruning: unneeded nodes go in the same write as the block, kept states stay whole, the space is reused."""
 
 import random
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ State = dict[str, bytes]
 
 
 def changes_of(num: int) -> dict[str, bytes | None]:
-    """Some leaves set, some set again, some removed; at block 30 all of them."""
+    """Some leaves written, some written again, some removed; at block 30 all of them removed."""
     rng = random.Random(num)
     changes: dict[str, bytes | None] = {address(rng.randrange(60)): b"%d" % num for _ in range(6)}
     changes |= {address(rng.randrange(60)): None for _ in range(3)}
@@ -57,7 +57,7 @@ def needed(store: StoreReader, root: Ref) -> set[int]:
 
 
 def check(store: StoreReader, states: list[State], depth: int) -> None:
-    """The newest ``depth`` states are whole, and no other node is there."""
+    """The newest ``depth`` states are whole, and no other node exists."""
     head = store.head
     assert head is not None
     first = max(0, head.num - depth + 1)
@@ -108,7 +108,7 @@ def test_a_store_prunes_to_the_same_later_and_in_bounded_parts(
 
 
 def test_numbers_of_nodes_are_never_given_twice(tmp_path: Path) -> None:
-    """Where the newest nodes are pruned, since all leaves were removed, the next begin behind them all the same."""
+    """If the newest nodes are pruned because all leaves were removed, later numbers still follow them."""
     store = Store(tmp_path / "store", LIMITS, 2)
     write(store, range(31))
     for num in range(31, 33):
@@ -156,7 +156,7 @@ def test_a_commit_that_fails_prunes_nothing(store: Store, monkeypatch: pytest.Mo
 
 
 def test_the_file_is_used_again(tmp_path: Path) -> None:
-    """The same leaves written again and again: where few states are kept the file grows by their receipts alone."""
+    """The same leaves are written repeatedly: with few states kept, the file grows by their receipts only."""
 
     def grown(folder: Path, depth: int) -> int:
         store = Store(folder, LIMITS, depth)

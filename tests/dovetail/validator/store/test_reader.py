@@ -1,4 +1,4 @@
-"""Reading a store that another process writes to: the newest commit at each refresh, one commit until then."""
+"""Reading a store that another process writes: the newest commit at each refresh, and one commit in between."""
 
 import multiprocessing
 import os
@@ -21,7 +21,7 @@ LARGE = 200_000
 
 
 def write(folder: Path, pipe: "Connection[BlockInfo | None, str]") -> None:
-    """The writer's process: a block for each word, told when it is synced, until there are no more words."""
+    """The writer's process: commits a block for each text, reports when it is synced, and ends with the texts."""
     store = open_store(folder)
     pipe.send(store.head)
     number = 0
@@ -34,7 +34,7 @@ def write(folder: Path, pipe: "Connection[BlockInfo | None, str]") -> None:
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator["Connection[str, BlockInfo | None]"]:
-    """A process that has the store open; takes words, gives the blocks that it has made of them."""
+    """A process with the store open. It receives texts, and sends the blocks that it made of them."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=write, args=(tmp_path, theirs))
@@ -60,7 +60,7 @@ def test_a_reader_moves_on_when_it_refreshes(tmp_path: Path, writer: "Connection
     assert reader.head is None
     for number in range(3):
         block = written(writer, f"word {number}")
-        # The same commit until it refreshes, however much is written.
+        # The same commit until the refresh, however much is written.
         assert reader.head is None or reader.head.num == number - 1
         assert reader.block(number) is None
         reader.refresh()
@@ -78,7 +78,7 @@ def test_a_reader_moves_on_when_it_refreshes(tmp_path: Path, writer: "Connection
 
 
 def test_a_reader_follows_while_the_map_grows(tmp_path: Path, writer: "Connection[str, BlockInfo | None]") -> None:
-    """The map begins with 1 MiB; before and between refreshes it grows to many times of that."""
+    """The map begins with 1 MiB, and grows to a multiple before and between refreshes."""
     written(writer, "small")
     reader = StoreReader.open(tmp_path / "store")
     before = reader._env.info()["map_size"]
@@ -104,7 +104,7 @@ def test_a_reader_needs_no_writer(tmp_path: Path) -> None:
 
 
 def hold(folder: Path, count: int | None, pipe: "Connection[int, None]") -> None:
-    """A reader's process: takes so many snapshots, all that there are where None; says how many, and waits."""
+    """A reader's process: begins so many snapshots (None: all that are left), reports their number, and waits."""
     reader = StoreReader.open(folder / "store")
     held: list[object] = []
     with suppress(lmdb.ReadersFullError):
@@ -116,7 +116,7 @@ def hold(folder: Path, count: int | None, pipe: "Connection[int, None]") -> None
 
 @contextmanager
 def holding(folder: Path, count: int | None) -> Iterator[tuple[BaseProcess, int]]:
-    """A process that holds snapshots, and how many; it is killed with -9 at the latest at the end."""
+    """A process that holds snapshots, and their number; it is killed with -9 at the end at the latest."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=hold, args=(folder, count, theirs))
@@ -131,7 +131,7 @@ def holding(folder: Path, count: int | None) -> Iterator[tuple[BaseProcess, int]
 
 
 def test_readers_that_take_every_slot_leave_the_writer_its_own(tmp_path: Path) -> None:
-    """Whatever reads, a write is written and seen, and who comes next is told why it may not read."""
+    """A write succeeds despite all the readers, and one more reader gets the reason why it may not read."""
     store = open_store(tmp_path)
     with holding(tmp_path, None) as (_, count):
         assert count > READERS_MAX - 8
@@ -142,7 +142,7 @@ def test_readers_that_take_every_slot_leave_the_writer_its_own(tmp_path: Path) -
         assert [raw for _, raw in store.pending()] == [b"pending"]
         with pytest.raises(StorageFailed, match="is read in 504 places already"):
             other_process(tmp_path)
-        # Between two snapshots too the slot is its own: who comes just then does not get it.
+        # The slot stays reserved between two snapshots, so another reader does not get it.
         held = store._env.readers().count("\n")
         store._end_snapshot()
         assert store._env.readers().count("\n") == held
@@ -151,7 +151,7 @@ def test_readers_that_take_every_slot_leave_the_writer_its_own(tmp_path: Path) -
 
 
 def other_process(folder: Path) -> None:
-    """Open the store for reading in another process; raises here what it raised there."""
+    """Open the store for reading in another process; raises the other process's error here."""
     spawn = multiprocessing.get_context("spawn")
     with spawn.Pool(1) as pool:
         pool.apply(open_and_close, (folder / "store",))
@@ -162,11 +162,11 @@ def open_and_close(path: Path) -> None:
 
 
 def test_the_map_grows_while_as_many_read_as_may(tmp_path: Path) -> None:
-    """For a moment the writer has no slot then: readers leave some free."""
+    """The writer loses its slot for a moment: readers leave some slots free."""
     store = open_store(tmp_path)
     before = store._env.info()["map_size"]
     with holding(tmp_path, READERS_MAX - 8 - 3):
-        # One more is as many as may be.
+        # With one more reader, the limit is reached.
         other_process(tmp_path)
         with holding(tmp_path, 0), pytest.raises(StorageFailed, match="as many as may be"):
             other_process(tmp_path)
@@ -180,7 +180,7 @@ def test_who_was_killed_leaves_no_slot_taken(tmp_path: Path) -> None:
     """Neither for the next reader, nor for a validator that starts."""
     open_store(tmp_path).close()
     with holding(tmp_path, 0):
-        # It keeps the lock file in use: nobody begins with a new one.
+        # The open lock file stays in use: no process starts with a new one.
         with holding(tmp_path, READERS_MAX - 8 - 2):
             pass
         other_process(tmp_path)
@@ -193,7 +193,7 @@ def test_who_was_killed_leaves_no_slot_taken(tmp_path: Path) -> None:
 
 
 def test_a_killed_reader_keeps_no_space(tmp_path: Path) -> None:
-    """What it saw is used again by the next writes; while it lives, it keeps what it sees."""
+    """Later writes reuse the space that its snapshot kept while it lived."""
     store = open_store(tmp_path)
 
     def grown() -> int:
@@ -211,7 +211,7 @@ def test_a_killed_reader_keeps_no_space(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_that_cannot_be_had_is_no_refused_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is on disk is not known then: whoever takes a refusal for it would be wrong."""
+    """The outcome on disk is unknown then, so this must not be reported as a refusal."""
     store = open_store(tmp_path)
 
     def fails() -> None:
@@ -248,7 +248,7 @@ def test_another_format_is_refused_and_nothing_stays_open(tmp_path: Path) -> Non
         meta = env.open_db(b"meta")
         with env.begin(write=True) as transaction:
             transaction.put(b"format", b"of tomorrow", db=meta)
-    for _ in range(2):  # What stayed open could not be opened a second time.
+    for _ in range(2):  # An environment that stayed open could not be opened a second time.
         with pytest.raises(StorageFailed, match="has the format of tomorrow, this release reads dovetail-store-4 only"):
             StoreReader.open(tmp_path / "store")
 

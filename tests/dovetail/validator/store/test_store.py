@@ -1,4 +1,4 @@
-"""The store: what is committed is there after reopening, what failed left nothing, ids and numbers find each other."""
+"""The store: commits survive reopening, failed writes leave nothing, ids and numbers lead to each other."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -60,7 +60,7 @@ def test_a_new_store_is_empty(store: Store) -> None:
 
 
 def check_chain(store: Store, infos: list[object]) -> None:
-    """Everything that the chain of ``chain_batches`` must answer."""
+    """All answers of a store with the chain of ``chain_batches``."""
     batch_number = transaction_number = 0
     for num, batches in enumerate(chain_batches()):
         info = store.block(num)
@@ -163,7 +163,7 @@ def test_a_block_settles_its_pending_batches(store: Store) -> None:
 
 
 class _Counted:
-    """An LMDB environment, transaction or cursor whose calls, and those of what comes of them, are counted by name."""
+    """An LMDB environment, transaction or cursor that counts the calls of itself and its results by name."""
 
     def __init__(self, inner: Any, calls: Counter[str]) -> None:
         self._inner, self._calls = inner, calls

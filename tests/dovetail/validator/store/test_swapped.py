@@ -1,4 +1,4 @@
-"""The store's file is put in another's place: who opens it meanwhile sees one of them, whole, and keeps it there."""
+"""Replacement of the store's file: a reader that opens it meanwhile sees one whole file, which stays in place."""
 
 import fcntl
 import os
@@ -31,7 +31,7 @@ def _store(folder: Path, blocks: int) -> Path:
 def test_a_reader_that_begins_during_a_swap_waits_for_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int
 ) -> None:
-    """With its old number of writes, even or odd, the lock of LMDB would lead the next writer to an empty head."""
+    """Whether the old commit's number is even or odd, LMDB's lock file would lead the next writer to an empty state."""
     made, path = _store(tmp_path, blocks), tmp_path / "store"
     asks = threading.Event()
     flock = fcntl.flock
@@ -56,7 +56,7 @@ def test_a_reader_that_begins_during_a_swap_waits_for_its_end(
     (reader,) = readers
     assert reader.head is not None
     assert reader.head.num == blocks - 1
-    # Beside it the next writer finds the same head.
+    # The next writer finds the same head.
     reader.close()
     store = open_store(tmp_path)
     assert store.head is not None
@@ -66,7 +66,7 @@ def test_a_reader_that_begins_during_a_swap_waits_for_its_end(
 
 
 def test_a_reader_waits_no_longer_than_a_swap_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who holds the lock may be stopped, or hang in a disk."""
+    """The process that holds the lock may be stopped or hang."""
     monkeypatch.setattr(locks, "_REPLACING_S_MAX", 0)
     _store(tmp_path, 1)
     path = tmp_path / "store"
@@ -91,7 +91,7 @@ def test_nothing_is_swapped_under_a_reader(tmp_path: Path) -> None:
 def test_the_live_file_is_never_taken_for_one_that_a_repair_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool
 ) -> None:
-    """Who is killed in between has given it that name already."""
+    """A killed run has given that name to the live file."""
     made, path = _store(tmp_path, 3), tmp_path / "store"
 
     def ends(source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""The validator's port on real sockets: who comes in by which key, and what each may say there."""
+"""The validator's port on real sockets: which keys may connect, and what each may send."""
 
 import asyncio
 import os
@@ -74,7 +74,7 @@ def peer_of(node: Node, ring: Ring, own: KeyFiles, stack: ExitStack) -> Peer:
 
 
 async def ask(peer: Peer, message_type: int, content: bytes = b"") -> Envelope:
-    """Ask, and pass over what is no answer to it."""
+    """Send a request, and skip all other messages before its answer."""
     peer.send(message_type, "asked", content)
     while True:
         answer = await peer.receive()
@@ -120,7 +120,7 @@ def test_a_clients_key_registers_no_processor_and_the_log_names_it(ring: Ring, t
                 )
                 unregistered = await ask(client, Envelope.TP_UNREGISTER_REQUEST)
                 assert TpUnregisterResponse.FromString(unregistered.content).status == TpUnregisterResponse.ERROR
-                # What a processor says of its work finds nobody: the ping behind it is answered first.
+                # A processor's message about its work gets no answer: the ping after it is answered first.
                 client.send(Envelope.TP_PROCESS_RESPONSE, "work")
                 await client.ping()
                 assert not list(node._processors.statuses())
@@ -173,10 +173,10 @@ def test_a_key_on_both_lists_may_say_all(ring: Ring, tmp_path: Path) -> None:
 
 
 async def failure(node: Node, own: KeyFiles | None, server: KeyFiles | None) -> int:
-    """How the handshake of a connection fails, as its own side sees it."""
+    """How the handshake of a connection fails, from the connecting side."""
     peer = Peer(node.endpoint, keys=(own, server) if own and server else None, events=FAILED)
     try:
-        # A long way for bytes that nobody takes.
+        # Long enough for bytes to remain unread.
         peer.send(Envelope.TP_REGISTER_REQUEST, "register", REGISTRATION)
         while not await asyncio.to_thread(peer.monitor.poll, 10_000):
             pass
@@ -191,7 +191,7 @@ def test_nobody_else_comes_in(ring: Ring, tmp_path: Path) -> None:
     async def test() -> None:
         with structlog.testing.capture_logs() as logs:
             async with open_kept(ring, tmp_path) as node:
-                # A key that is not listed; one that takes another for the validator; none at all.
+                # An unlisted key; a wrong key for the validator; no key at all.
                 assert await failure(node, ring.stranger, ring.validator) == zmq.EVENT_HANDSHAKE_FAILED_AUTH
                 assert await failure(node, ring.processor, ring.stranger) & FAILED
                 assert await failure(node, None, None) & FAILED
@@ -223,7 +223,7 @@ def test_a_handshake_that_fails_is_said_from_the_validators_side(
             try:
                 port = urlsplit(gateway.endpoint).port
                 with socket.create_connection(("127.0.0.1", port)) as caller:
-                    # Of a connection that ends before it is counted nothing is known.
+                    # A connection that ends before it is counted leaves no trace.
                     while not gateway.connections.count:  # noqa: ASYNC110 (no event tells of it)
                         await asyncio.sleep(0)
                     caller.sendall(greeting)
@@ -278,7 +278,7 @@ def test_an_open_door_is_for_loopback(ring: Ring, tmp_path: Path, bind: str, loc
     else:
         with pytest.raises(CannotOpen, match=r"cannot listen on .* without keys: .*keygen --connection.*--insecure"):
             read_access_policy(config)
-    # Said aloud it may be anywhere; with keys as well.
+    # --insecure allows any address; so do keys.
     assert read_access_policy(replace(config, insecure=True)).key is None
     assert read_access_policy(kept(ring, tmp_path, bind)).key is not None
 
@@ -404,7 +404,7 @@ def test_the_list_is_read_with_names_and_rights(ring: Ring, tmp_path: Path) -> N
 
 
 def test_each_message_asks_for_one_right() -> None:
-    """What is added to the protocol and not to the processors' messages is for clients alone."""
+    """Message types that are not among the processors' belong to clients."""
     processors = {
         name for name, number in Envelope.MessageType.items() if right_for(number) is Right.PROCESSOR
     }  # fmt: skip
@@ -433,7 +433,7 @@ async def bounded_port(limits: Limits) -> AsyncIterator[tuple[OpenPort, ExitStac
 
 
 def silent(port: OpenPort, stack: ExitStack, sent: bytes = b"") -> socket.socket:
-    """A connection that goes no further than this."""
+    """A connection that stops after ``sent``."""
     address = urlsplit(port.gateway.endpoint)
     assert address.hostname
     assert address.port
@@ -448,7 +448,7 @@ async def until_count(port: OpenPort, count: int) -> None:
 
 
 async def ended(opened: socket.socket) -> None:
-    """Return once the other side has closed it."""
+    """Return when the other side has closed the connection."""
     opened.setblocking(False)
     loop = asyncio.get_running_loop()
     try:
@@ -482,7 +482,7 @@ def test_connections_beyond_the_limit_are_cut_and_the_others_stay(limits: Limits
             (refused,) = [entry for entry in logs if entry["event"] == "connection refused"]
             assert (refused["address"], refused["reason"]) == ("127.0.0.1", reason)
             await peer.ping("meanwhile")
-            # A place that is left is another's.
+            # A closed connection makes room for another.
             held.pop().close()
             await until_count(port, 4)
             other = Peer(port.gateway.endpoint)
@@ -516,7 +516,7 @@ def test_who_is_not_let_in_in_time_is_cut() -> None:
             peer = Peer(port.gateway.endpoint)
             stack.callback(peer.close)
             await peer.ping()
-            # Nothing; half a greeting; a whole one and no more.
+            # Nothing; half a greeting; a complete greeting and no more.
             greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
             for sent in (b"", greeting[:11], greeting):
                 await ended(silent(port, stack, sent))

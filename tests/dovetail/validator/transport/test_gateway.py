@@ -1,4 +1,4 @@
-"""The gateway on real sockets: whatever bytes arrive, every message is taken, and pings are answered."""
+"""The gateway on real sockets: every message is read whatever bytes arrive, and pings are answered."""
 
 import asyncio
 from contextlib import suppress
@@ -70,10 +70,10 @@ def test_requests_carry_who_and_what() -> None:
 
 @pytest.mark.parametrize("identities", [(b"",), (b"a", b"", b"c")])
 def test_floods_arrive_whole_and_in_order(identities: tuple[bytes, ...]) -> None:
-    """More messages than one sweep takes, from all peers together.
+    """More messages than one sweep reads, from all peers together.
 
-    Each has no more on its way than the half of what a socket holds for one peer: what finds no place there is dropped,
-    and libzmq counts what the peer took only by halves.
+    Each peer has at most half of a socket's capacity in flight: libzmq drops the excess, and updates its count of read
+    messages only by halves.
     """
 
     async def test() -> None:
@@ -115,7 +115,7 @@ def test_who_is_not_there_is_not_sent_to() -> None:
             assert not port.disconnected.is_set()
             leaves.socket.close()
             await port.disconnected.wait()
-            # The route goes a moment after the news of the closed connection.
+            # The route ends a moment after the event of the closed connection.
             while port.gateway.send(b"leaves", 1_000, "c", b"") is not Delivery.GONE:  # noqa: ASYNC110 (no event tells of it)
                 await asyncio.sleep(0)
             await stays.ping()
@@ -128,8 +128,8 @@ def test_who_does_not_read_is_told_apart_from_who_is_gone() -> None:
         async with open_port(b"deaf", b"other") as (port, (deaf, other)):
             await deaf.ping()
             content = bytes(100_000)
-            # Not letting the loop run, nobody takes anything: some buffers fill, then the peer's own places.
-            # A refused message shows it at once: a moment later a buffer may have taken one more.
+            # The loop does not run, so no peer reads: some buffers fill, then the peer's own queue.
+            # A refused message shows it at once; a moment later, a buffer may accept one more.
             told = (port.gateway.send(b"deaf", 1_000, "c", content) for _ in range(100 * LIMITS.peer_messages_max))
             assert next(delivery for delivery in told if delivery is not Delivery.SENT) is Delivery.FULL
             await other.ping()
@@ -141,16 +141,16 @@ def test_what_one_connection_has_unread_is_bounded_and_nothing_of_it_is_lost() -
     async def test() -> None:
         async with open_port(b"other", limits=replace(LIMITS, connection_unread_messages_max=2)) as (port, (other,)):
             with zmq.Context() as context, context.socket(zmq.DEALER) as eager:
-                # A place for one of its messages, so that the others are where the validator holds them.
+                # Space for one of its messages, so that the others are in the validator's queue.
                 eager.set(zmq.LINGER, 0)
                 eager.set(zmq.SNDHWM, 1)
                 eager.connect(port.gateway.endpoint)
                 envelope = Envelope(content=bytes(LIMITS.message_bytes_max - 1_000))
                 envelope.message_type = UNANSWERED  # type: ignore[assignment]
                 message = envelope.SerializeToString()
-                # Not letting the loop run, nobody takes anything: the buffers of the system hold about ten more.
+                # The loop does not run, so nothing is read: the system's buffers hold about ten more.
                 sent = 0
-                # The first two go as soon as it is connected, however long that takes.
+                # The first two are sent as soon as the connection is up, however long that takes.
                 while sent < 60 and eager.poll(250 if sent >= 2 else 10_000, zmq.POLLOUT):
                     eager.send(message)
                     sent += 1
@@ -173,7 +173,7 @@ def test_what_speaks_another_protocol_disturbs_nobody(garbage: bytes) -> None:
             await writer.drain()
             await peer.ping("meanwhile")
             writer.close()
-            # The gateway may have closed it first.
+            # The gateway may have closed the connection first.
             with suppress(ConnectionError):
                 await writer.wait_closed()
             await peer.ping("afterwards")

@@ -1,4 +1,4 @@
-"""The trie against a dictionary: same state, same root; what is appended, what is superseded; walking by index."""
+"""The trie against a dictionary: same state, same root; appended and replaced nodes; walks by index."""
 
 from collections.abc import Callable, Mapping
 from random import Random
@@ -15,7 +15,7 @@ from tests.vectors.naive_trie import root_hash
 
 Changes = Mapping[str, bytes | None]
 
-# Few addresses that part ways early, late and in between, so that histories meet.
+# A few addresses that branch early, late and in between, so that histories collide.
 ADDRESSES = [
     "0" * 70,
     "0" * 69 + "1",
@@ -41,7 +41,7 @@ def applied(model: dict[str, bytes], change: Changes) -> dict[str, bytes]:
 
 
 def reachable(memory: NodeMemory, ref: Ref) -> set[int]:
-    """Numbers of all nodes under ``ref``, each checked against what its parent says of it."""
+    """The numbers of all nodes under ``ref``, each checked against its parent's entry."""
     if not ref.number:
         return set()
     node = memory.node(ref.number)
@@ -164,7 +164,7 @@ def test_a_view_is_the_state_with_its_changes(
     for layer in layers:
         growing: dict[str, bytes | None] = {}
         view = Changed(view, growing)
-        # A layer is read where it stands, whatever was asked of it before it grew.
+        # A layer is not copied: reads after it grew see its new entries.
         for part in (dict(list(layer.items())[:1]), layer):
             growing.update(part)
             model = applied(model, part)
@@ -202,7 +202,7 @@ def test_a_subtree_holds_what_its_prefix_begins(state: dict[str, bytes], name: s
 
 
 def counted(memory: NodeMemory) -> tuple[list[int], Callable[[int], bytes]]:
-    """The numbers of the nodes that were read so far, and how to read one."""
+    """The numbers of the nodes read so far, and a function that reads one."""
     read: list[int] = []
 
     def counting(number: int) -> bytes:
@@ -256,7 +256,7 @@ def test_a_block_makes_each_node_on_its_paths_once(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(nodes, "layout", counting)
     made = merkle.update(memory.node, memory.root, {address(n): b"new" for n in range(0, 5_000, 5)}, memory.next_number)
     assert len(made.nodes) == len(made.superseded) < 2_000
-    assert len(taken_apart) == len(made.nodes) - 1_000  # Its leaves.
+    assert len(taken_apart) == len(made.nodes) - 1_000  # The leaves.
 
 
 @pytest.mark.parametrize("value", [b"", b"\0", bytes(300)])
@@ -297,7 +297,7 @@ WAYS: dict[str, Callable[[merkle.ReadNode, Ref], object]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_way_that_leads_back_up_is_refused_and_not_walked_for_ever(way: str) -> None:
-    """What one flipped bit in a stored child's number may do."""
+    """The effects of one flipped bit in a stored child's number."""
     child = Ref(b"h" * 32, 1, 1)
     loop, _ = nodes.encode_branch("", dict.fromkeys("01", child))
     there, _ = nodes.encode_branch("0", {"0": child._replace(number=2), "1": child})
