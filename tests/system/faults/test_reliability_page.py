@@ -15,7 +15,7 @@ def test_the_crash_points_are_those_of_the_code() -> None:
 
 
 def test_every_test_that_is_named_is_there() -> None:
-    named = re.findall(r"`(?:pytest )?(?:[A-Z_]+=\d+ pytest )?(?:tests/\w+/)?(test_\w+\.py)(?:::(\w+))?", PAGE)
+    named = re.findall(r"`(?:pytest )?(?:[A-Z_]+=\d+ pytest )?(?:tests/[\w/]+/)?(test_\w+\.py)(?:::(\w+))?", PAGE)
     assert len(named) > 20
     for file, name in named:
         found = list((ROOT / "tests").rglob(file))
