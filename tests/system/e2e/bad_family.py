@@ -1,7 +1,6 @@
-"""A family whose payload names a misdeed, and whose handler commits it.
+"""A family whose handler does the misdeed that a transaction's payload names.
 
-What lives here: the misdeeds. What must not: what becomes of them; that is ``test_processor_bad_handlers``. A second
-family in the same module does as it is told and nothing else.
+The misdeeds. ``test_processor_bad_handlers`` has their outcomes. A second family in this module has no misdeeds.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ FAMILY = "e2e_bad"
 HANDLER = "tests.system.e2e.bad_family:BadHandler"
 NAMESPACE = sha512(FAMILY.encode()).hexdigest()[:6]
 LEAF = NAMESPACE + "1" * 64
-"""What every transaction of a test declares, as its input and its output."""
+"""The declared input and output of every transaction of a test."""
 
 ELSEWHERE = NAMESPACE + "2" * 64
 FOREIGN = "abcdef" + "2" * 64
@@ -36,11 +35,11 @@ Misdeed = Callable[[Context], object]
 
 
 class Anything(BaseException):
-    """No Exception."""
+    """Not an Exception."""
 
 
 class Unprintable(Exception):
-    """Cannot even be told."""
+    """An error without a text."""
 
     def __str__(self) -> str:
         raise RuntimeError("not even this")
@@ -63,7 +62,7 @@ def _returns(value: object) -> Misdeed:
 
 
 async def _coroutine() -> None:
-    """Nobody awaits it."""
+    """A coroutine that is never awaited."""
 
 
 def _exhausts_the_stack(context: Context) -> None:
@@ -91,7 +90,7 @@ def _catches_everything(_: Context) -> None:
 
 
 def _holds_the_interpreter(_: Context) -> None:
-    # One call that never lets another thread run: no heartbeat, no ping from this process.
+    # One call that lets no other thread run: no heartbeat, no answers to pings from this process.
     re.match(r"(a+)+$", "a" * 64 + "b")
 
 
@@ -140,7 +139,7 @@ def _reports_more_than_a_message(context: Context) -> None:
 
 
 def _spoils_its_context(context: Context) -> None:
-    # What the SDK reads behind its back.
+    # The attribute from which the SDK reads the writes.
     context.changes[LEAF] = "text"  # type: ignore[assignment]
 
 
@@ -152,7 +151,7 @@ def _allocates(context: Context) -> None:
 
 def _prints(context: Context) -> None:
     for number in range(PRINTED_LINES):
-        print(f"line {number} of what nobody asked for")
+        print(f"line {number} of a handler's output")
     sys.stdout.buffer.write(b"\xff\xfe past the text layer\n") if hasattr(sys.stdout, "buffer") else None
     os.write(1, b"past every layer\n")
     context.set(LEAF, b"printed")
@@ -215,7 +214,7 @@ def _runs_a_loop(context: Context) -> None:
 
 
 def _keeps_the_context(context: Context) -> None:
-    # A thread writes on, whatever has become of the transaction.
+    # The thread writes after the apply has ended.
     begun = threading.Event()
 
     def later() -> None:
@@ -252,7 +251,7 @@ MISDEEDS: dict[str, Misdeed] = {
     "raises MemoryError": _raises(MemoryError),
     "raises GeneratorExit": _raises(GeneratorExit),
     "raises StopIteration": _raises(StopIteration),
-    "raises what cannot be told": _raises(Unprintable()),
+    "raises an unprintable error": _raises(Unprintable()),
     "raises InternalError": _raises(InternalError("not now")),
     "raises a long message": _raises(InvalidTransaction("x" * 1_000_000, bytes(1_000_000))),
     "calls sys.exit": lambda _: sys.exit("enough"),
@@ -296,9 +295,9 @@ MISDEEDS: dict[str, Misdeed] = {
 
 
 class BadHandler(TransactionHandler[Any]):
-    """Commits the misdeed that the payload names; "behaves" is none.
+    """Does the misdeed that the payload names; "behaves" names none.
 
-    "MISDEED while PATH": until that file is gone, as when its author mends it and starts it again.
+    "MISDEED while PATH": only while that file exists, so that a test can mend the handler.
     """
 
     family_name: ClassVar[str] = FAMILY

@@ -1,6 +1,6 @@
-"""What a test sends and asks: batches signed by independent code, HTTP, and the 1.x client messages over ZeroMQ.
+"""Requests of tests: batches signed by independent code, HTTP, and the 1.x client messages over ZeroMQ.
 
-What lives here: requests and how their answers are read. What must not: processes, and any of the project's packages.
+Processes do not belong here. This module must not import the project's packages.
 """
 
 import base64
@@ -24,7 +24,7 @@ OK, NO_RESOURCE = 1, 5
 
 
 class Author:
-    """A key that signs transactions and the batches that they travel in."""
+    """A key that signs transactions and their batches."""
 
     def __init__(self, label: str) -> None:
         self.key = secp256k1.private_key_from(label)
@@ -51,7 +51,7 @@ class Author:
         return ledger.make_batch(self.key, transactions)
 
     def incs(self, name: str, count: int) -> list[Batch]:
-        """So many batches, each adding 1 to ``name``."""
+        """So many batches that each add 1 to ``name``."""
         return [self.batch(self.intkey("inc", name, 1)) for _ in range(count)]
 
 
@@ -79,18 +79,18 @@ class Api:
         )
 
     def accept(self, *batches: Batch) -> None:
-        """Hand in without waiting; all must be accepted."""
+        """Submit without waiting; all must be accepted."""
         answer = self.post(*batches)
         assert answer.status_code == 202, answer.text
 
     def commit(self, *batches: Batch) -> None:
-        """Hand in and wait; all must be committed."""
+        """Submit and wait; all must be committed."""
         answer = self.post(*batches, wait=int(DEADLINE_S))
         assert answer.status_code == 201, answer.text
 
     def reject(self, batch: Batch) -> dict[str, Any]:
-        """Hand in and wait; it must become INVALID. The details."""
-        # A wait longer than the client's patience: the answer must come with the verdict, not when the time is over.
+        """Submit and wait; the batch must become INVALID. Returns the details."""
+        # A wait longer than the client's timeout: the answer must come with the verdict, not at the end of the wait.
         answer = self.post(batch, wait=int(DEADLINE_S) * 10)
         assert answer.status_code == 200, answer.text
         body = answer.json()
@@ -104,16 +104,16 @@ class Api:
         return dict(answer.json())
 
     def words(self, *batches: Batch, wait: int | None = None) -> list[str]:
-        """The status of each batch as one word."""
+        """The status of each batch."""
         data = self.statuses([batch.id for batch in batches], wait=wait)["data"]
         return [data[batch.id] for batch in batches]
 
     def details(self, batch: Batch) -> dict[str, Any]:
-        """Why a batch is what it is."""
+        """The details of a batch's status."""
         return dict(self.statuses([batch.id]).get("details", {}).get(batch.id, {}))
 
     def settle(self, *batches: Batch) -> list[str]:
-        """The words once none is pending any more; the deadline is the client's."""
+        """The statuses as soon as none is PENDING, within the client's timeout."""
         return self.words(*batches, wait=int(DEADLINE_S) * 10)
 
     def get(self, path: str, **params: str | int) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class Api:
         return base64.b64decode(answer.json()["data"], validate=True)
 
     def intkey(self, name: str) -> int | None:
-        """The value of an intkey name; None where there is none."""
+        """The value of an intkey name; None if there is none."""
         leaf = self.leaf(ledger.intkey_address(name))
         value = None if leaf is None else cbor_map.decode_map(leaf).get(name)
         assert value is None or isinstance(value, int)
@@ -148,13 +148,13 @@ def error_of(answer: httpx.Response) -> dict[str, Any]:
 
 
 class WireClient:
-    """A client of the validator's socket that knows nothing but the 1.x messages."""
+    """A client of the validator's socket that uses only the 1.x messages."""
 
     def __init__(self, url: str) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.set(zmq.LINGER, 0)
-        # It may be waiting for a validator that is not there yet, and wants to be the first to talk to it.
+        # The client may be waiting for a validator to start, and wants to be its first.
         self._socket.set(zmq.RECONNECT_IVL, 1)
         self._socket.set(zmq.IDENTITY, secrets.token_hex(8).encode())
         self._socket.connect(url)
@@ -164,19 +164,19 @@ class WireClient:
         self._context.term()
 
     def send(self, message_type: int, content: bytes) -> str:
-        """Send without waiting for a connection; the correlation id."""
+        """Send without waiting for a connection. Returns the correlation id."""
         correlation_id = secrets.token_hex(16)
         self._socket.send(Message(message_type, correlation_id, content).encode())
         return correlation_id
 
     def receive(self, correlation_id: str) -> wire.Fields:
-        """The fields of the answer, which must be the next that comes."""
-        answer = self.take()
+        """The fields of the answer, which must be the next message."""
+        answer = self.next_message()
         assert answer.correlation_id == correlation_id
         return wire.decode(answer.content)
 
-    def take(self) -> Message:
-        """The next message that comes."""
+    def next_message(self) -> Message:
+        """The next message."""
         if not self._socket.poll(int(DEADLINE_S * 1000)):
             raise TimeoutError(f"the validator has not answered in {DEADLINE_S:g} s")
         return Message.decode(self._socket.recv())
@@ -185,7 +185,7 @@ class WireClient:
         return self.receive(self.send(message_type, content))
 
     def receipts(self, *transaction_ids: str) -> list["Receipt"] | int:
-        """CLIENT_RECEIPT_GET: the receipts, or the status where it is not OK."""
+        """CLIENT_RECEIPT_GET: the receipts, or the status if it is not OK."""
         fields = self.ask(122, wire.encode(wire.repeated(1, transaction_ids)))
         status = wire.get_int(fields, 1)
         return [Receipt(item) for item in wire.get_all_bytes(fields, 2)] if status == OK else status

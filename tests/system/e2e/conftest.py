@@ -1,4 +1,4 @@
-"""Nodes for tests: one for the whole session, and fresh ones. What their processes said is shown when a test fails."""
+"""Nodes for tests: one for the whole session, and new ones. A failed test's report shows their processes' output."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.system.e2e.script_family import HANDLER, Gate
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in this folder starts real processes."""
+    """Mark everything in this folder as tests of real processes."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.e2e)
@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Put what the nodes of a failed test said into its report."""
+    """Add the output of the nodes of a failed test to its report."""
     report = yield
     if report.failed and isinstance(item, pytest.Function):  # type: ignore[attr-defined]
         transcripts = {name: getattr(value, "transcript", None) for name, value in item.funcargs.items()}
@@ -114,7 +114,7 @@ class Networks:
 
 @pytest.fixture
 def networks(tmp_path: Path) -> Iterator[Networks]:
-    """Makes fresh nodes: ``networks(DOVETAIL_…="…")``."""
+    """Makes new nodes: ``networks(DOVETAIL_…="…")``."""
     made = Networks(tmp_path)
     try:
         yield made
@@ -130,14 +130,14 @@ def author(request: pytest.FixtureRequest) -> Author:
 
 @pytest.fixture
 def named(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """Makes intkey names that no other test uses, of at most 8 characters each."""
+    """Makes intkey names of at most 8 characters that no other test uses."""
     prefix = name_for(request.node.nodeid)
     return lambda name: f"{prefix}{name}"
 
 
 @pytest.fixture
 def gate() -> Iterator[Gate]:
-    """Where applies are held."""
+    """Holds applies until the test lets them continue."""
     made = Gate()
     try:
         yield made

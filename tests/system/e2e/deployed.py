@@ -1,6 +1,6 @@
-"""What docs/how-to/daemons.md and deploy say, made to fit a node of a test: its addresses instead of theirs.
+"""docs/how-to/daemons.md and deploy with the addresses of a test's node instead of theirs.
 
-What must not be here: what a part, a unit or a service should do.
+Rules on parts, units and services do not belong here.
 """
 
 import re
@@ -25,7 +25,7 @@ def lines_of(title: str) -> list[str]:
 
 
 class Place:
-    """A node's own addresses in the place of those that the page and the files under deploy name."""
+    """A node's own addresses, in place of those that the page and the files under deploy name."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -46,7 +46,7 @@ class Place:
         return text.replace("('127.0.0.1', 4004)", str(("127.0.0.1", int(self.network.validator_url.split(":")[2]))))
 
     def with_metrics(self, text: str, owner: str) -> str:
-        """The same, with a port for the metrics of ``owner``."""
+        """The same as ``named``, with a port for the metrics of ``owner``."""
         if "9464" in text and owner not in self._metrics:
             self._metrics[owner] = f"127.0.0.1:{next(self._free).number}"
         return re.sub(r"(127\.0\.0\.1|0\.0\.0\.0):9464", self._metrics.get(owner, ""), self.named(text))

@@ -1,8 +1,7 @@
-"""A family whose applies tell a test's port that they are under way, and go on when that lets them.
+"""A family whose applies report to a test's port that they have begun, and wait until it lets them continue.
 
-What lives here: the handler, and the port's other end, which kills. What must not: tests. Each transaction counts one
-up at a leaf that all share and lengthens a chain of hashes at a leaf of its own line: neither stands being done twice,
-left out, or done in another order.
+The handler, and the other end of the port, which kills. Each transaction adds one at a leaf that all share, and extends
+a chain of hashes at the leaf of its line: a repeated, missing or reordered transaction changes the result.
 """
 
 import json
@@ -27,17 +26,17 @@ _DEADLINE_S = 60.0
 
 
 def line(number: int) -> str:
-    """The address where one line of transactions keeps its chain."""
+    """The address of a line's chain of hashes."""
     return NAMESPACE + sha512(b"line %d" % number).hexdigest()[:64]
 
 
 def payload(port: int, number: int) -> bytes:
-    """What a transaction of a line carries; ``port``: where its applies report."""
+    """The payload of a transaction in a line; ``port``: where its applies report."""
     return json.dumps([port, number]).encode()
 
 
 class KilledHandler(TransactionHandler[Any]):
-    """Reports when it has read and written, and writes again behind that."""
+    """Reports after it has read and written, then writes again."""
 
     family_name: ClassVar[str] = FAMILY
     family_version: ClassVar[str] = "1.0"
@@ -55,7 +54,7 @@ class KilledHandler(TransactionHandler[Any]):
 
 
 class Killer:
-    """Listens on ``port``: kills the process whose apply has reported, by the seed's chance, or lets it go on."""
+    """Listens on ``port``. Kills the process whose apply has reported or lets it continue, as the seed decides."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -69,12 +68,12 @@ class Killer:
         self._thread.start()
 
     def kill(self, times: int) -> None:
-        """From now on, so many times."""
+        """Kill so many times from now on."""
         with self._changed:
             self._left = times
 
     def wait_until_done(self, timeout_s: float) -> None:
-        """Until it has killed as often as it was told."""
+        """Wait until all kills are done."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._left == 0, timeout_s):
                 raise TimeoutError(f"{self._left} kills are left after {timeout_s:g} s")
@@ -99,7 +98,7 @@ class Killer:
         pid = int.from_bytes(reported.recv(_PID_BYTES, socket.MSG_WAITALL), "big")
         if self._left and self._random.random() < 0.5:
             os.kill(pid, signal.SIGKILL)
-            # Its end of the connection closes with it: it is gone, and was in the middle of this apply until then.
+            # The connection closes with the process, which was in the middle of this apply until then.
             with suppress(ConnectionResetError):
                 assert reported.recv(1) == b""
             with self._changed:

@@ -1,6 +1,6 @@
-"""What /metrics says, as numbers.
+"""Samples of /metrics as numbers.
 
-What lives here: reading it, and asking until a figure is as it must become. What must not: which figures a test wants.
+Reading, and waiting for a value. The values that a test wants do not belong here.
 """
 
 import time
@@ -12,7 +12,7 @@ from tests.system.e2e.process import DEADLINE_S, ProcessFailed
 
 
 def metric(api: Api, sample: str, **labels: str) -> float:
-    """The value of a sample; those that differ in other labels are added up, none at all is 0."""
+    """The value of a sample; the sum over other labels, 0 if there is none."""
     answer = api.http.get("/metrics")
     assert answer.status_code == 200, answer.text
     return sum(
@@ -24,7 +24,7 @@ def metric(api: Api, sample: str, **labels: str) -> float:
 
 
 def wait_for_metric(api: Api, sample: str, value: float) -> None:
-    """Ask until the sample has the value. Each answer takes a round trip through both processes, so nothing spins."""
+    """Ask until the sample has the value. A round trip through both processes, which slows the loop."""
     deadline = time.monotonic() + DEADLINE_S
     while (found := metric(api, sample)) != value:
         if time.monotonic() > deadline:

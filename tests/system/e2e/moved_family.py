@@ -1,8 +1,7 @@
-"""A family whose version 2.0 keeps its leaves in another form than 1.0, and migrates them.
+"""A family whose version 2.0 stores leaves in another form than 1.0, and migrates them.
 
-What lives here: the handlers of both versions, a build of 2.0 that refuses to migrate, and what a leaf holds. What must
-not: tests. Each transaction adds to numbered leaves. A leaf of 2.0 says how often it was migrated. Where GATE holds the
-port of a test, a migration that has come so far waits there.
+The handlers of both versions, and a build of 2.0 that refuses to migrate. Each transaction adds to numbered leaves. A
+leaf of 2.0 counts its migrations. If the leaf GATE holds the port of a test, the migration of that leaf waits there.
 """
 
 import json
@@ -22,30 +21,30 @@ HANDLER_1, HANDLER_2 = f"{_MODULE}:FirstHandler", f"{_MODULE}:SecondHandler"
 REFUSING_2 = f"{_MODULE}:RefusingHandler"
 REFUSAL = "a leaf that this build cannot read"
 GATE = -1
-"""The number of the leaf that holds the port. It is in the middle of the namespace: some slices come before."""
+"""The number of the leaf that holds the port, in the middle of the namespace: some slices come before."""
 
 _DEADLINE_S = 60.0
 
 
 class Leaf(NamedTuple):
-    """What 2.0 keeps: the sum, and how often it was migrated."""
+    """A leaf of 2.0: the sum, and how often the leaf was migrated."""
 
     value: int
     migrated: int
 
 
 def address(number: int) -> str:
-    """Where a numbered leaf is."""
+    """The address of a numbered leaf."""
     return NAMESPACE + ("80" + "0" * 62 if number == GATE else sha512(b"%d" % number).hexdigest()[:64])
 
 
 def payload(values: dict[int, int]) -> bytes:
-    """What to add, by number."""
+    """The values to add, by number."""
     return json.dumps(list(values.items())).encode()
 
 
 def leaf_of(data: bytes) -> Leaf:
-    """A leaf of 2.0."""
+    """Decode a leaf of 2.0."""
     return Leaf(*json.loads(data))
 
 
@@ -88,7 +87,7 @@ class SecondHandler(TransactionHandler[bytes]):
 
 
 class RefusingHandler(SecondHandler):
-    """Migrates some leaves and refuses the rest."""
+    """Migrates some leaves, and refuses the others."""
 
     def migrate(self, context: MigrationContext) -> None:
         super().migrate(context)
@@ -97,6 +96,6 @@ class RefusingHandler(SecondHandler):
 
 
 def _wait_at(port: int) -> None:
-    # Nobody there: a node that is not held.
+    # Nothing listens for a node that is not held.
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), _DEADLINE_S) as held:
         held.recv(1)

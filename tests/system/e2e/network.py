@@ -1,7 +1,6 @@
-"""A node of real processes in a folder of its own and on ports of its own.
+"""A node of real processes with its own folder and ports.
 
-What lives here: which processes make a node, their addresses and surroundings. What must not: batches, protocols, or
-what a ledger must do.
+The processes of a node, their addresses and environment. Batches, protocols and rules of the ledger do not belong here.
 """
 
 import json
@@ -21,7 +20,7 @@ _TRANSCRIPT_CHARACTERS = 20_000
 
 
 class Ran(NamedTuple):
-    """What a command that ended did."""
+    """The result of a command that ended."""
 
     code: int
     out: str
@@ -47,7 +46,7 @@ class Network:
             "DOVETAIL_HOME": str(self.home),
             "DOVETAIL_LOG_FORMAT": "json",
             "LOGNAME": "tester",
-            # Enough for what a test hands in, and quicker to start than one for each core.
+            # Enough for a test's load, and quicker to start than one for each core.
             "DOVETAIL_VALIDATOR_VERIFIER_PROCESSES": "1",
             **environment,
         }
@@ -82,7 +81,7 @@ class Network:
         return Ran(done.returncode, done.stdout, done.stderr)
 
     def call(self, *words: str) -> Ran:
-        """``run`` against this node's REST API, which must succeed."""
+        """``run`` against this node's REST API. The command must succeed."""
         ran = self.run(*words, "--url", self.rest_url)
         assert ran.code == 0, f"dovetail {' '.join(words)}: exit code {ran.code}: {ran.err}"
         return ran
@@ -99,7 +98,7 @@ class Network:
         return process
 
     def validator(self, name: str = "validator") -> Process:
-        """A validator alone; wait for its ``ready``, which needs a settings processor before the first block."""
+        """A validator alone, not waited for: before the first block it needs a settings processor to get ready."""
         words = ("validator", "--data-dir", str(self.data), "--bind", self.validator_url)
         return self.start(*words, name=name)
 
@@ -111,7 +110,7 @@ class Network:
         return self.start("processor", *handlers, "--connect", self.validator_url, name=name)
 
     def parts(self, *handlers: str) -> dict[str, Process]:
-        """Genesis, then validator, REST API and processors of ``handlers``, each started by itself; all ready."""
+        """Genesis, then validator, REST API and processors of ``handlers`` as separate processes; all ready."""
         made = self.run("genesis", "--data-dir", str(self.data))
         if made.code:
             raise ProcessFailed(f"dovetail genesis: exit code {made.code}: {made.err}")
@@ -122,12 +121,12 @@ class Network:
         return started
 
     def transcript(self) -> str:
-        """What all processes wrote, the newest part of it where it is much."""
+        """The newest output of all processes."""
         texts = [*self._ran, *(f"=== {process.name}\n{process.text}" for process in self.processes)]
         return "\n".join(text[-_TRANSCRIPT_CHARACTERS:] for text in texts)
 
     def close(self) -> None:
-        # The newest first: a processor takes leave of a validator that still answers.
+        # The newest first, so that processors can unregister at the validator.
         for process in reversed(self.processes):
             process.close()
         self._validator_port.close()

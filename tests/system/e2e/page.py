@@ -1,9 +1,9 @@
-"""A page of the documentation, followed as its reader would: its files written, its commands run, its outputs seen.
+"""Follows a page of the documentation as a reader does: writes its files, runs its commands, compares their output.
 
-What lives here: blocks of a page, and terminals on a machine of the reader's own. What must not: what a page is about.
+Blocks of a page, and terminals on a machine of the reader's own. The contents of pages do not belong here.
 
-A block's info string says what it is. ``sh`` is typed in the main terminal, ``sh NAME`` in another, of that name. What
-stays there takes no more commands until ``# Ctrl-C`` has ended it. ``text`` is what the last ``sh`` block said, in
+A block's info string names its kind. ``sh`` is typed in the main terminal, ``sh NAME`` in the terminal of that name. A
+program that keeps running blocks its terminal until ``# Ctrl-C``. ``text`` is output of the last ``sh`` block, in
 order, with … for anything within a line. ``LANGUAGE FILE`` writes a file, ``LANGUAGE append FILE`` adds to it, ``diff
 FILE`` changes it, ``LANGUAGE excerpt FILE`` quotes it. A command ends with exit code 0, or as ``# exit code N`` says.
 """
@@ -43,7 +43,7 @@ def blocks(page: str) -> list[Block]:
 
 
 class Reader:
-    """Whoever follows a page: terminals in a folder and under a home of their own, and what the last commands said."""
+    """A reader with terminals, a folder and a home of their own, and the output of the last commands."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -51,7 +51,7 @@ class Reader:
         validator, self._rest = (f"127.0.0.1:{port.number}" for port in self._ports)
         self.validator_url = f"tcp://{validator}"
         self._typed: dict[str, list[str]] = {}
-        """By terminal: what changed its folder or its environment."""
+        """Commands that changed the folder or environment of a terminal, by terminal."""
         self._running: dict[str, Process] = {}
         self._starting: list[str] = []
         self.said = ""
@@ -64,7 +64,7 @@ class Reader:
             "HOME": str(folder / "home"),
             "LOGNAME": "newcomer",
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
-            # Wide enough for a table's rows to stay whole, as in a terminal that a reader would take.
+            # Wide enough for the rows of tables.
             "COLUMNS": "200",
             "DOVETAIL_LOG_FORMAT": "json",
             "DOVETAIL_VALIDATOR_BIND": self.validator_url,
@@ -77,7 +77,7 @@ class Reader:
         (folder / "bin").mkdir()
 
     def install(self, name: str, program: str) -> None:
-        """Put a script in front on the search path."""
+        """Put a script first on the search path."""
         (self.folder / "bin" / name).write_text(program)
         (self.folder / "bin" / name).chmod(0o755)
 
@@ -93,7 +93,7 @@ class Reader:
         elif language == "diff":
             file.write_text(_patched(file.read_text(), text))
         elif how == "excerpt":
-            assert text in file.read_text(), f"{name} has not:\n{text}"
+            assert text in file.read_text(), f"{name} does not contain:\n{text}"
         else:
             assert name, f"neither a command nor a file:\n{text}"
             file.write_text((file.read_text() if how == "append" else "") + text)
@@ -114,7 +114,7 @@ class Reader:
                 self._run(command, int(code or 0), terminal)
 
     def _start(self, command: str, terminal: str) -> None:
-        """It must be ready when the next command is typed."""
+        """Start a program, and wait until it is ready."""
         script = "; ".join([f"cd {self.folder}", *self._typed.get(terminal, ()), f"exec {command}"])
         self._running[terminal] = Process(command, ["bash", "-c", script], self.environment)
         self._transcript.append(f"$ {command} &")
@@ -130,7 +130,7 @@ class Reader:
     def _wait_until_ready(self) -> None:
         while self._starting:
             process = self._running[self._starting[0]]
-            # ``up`` tells people, the parts tell their logs.
+            # ``up`` reports this as a line, the parts as log entries.
             self.said = process.wait_for_line('^ready |"event": "ready"').text
             self._starting.pop(0)
 
@@ -152,15 +152,15 @@ class Reader:
             typed.append(command)
 
     def here(self, command: str) -> str:
-        """``command`` as it is typed on this machine."""
+        """``command`` with this machine's addresses."""
         return command.replace(_URL, f"http://{self._rest}")
 
     def transcript(self) -> str:
-        """All that was typed and said."""
+        """All commands and their output."""
         return "\n".join([*self._transcript, *(f"=== {one.name}\n{one.text}" for one in self._running.values())])
 
     def close(self) -> None:
-        # The newest first: a processor takes leave of a validator that still answers.
+        # The newest first, so that processors can unregister at the validator.
         for process in reversed(self._running.values()):
             process.close()
         for port in self._ports:
@@ -168,16 +168,16 @@ class Reader:
 
 
 def assert_said(said: str, shown: str) -> None:
-    """Every line of ``shown`` is one of ``said``, in this order; … stands for anything within a line."""
+    """Check that every line of ``shown`` is in ``said``, in this order; … stands for anything within a line."""
     lines = iter(said.splitlines())
     for wanted in shown.splitlines():
         matches = re.compile(".*".join(map(re.escape, wanted.split("…")))).fullmatch
-        assert any(matches(line) for line in lines), f"not said: {wanted}\nbut:\n{said}"
+        assert any(matches(line) for line in lines), f"not in the output: {wanted}\nwhich is:\n{said}"
 
 
 def _patched(text: str, diff: str) -> str:
-    """``text`` with the added lines of ``diff``, whose other lines stand in it once, together."""
+    """``text`` with the added lines of ``diff``, whose other lines must occur together exactly once."""
     lines = diff.splitlines(keepends=True)
     before = "".join(line[1:] for line in lines if line[0] != "+")
-    assert text.count(before) == 1, f"not there once:\n{before}"
+    assert text.count(before) == 1, f"not there exactly once:\n{before}"
     return text.replace(before, "".join(line[1:] for line in lines if line[0] != "-"))

@@ -1,4 +1,4 @@
-"""Handlers of intkey that are not what they say: one judges ``dec`` otherwise, one ends its process once."""
+"""Faulty handlers of intkey: one applies ``dec`` wrongly, one ends its process once."""
 
 import os
 import signal
@@ -10,11 +10,11 @@ from families.intkey.handler import IntkeyHandler
 from processor_sdk import Context, Transaction
 
 KILL_ONCE = "TEST_KILL_ONCE"
-"""The variable that names the file whose absence kills."""
+"""The variable that names a file. The process is killed if the file does not exist."""
 
 
 class Planted(IntkeyHandler):
-    """``dec`` takes away one more."""
+    """``dec`` subtracts one too many."""
 
     def apply(self, transaction: Transaction[Any], context: Context) -> None:
         if transaction.payload.verb == "dec":
@@ -24,7 +24,7 @@ class Planted(IntkeyHandler):
 
 
 class KilledOnce(IntkeyHandler):
-    """Dies of its first transaction, and of no other."""
+    """Kills its process at the first transaction, and at no other."""
 
     def apply(self, transaction: Transaction[Any], context: Context) -> None:
         mark = Path(os.environ[KILL_ONCE])

@@ -1,7 +1,7 @@
-"""One started process: everything that it says is kept, and waited for.
+"""One started process, whose output is kept and waited for.
 
-What lives here: a process, its output, its end. What must not: what its lines mean, or which processes make a node.
-Nothing waits by the clock: every wait is for a line, an end, or a deadline that is far longer than anything takes.
+A process, its output, its end. The meaning of lines, and the processes of a node, do not belong here. Every wait is for
+a line, an end, or a deadline far longer than anything takes; nothing waits for a fixed time.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _AGAIN_S = 0.1
 
 
 class ProcessFailed(Exception):
-    """A process ended or went on when it should not have. No AssertionError: an expected failure must not hide it."""
+    """A process ended or continued unexpectedly. No AssertionError, because an expected failure must not hide it."""
 
 
 class Line(NamedTuple):
@@ -42,7 +42,7 @@ class Line(NamedTuple):
 
 
 class Process:
-    """One started process in a session of its own; a thread for each of its streams keeps every line."""
+    """One started process in a session of its own. A thread for each output stream keeps every line."""
 
     def __init__(self, name: str, command: list[str], environment: dict[str, str]) -> None:
         self.name = name
@@ -98,17 +98,17 @@ class Process:
         return self.wait_for_lines(pattern, 1, after=after)[0]
 
     def wait_for_lines(self, pattern: str, count: int, *, after: int = 0) -> list[Line]:
-        """The first ``count`` of them."""
+        """The first ``count`` such lines."""
         found = re.compile(pattern)
         return self._wait(lambda line: found.search(line.text) is not None, f"line /{pattern}/", after, count)
 
     def wait_logged(self, event: str, *, after: int = 0, **members: object) -> Line:
-        """The first JSON log line of that event whose named members have these values."""
+        """The first JSON log line of the event whose named members have these values."""
         wanted = {"event": event, **members}
         return self._wait(lambda line: wanted.items() <= line.logged.items(), f"log line {wanted}", after)[0]
 
     def count_logged(self, event: str, **members: object) -> int:
-        """How many log lines of that event with these members there are so far."""
+        """How many such log lines there are so far."""
         wanted = {"event": event, **members}
         return sum(wanted.items() <= line.logged.items() for line in list(self.lines))
 
@@ -130,7 +130,7 @@ class Process:
         return self.wait()
 
     def end_at_once(self) -> int:
-        """SIGTERM again and again, since what comes within half a second counts as one; the exit code."""
+        """SIGTERM repeatedly, because signals within half a second count as one. Returns the exit code."""
         for _ in range(int(DEADLINE_S / _AGAIN_S)):
             self.request_end()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -139,7 +139,7 @@ class Process:
         return self.wait()
 
     def wait(self) -> int:
-        """Wait for its end; the exit code, or minus the signal that ended it."""
+        """Wait for the end. Returns the exit code, or minus the signal that ended the process."""
         try:
             code = self._process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
@@ -149,14 +149,14 @@ class Process:
         return code
 
     def close(self) -> None:
-        """End it, in order if it does so in time, and everything that it started."""
+        """End the process, in order if it ends in time, and everything that it started."""
         descendants = self.descendants()
         self.request_end()
         try:
             self._process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-        # What has ended may lie there for a while until whoever took it over looks after it.
+        # An ended descendant may be a zombie until its new parent reaps it.
         running = [process for process in descendants if not _has_ended(process)]
         _, alive = psutil.wait_procs(running, timeout=DEADLINE_S)
         for straggler in alive:
@@ -167,14 +167,14 @@ class Process:
                 stream.close()
 
     def descendants(self) -> list[psutil.Process]:
-        """The processes that it started, and those that these started."""
+        """The processes that this process started, directly or indirectly."""
         try:
             return list(psutil.Process(self.pid).children(recursive=True))
         except psutil.NoSuchProcess:
             return []
 
     def part(self, name: str) -> psutil.Process:
-        """Under ``up``: the child that runs the part ``name`` (a command, or a word of its command line)."""
+        """The child of ``up`` that runs the part ``name`` (a command, or a word of its command line)."""
         for child in psutil.Process(self.pid).children():
             if any(name in word for word in child.cmdline()[3:5]):
                 return child

@@ -1,8 +1,8 @@
-"""A family whose payload says what to do, step by step, applied through the SDK or through a bare 1.x processor alike.
+"""A family whose payload is a list of steps, applied through the SDK or through a bare 1.x processor.
 
-What lives here: the steps and the two ways to carry them out. What must not: tests. A payload is a JSON array of steps,
-each an array of a word and its arguments; binary values are hex. ``hold`` connects to a loopback port and goes on when
-it is closed there: so a test decides how long an apply runs.
+The steps, and the two ways to apply them. A payload is a JSON array of steps, each an array of a word and its
+arguments; binary values are hex. ``hold`` connects to a loopback port and continues when the connection closes, so that
+a test decides how long an apply runs.
 """
 
 import json
@@ -26,12 +26,12 @@ def address(label: str, namespace: str = NAMESPACE) -> str:
 
 
 def script(*steps: tuple[object, ...]) -> bytes:
-    """The payload."""
+    """The payload of these steps."""
     return json.dumps(steps).encode()
 
 
 class Gate:
-    """Where ``hold`` waits: a loopback port on which a test sees applies arrive and lets them go on."""
+    """Holds applies: a loopback port to which ``hold`` connects."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -43,15 +43,15 @@ class Gate:
         return int(self._listener.getsockname()[1])
 
     def wait(self) -> None:
-        """Until one more apply is held."""
+        """Wait until one more apply is held."""
         self._held.append(self._listener.accept()[0])
 
     def open_one(self) -> None:
-        """Let the one go on that is held longest."""
+        """Let the apply continue that is held longest."""
         self._held.pop(0).close()
 
     def open(self) -> None:
-        """Let those go on that are held."""
+        """Let all held applies continue."""
         for held in self._held:
             held.close()
         self._held.clear()
@@ -62,7 +62,7 @@ class Gate:
 
 
 class ScriptHandler(TransactionHandler[bytes]):
-    """The family in the SDK."""
+    """The family as a handler of the SDK."""
 
     family_name: ClassVar[str] = "e2e_script"
     family_version: ClassVar[str] = "1.0"
@@ -73,12 +73,12 @@ class ScriptHandler(TransactionHandler[bytes]):
 
 
 def bare_apply(request: ProcessRequest, state: StateAccess) -> None:
-    """The family for a BareProcessor."""
+    """The family as the apply of a BareProcessor."""
     _run(json.loads(request.payload), _Bare(state))
 
 
 class _Actions(Protocol):
-    """State as the steps need it."""
+    """The actions of steps."""
 
     refusal: type[Exception]
 

@@ -1,6 +1,6 @@
-"""A family whose applies take their time, so that a small load is many times what its processor does.
+"""A family with slow applies, so that a small load is many times its processor's capacity.
 
-What lives here: the handler, and lists of signed batches for it. What must not: tests.
+The handler, and lists of signed batches for it.
 """
 
 import time
@@ -34,7 +34,7 @@ class SlowHandler(TransactionHandler[Any]):
 
 
 def counter(name: str) -> str:
-    """Where a name's transactions are counted."""
+    """The address at which a name's transactions are counted."""
     return NAMESPACE + sha512(name.encode()).hexdigest()[:64]
 
 
@@ -46,7 +46,7 @@ class SignedList(NamedTuple):
 
 
 def signed_lists(signer: Signer, name: str, batches: int) -> Iterator[SignedList]:
-    """Lists of so many batches of one transaction, each of which adds 1 to the count of ``name``; without an end."""
+    """Lists of so many batches of one transaction, which each add 1 to the count of ``name``, without end."""
     number = 0
     while True:
         made = []

@@ -1,4 +1,4 @@
-"""Issue 5, Activation: which block holds which version, with load across it and kills in the middle."""
+"""Activation of versions: which block holds which version, under load and with kills."""
 
 import os
 from collections.abc import Callable
@@ -28,19 +28,19 @@ from tests.system.e2e.upgrades_support import (
 from tests.system.independent.client import Batch
 
 KILLS = int(os.environ.get("DOVETAIL_TEST_ACTIVATION_KILLS", "1"))
-"""How many activations the validator is killed in, each at a moment of its own; more of them by the environment."""
+"""In how many activations the validator is killed, each at another moment."""
 
 _AHEAD = 25
-"""How many blocks come between a plan and its activation."""
+"""The number of blocks between a plan and its activation."""
 
 _OVERLAP = 20
-"""How many blocks may hold both versions."""
+"""The number of blocks that may hold both versions."""
 
 _COMMITS = 20
 
 
 class _Upgrade:
-    """intkey from 1.0 to 2.0: at ``activation`` the one begins, with ``last`` the other ends."""
+    """intkey from 1.0 to 2.0: 2.0 is permitted from ``activation``, 1.0 until ``last``."""
 
     def __init__(self, node: Node, author: Author, load: Load, overlap: int) -> None:
         self.node, self._author, self.load = node, author, load
@@ -54,14 +54,14 @@ class _Upgrade:
         node.api.accept(*self.early)
 
     def start(self) -> tuple[Stream, Stream]:
-        """Load of both versions, from before the activation on."""
+        """Start load of both versions before the activation."""
         return self.load.start(self._making(V1, "old")), self.load.start(self._making(V2, "new"))
 
     def _making(self, family: FamilyVersion, name: str) -> Callable[[], Batch]:
         return lambda: self._author.batch(inc(self._author, family, name))
 
     def assert_told(self) -> None:
-        """What is said of a batch that came too early."""
+        """Check the details of a batch that came too early."""
         for batch in self.early:
             assert self.node.api.details(batch) == {
                 "reason": "waiting_for_activation",
@@ -71,7 +71,7 @@ class _Upgrade:
             }
 
     def finish(self, old: Stream, new: Stream) -> list[Block]:
-        """Wait until 1.0 has ended and 2.0 is well under way; everything is where it belongs. The chain."""
+        """Wait until 1.0 has ended and 2.0 has many commits. Checks the chain's versions and returns its blocks."""
         self.load.wait_until(lambda: bool(new.refused) or (bool(old.refused) and len(new.committed) >= _COMMITS))
         self.load.stop()
         api = self.node.api
@@ -98,7 +98,7 @@ class _Upgrade:
 def test_each_version_keeps_to_its_blocks_with_load_across(
     networks: Networks, author: Author, request: pytest.FixtureRequest
 ) -> None:
-    """Some blocks may hold both. Another node, given the same batches block by block, has the same states."""
+    """Both versions are permitted in some blocks. Another node with the same batches by block has the same states."""
     node = Node(networks)
     node.processor(INTKEY, INTKEY_2)
     upgrade = _Upgrade(node, author, Load(node.network.rest_url, request), _OVERLAP)
@@ -116,7 +116,7 @@ def test_each_version_keeps_to_its_blocks_with_load_across(
 def test_a_validator_killed_about_the_activation_keeps_to_it(
     networks: Networks, author: Author, request: pytest.FixtureRequest, seed: int
 ) -> None:
-    """kill -9 once shortly before, at or behind the first block of the new version, and once behind that."""
+    """kill -9 once shortly before, in or after the first block of the new version, and once later."""
     chance = Random(seed)
     node = Node(networks)
     node.processor(INTKEY, INTKEY_2)

@@ -1,4 +1,4 @@
-"""Every command of the command line as a process of its own, against the session's node: exit codes, words, JSON."""
+"""Every command of the command line in a process of its own, at the session's node: exit codes, output, JSON."""
 
 import base64
 from collections.abc import Callable
@@ -21,13 +21,13 @@ _COMMANDS = (
 
 @pytest.fixture
 def call(shared: Shared) -> Callable[..., Ran]:
-    """Run a command against the session's node; it must succeed."""
+    """Run a command at the session's node. The command must succeed."""
     return shared.network.call
 
 
 @pytest.fixture
 def refuse(shared: Shared) -> Callable[..., str]:
-    """Run a command against the session's node; it must be refused with exit code 1. What it said on stderr."""
+    """Run a command at the session's node. The command must fail with exit code 1. Returns standard error."""
 
     def refuse(*words: str) -> str:
         ran = shared.network.run(*words, "--url", shared.network.rest_url)
@@ -41,7 +41,7 @@ def refuse(shared: Shared) -> Callable[..., str]:
 
 @pytest.fixture
 def committed(shared: Shared, author: Author, named: Callable[[str], str]) -> Batch:
-    """A batch of two transactions that is on the chain."""
+    """A committed batch of two transactions."""
     name = named("n")
     batch = author.batch(author.intkey("set", name, 7), author.intkey("inc", name, 1))
     shared.api.commit(batch)
@@ -49,7 +49,7 @@ def committed(shared: Shared, author: Author, named: Callable[[str], str]) -> Ba
 
 
 class TestIntkey:
-    """Issue 2, Command line: intkey set|inc|dec NAME VALUE, show NAME, list."""
+    """intkey set|inc|dec NAME VALUE, show NAME, list."""
 
     def test_set_inc_dec_show_list(
         self, call: Callable[..., Ran], refuse: Callable[..., str], named: Callable[[str], str]
@@ -90,7 +90,7 @@ class TestIntkey:
 
 
 class TestReading:
-    """Issue 2, Command line: block|batch|transaction|state list and show ID, with --json where it makes sense."""
+    """block|batch|transaction|state list and show ID, with --json."""
 
     def test_block(self, shared: Shared, committed: Batch, call: Callable[..., Ran]) -> None:
         blocks = call("block", "list", "--json").json
@@ -149,11 +149,11 @@ class TestReading:
 
 
 class TestWithoutANode:
-    """Issue 2, Command line: --help everywhere; exit code 1 refused with the reason on stderr, 2 wrong usage."""
+    """--help everywhere; exit code 1 and the reason on stderr for refusals, 2 for wrong usage."""
 
     @pytest.fixture
     def alone(self, networks: Networks) -> Network:
-        """A home and addresses, and nothing that runs."""
+        """A home and addresses without any process."""
         return networks()
 
     @pytest.mark.parametrize("command", ["", *_COMMANDS])
@@ -234,7 +234,7 @@ class TestWithoutANode:
 
 @pytest.fixture(scope="module")
 def help_texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
-    """``--help`` of every command, each by its own process; two at a time."""
+    """``--help`` of every command, each in a process of its own, two at a time."""
     network = Network(tmp_path_factory.mktemp("help"))
     try:
         with ThreadPoolExecutor(2) as pool:

@@ -1,4 +1,4 @@
-"""deploy/compose without a container: its commands as processes, its image's steps in a folder."""
+"""deploy/compose without a container: the commands as processes, the steps of the image in a folder."""
 
 import re
 import shlex

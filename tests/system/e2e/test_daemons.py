@@ -23,7 +23,7 @@ UNITS = ROOT / "deploy" / "systemd"
 
 
 def rows(title: str) -> list[list[str]]:
-    """The cells of its tables, without their heads."""
+    """The cells of a section's tables, without headers."""
     found = [line.strip("| ").split(" | ") for line in section(title).splitlines() if line.startswith("| ")]
     return found[1:]
 
@@ -95,7 +95,7 @@ def test_a_processor_is_replaced_under_load(networks: Networks, author: Author, 
     network.processor(HANDLER).wait_logged("ready")
     first.request_end()
     up.wait_logged("processor left", families=["e2e_script 1.0"])
-    # Its work from here on is another's, while it still holds what it had.
+    # From here on another processor gets new tasks, while this one still has its own.
     api.commit(author.batch(author.transaction("e2e_script", script())))
     assert api.words(held) == ["PENDING"]
     gate.open()
@@ -105,19 +105,19 @@ def test_a_processor_is_replaced_under_load(networks: Networks, author: Author, 
 
 
 class TestSystemd:
-    """The lines of the page and the units, in a folder that stands for the system's root."""
+    """The lines of the page and the units, in a folder that replaces the system's root."""
 
     STUBS = ("useradd", "systemctl", "runuser")
 
     @pytest.fixture
     def root(self, place: Place, tmp_path: Path) -> Path:
-        """Where the page's lines have been run; what only root may do is noted in ``asked``."""
+        """The root after the page's commands. ``asked`` holds the commands that only root may run."""
         root, programs = tmp_path / "root", tmp_path / "programs"
         programs.mkdir()
         (root / "etc/systemd/system").mkdir(parents=True)
         for stub in self.STUBS:
             (programs / stub).write_text(f'#!/bin/sh\necho {stub} "$@" >>{tmp_path}/asked\n')
-        # As itself: whose user it is does not matter here.
+        # Run as the current user: the user does not matter here.
         (programs / "runuser").write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
         (programs / "python3").write_text(
             '#!/bin/sh\nmkdir -p "$3/bin"\n'
@@ -139,7 +139,7 @@ class TestSystemd:
             file.name for file in UNITS.iterdir()
         }
         enabled = (tmp_path / "asked").read_text().splitlines()[-1].removeprefix("systemctl enable --now ").split()
-        # As systemd does it: what comes after another unit is started when that one has said that it is ready.
+        # As systemd does: a unit that comes after another one starts when that one has reported ready.
         waiting = {unit: set(enabled) & self.earlier(unit, root) for unit in enabled}
         while waiting:
             startable = [unit for unit, earlier in waiting.items() if not earlier & set(waiting)]
@@ -152,7 +152,7 @@ class TestSystemd:
         assert (root / key.lstrip("/")).exists()
 
     def text(self, unit: str, root: Path) -> str:
-        """The unit, with ``root`` for the system's root."""
+        """The unit with ``root`` in place of the system's root."""
         name, at, instance = unit.partition("@")
         text = (root / "etc/systemd/system" / f"{name}{at}.service").read_text(encoding="utf-8")
         return re.sub(r"(?<![\w.])/(opt|etc|var)/", rf"{root}/\1/", text.replace("%i", instance))

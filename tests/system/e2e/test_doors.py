@@ -1,4 +1,4 @@
-"""A node of real processes behind a kept door: each with its own key, and what those without one come to."""
+"""A node of real processes whose validator asks for keys: each process with its key, or without one."""
 
 import ipaddress
 import re
@@ -84,8 +84,8 @@ def test_a_node_as_the_page_makes_it_commits(networks: Networks, tmp_path: Path,
     started[0].wait_logged("the port is restricted", public_key=keys["validator"], allowed_keys=3)
     api = networks.api(network)
     api.commit(author.batch(author.intkey("set", "kept", 1)))
-    # What may be known by everybody is in the logs, and no secret: neither there, nor in what a node shows of itself,
-    # nor in what the system shows of its processes.
+    # Public keys may be in the logs. Secrets are neither there, nor in what a node reports about itself, nor in what
+    # the system shows of its processes.
     shown = str(api.get("/status/config")) + network.transcript()
     for process in network.processes:
         running = [psutil.Process(process.pid), *process.descendants()]
@@ -112,7 +112,7 @@ def test_the_wrong_keys_judge_and_hand_in_nothing_and_say_why(kept: Kept, networ
     validator.wait_logged(
         refused, type="TP_REGISTER_REQUEST", name="client", key=key, list="clients", needs="processors"
     )
-    # Twice: it goes on.
+    # Twice: the processor tries again.
     stranger.wait_for_lines("the validator refused this key: .* must be in its allowed_keys, under processors", 2)
     without.wait_for_lines("the handshake failed; perhaps it asks for keys, of which this processor has none", 2)
     validator.wait_for_line("connection refused")
@@ -121,7 +121,7 @@ def test_the_wrong_keys_judge_and_hand_in_nothing_and_say_why(kept: Kept, networ
     for process in (rightful, validator):
         process.wait_logged("ready")
     assert validator.count_logged("processor registered") == 1
-    # A REST API with the key of a processor hands nothing in, and says why it is of no use.
+    # A REST API with a processor's key can submit nothing, and reports why.
     rest_api = kept.rest_api(ring.processor)
     rest_api.wait_logged("connected to the validator")
     answer = networks.api(kept.network).post(author.batch(author.intkey("set", "kept", 1)))
@@ -148,7 +148,7 @@ def test_no_port_is_opened_to_the_network_without_a_word(networks: Networks, com
         assert f"cannot listen on {anywhere} without keys" in refused.err
         assert "dovetail keygen --connection" in refused.err
         assert "--insecure" in refused.err
-        # Nothing was begun, so the next start finds all as it was.
+        # Nothing was begun: the next start finds everything unchanged.
         assert not (network.data / "store").exists()
         if command == "up":
             started = network.start(command, *words, "--insecure", "--logs")

@@ -1,4 +1,4 @@
-"""A processor that is told to end while it holds work: it gets no more, finishes what it has, and nothing is lost."""
+"""A processor that is told to end while it has tasks gets no more, finishes these, and nothing is lost."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from tests.system.independent.client import Batch, make_transaction
 _MODULE = "tests.system.e2e.versioned_family"
 _VERSIONS = ("1.0", "2.0")
 _NODE = {"DOVETAIL_LIMITS_BLOCK_EXECUTION_MS_MAX": "1"}
-"""What is held is not waited for: others go into blocks meanwhile."""
+"""Blocks do not wait for held batches."""
 
 _PATIENT = ("--apply-timeout-ms", "60000")
 
@@ -29,7 +29,7 @@ def _batch(author: Author, version: str, *payloads: bytes) -> Batch:
 
 
 def _started(network: Network, build: str, prefix: str, *, together: bool) -> list[Process]:
-    """Processors of both versions, in one process or in one each, registered."""
+    """Registered processors of both versions, in one process or in one each."""
     handlers = [f"{_MODULE}:{prefix}{name}" for name in ("First", "Second")]
     started = [
         network.start(
@@ -43,7 +43,7 @@ def _started(network: Network, build: str, prefix: str, *, together: bool) -> li
 
 
 def _listed(api: Api) -> Counter[tuple[str, str, str]]:
-    """Of this family: state, version and build of each connection's families."""
+    """The number of this family's registrations by state, version and build."""
     return Counter(
         (entry["state"], family["family_version"], family["build_id"])
         for entry in api.http.get("/status/processors").json()["data"]
@@ -53,7 +53,7 @@ def _listed(api: Api) -> Counter[tuple[str, str, str]]:
 
 
 def _drain(up: Process, leaving: Sequence[Process]) -> None:
-    """Tell them to end, and wait until the validator knows."""
+    """Tell the processes to end, and wait until the validator has logged it."""
     mark = len(up.lines)
     for process in leaving:
         process.request_end()
@@ -63,7 +63,7 @@ def _drain(up: Process, leaving: Sequence[Process]) -> None:
 
 @pytest.mark.parametrize("prefix", ["", "Conversing"], ids=["packed", "1.x"])
 class TestReplacement:
-    """Issue 5, Rolling: a processor that drains gets no new work; its replacement takes over and no batch fails."""
+    """A draining processor gets no new tasks; its replacement takes over, and no batch fails."""
 
     @pytest.mark.parametrize("together", [True, False], ids=["one process", "two processes"])
     def test_the_new_one_first(
@@ -72,7 +72,7 @@ class TestReplacement:
         network = networks(**_NODE)
         up, api = network.up(), networks.api(network)
         old = _started(network, "old", prefix, together=together)
-        # Many batches of one transaction, and at their head one that the processor is in the middle of.
+        # Many batches of one transaction, the first of which is being applied.
         held = _batch(author, "1.0", script(("hold", gate.port)), script(), script())
         behind = [_batch(author, version, script()) for version in _VERSIONS for _ in range(30)]
         api.accept(held, *behind)
@@ -84,7 +84,7 @@ class TestReplacement:
         listed = _listed(api)
         assert listed["draining", "1.0", "old"] == 1
         assert not any(listed["takes_work", version, "old"] for version in _VERSIONS)
-        # While the old one is still at it, the new one serves both versions.
+        # While the old processor still applies, the new one serves both versions.
         api.commit(*(_batch(author, version, script()) for version in _VERSIONS for _ in range(10)))
         assert api.words(held) == ["PENDING"]
         gate.open()
@@ -118,6 +118,6 @@ class TestReplacement:
 
 
 def _nothing_was_lost(up: Process) -> None:
-    """Whoever left had unregistered, and finished."""
+    """Check that every processor that left had unregistered and finished its tasks."""
     left: list[Any] = [line.logged for line in up.lines if line.logged.get("event") == "processor left"]
     assert {line["reason"] for line in left} == {"it unregistered"}

@@ -1,8 +1,7 @@
 """Follows docs/tutorial/first-family.md as a newcomer does: writes its files and runs its commands, in order.
 
-Real: environments, installations from the copied sources, nodes, processors. Stood in for: the package index, by the
-environment that runs the tests; and, where a test must not change the machine, ``sudo``, ``systemctl`` and the folders
-/opt and /etc.
+Environments, installations from the copied sources, nodes and processors are real. Replaced are the package index, by
+the environment of the tests, and ``sudo``, ``systemctl``, /opt and /etc, because a test must not change the machine.
 """
 
 import shutil
@@ -20,7 +19,7 @@ from tests.system.e2e.process import ROOT
 
 SOURCES = ("protos", "processor_sdk", "families", "dovetail")
 
-# A new environment finds what the tests have, where the page's reader has an index to download from.
+# A new environment gets the packages of the tests, where a reader downloads them from an index.
 PYTHON3 = """#!/bin/sh
 "{python}" "$@" || exit
 for site in "$3"/lib/python*/site-packages; do printf '%s\\n' {sites} > "$site/index.pth"; done
@@ -59,7 +58,7 @@ elif words != ["daemon-reload"]:
 
 
 class Newcomer(Reader):
-    """Whoever follows the page: with the sources beside them, on a machine that a test must not change."""
+    """A reader with the sources, on a machine that must not be changed."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -1,6 +1,6 @@
-"""One client sends many times what the node can do, without a pause: what becomes of it, and of somebody else.
+"""One client sends many times what the node can apply, without a pause; another client is still served.
 
-``DOVETAIL_TEST_FLOOD_S`` is for how long, 600 for the whole of it.
+``DOVETAIL_TEST_FLOOD_S``: the duration in seconds; 600 for a long test.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ LIST_BATCHES = 50
 CONNECTIONS = 8
 SAMPLES = 40
 FLOOD_MIN = 10
-"""So many times what is accepted must be sent."""
+"""At least so many times what is accepted must be sent."""
 
 
 class Flood:
-    """Sends list after list over several connections, and what was refused again at once."""
+    """Sends lists over several connections. A refused list is sent again at once."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
@@ -39,7 +39,7 @@ class Flood:
         self.sent = 0
 
     async def run(self, ended: asyncio.Event) -> None:
-        """Until ended, and every answer that is due by then is there."""
+        """Run until ``ended`` is set, and all answers are received."""
         async with asyncio.TaskGroup() as group:
             for _ in range(CONNECTIONS):
                 group.create_task(self._send(ended))
@@ -58,7 +58,7 @@ class Flood:
 
 
 class Polite:
-    """Sends one batch with a key of its own, waits for it, sends the next."""
+    """Sends one batch with its own key, waits for it, sends the next."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
@@ -66,7 +66,7 @@ class Polite:
         self.latencies_s: list[float] = []
 
     async def run(self, ended: asyncio.Event) -> None:
-        """Until ended, and its last batch is committed."""
+        """Run until ``ended`` is set, and the last batch is committed."""
         while not ended.is_set():
             began = time.monotonic()
             answer = await _post(self._client, next(self._lists).body, wait=int(DEADLINE_S) * 10)
@@ -80,7 +80,7 @@ async def _post(client: httpx.AsyncClient, body: bytes, **params: int) -> httpx.
 
 
 def own_kib(process: Process) -> int:
-    """The memory of a process that is no page of a file."""
+    """The memory of a process without pages of files."""
     found = re.search(r"(?m)^RssAnon:\s+(\d+) kB$", Path(f"/proc/{process.pid}/status").read_text())
     assert found
     return int(found[1])
@@ -137,12 +137,12 @@ def test_a_flood_is_refused_and_starves_nobody(network: Network) -> None:
         for start in range(0, len(flood.accepted), 1_000):
             ids = flood.accepted[start : start + 1_000]
             assert set(api.statuses(ids, wait=int(DEADLINE_S) * 10)["data"].values()) == {"COMMITTED"}
-        # Each once, and nothing of what was refused.
+        # Each accepted batch counts once, and refused ones do not count.
         assert api.leaf(counter("flood")) == b"%d" % len(flood.accepted)
         assert api.leaf(counter("polite")) == b"%d" % len(polite.latencies_s)
     finally:
         api.close()
-    # Behind what one key may hold in the queue, a few times over for blocks and for the machine.
+    # The other client waits behind what one key may hold in the queue, a few times over for blocks and slow machines.
     assert slowest_s < 5 * PENDING_MAX / rate
     for before, after in zip(memory[SAMPLES // 2], memory[-1], strict=True):
         assert after < before * 1.1 + 8 * 1024

@@ -1,4 +1,4 @@
-"""A validator whose genesis cannot be a block whole: it ends with the reason, and the folder is as it was."""
+"""A validator whose genesis batches cannot all be committed ends with the reason, and leaves its folder unchanged."""
 
 import pytest
 
@@ -9,20 +9,20 @@ from tests.system.independent import protobuf_wire as wire
 
 
 class _Folder:
-    """A node's folder with a genesis of its own making."""
+    """A node's folder with a genesis file of the test's own."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
         assert network.run("genesis", "--data-dir", str(network.data)).code == 0
         self._file = network.data / "genesis.batch"
         (self.settings,) = wire.get_all_bytes(wire.decode(self._file.read_bytes()), 1)
-        """The batch that the command puts in."""
+        """The batch that ``dovetail genesis`` makes."""
 
     def write(self, *batches: bytes) -> None:
         self._file.write_bytes(wire.encode(wire.repeated(1, batches)))
 
     def assert_refused(self, said: str) -> None:
-        """Exit code 1, and the reason in one line on stderr."""
+        """Start the validator: exit code 1, and the reason in one line on stderr."""
         validator = self.network.validator()
         processor = self.network.processor(SETTINGS, INTKEY)
         assert validator.wait() == 1
@@ -34,7 +34,7 @@ class _Folder:
         assert validator.count_logged("ready") == validator.count_logged("block committed") == 0
 
     def start(self, api: Api) -> list[str]:
-        """Start the whole node; the ids of the batches in block 0."""
+        """Start the whole node. Returns the ids of the batches in block 0."""
         for process in (self.network.validator(), self.network.rest_api(), self.network.processor(SETTINGS, INTKEY)):
             process.wait_logged("ready")
         assert len(api.chain()) == 1
@@ -43,12 +43,12 @@ class _Folder:
 
 @pytest.fixture
 def folder(networks: Networks) -> _Folder:
-    """A fresh one."""
+    """A new folder."""
     return _Folder(networks())
 
 
 class TestGenesis:
-    """All batches of the genesis make block 0, or nothing is written; the next start tries again."""
+    """All genesis batches make block 0, or nothing is written and the next start tries again."""
 
     def test_a_bad_batch_beside_the_settings(self, folder: _Folder, networks: Networks, author: Author) -> None:
         bad = author.batch(author.intkey("set", "n", 1), author.intkey("inc", "absent", 1))
@@ -61,7 +61,7 @@ class TestGenesis:
         assert good.id in folder.start(api)
         assert api.intkey("n") == 2
         assert api.get("/batches")["paging"]["total_count"] == 2
-        # Nothing of the refused one is remembered.
+        # Nothing of the refused genesis is remembered.
         assert api.words(bad) == ["UNKNOWN"]
         assert folder.network.call("settings", "list", "--json").json["settings"]
 
@@ -89,7 +89,7 @@ class TestGenesis:
 
 
 def test_a_validator_without_a_genesis_leaves_room_for_one(networks: Networks) -> None:
-    """What it says to do works: it made no store, which would stand for a ledger."""
+    """The advice of the error message works: the validator made no store, which would count as a ledger."""
     network = networks()
     assert network.run("genesis", "--data-dir", str(network.data)).code == 0
     (network.data / "genesis.batch").unlink()

@@ -1,4 +1,4 @@
-"""Requests that no friendly client sends, to a whole node: no 500, no hang, and the node goes on as before."""
+"""Malformed requests to a whole node: no 500, no hang, and the node continues."""
 
 import asyncio
 from urllib.parse import urlsplit
@@ -17,7 +17,7 @@ def _port(shared: Shared) -> int:
 
 
 class TestHostileRequests:
-    """Issue 3: query strings, headers and bodies of any kind: never a 500, never a hang."""
+    """Any query strings, headers and bodies: never a 500, never a hang."""
 
     def test_every_request_has_one_answer_in_order(self, shared: Shared) -> None:
         @settings(max_examples=150)

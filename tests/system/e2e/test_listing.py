@@ -1,6 +1,6 @@
-"""A family that lists its state by prefix: beside our validator, over pages and blocks, and beside one of the 1.x line.
+"""A family that lists its state by prefix, at our validator over pages and blocks, and at a 1.x validator.
 
-What lives here: what a list must give on a real node. What must not: how pages are made; that is unit-tested.
+The results of lists on a real node. Unit tests cover how pages are made.
 """
 
 import hashlib
@@ -28,15 +28,15 @@ HANDLER = "tests.system.e2e.test_listing:ListingHandler"
 
 
 def address(number: int) -> str:
-    """Ascending with the number."""
+    """Addresses ascend with their numbers."""
     return f"{NAMESPACE}{number:064x}"
 
 
 class ListingHandler(TransactionHandler[bytes]):
     """Steps as JSON: ``["set", start, count, value]``, ``["delete", start, count]``, ``["list", prefix]``.
 
-    ``["list_in_two", prefix, entries, port]`` waits at a gate when so many entries were taken. What was listed goes to
-    the receipt, a line of (address, length, digest) for each entry.
+    ``["list_in_two", prefix, entries, port]`` waits at a gate after so many entries. Listed entries go to the receipt,
+    a line of (address, length, digest) each.
     """
 
     family_name = FAMILY
@@ -63,7 +63,7 @@ class ListingHandler(TransactionHandler[bytes]):
 
 
 def shown(name: str, data: bytes) -> str:
-    """One listed entry."""
+    """The line of one listed entry."""
     return f"{name} {len(data)} {hashlib.sha256(data).hexdigest()[:16]}"
 
 
@@ -93,7 +93,7 @@ class Node(NamedTuple):
 
 @pytest.fixture
 def node_of(networks: Networks, author: Author) -> Iterator[Callable[..., Node]]:
-    """Makes a node with so many processors: ``node_of(2, DOVETAIL_…="…")``."""
+    """Makes nodes with so many processors: ``node_of(2, DOVETAIL_…="…")``."""
     wires: list[WireClient] = []
 
     def make(processors: int, **environment: str) -> Node:
@@ -113,7 +113,7 @@ SPACE = (NAMESPACE,)
 
 
 def test_lists_meet_writers_in_their_order(node_of: Callable[..., Node]) -> None:
-    """Hundreds of entries, written, deleted and listed by batches that are handed in together, over many pages."""
+    """Hundreds of entries, written, deleted and listed by batches of one list, over many pages."""
     node = node_of(2, DOVETAIL_LIMITS_STATE_LIST_ENTRIES_MAX="64")
     state: dict[int, bytes] = {}
     batches: list[Batch] = []
@@ -126,7 +126,7 @@ def test_lists_meet_writers_in_their_order(node_of: Callable[..., Node]) -> None
             steps.append(("delete", start // 2, 30))
             for gone in range(start // 2, start // 2 + 30):
                 state.pop(gone, None)
-        # Every second one lists itself, the others are followed by a batch that only lists.
+        # Every second batch lists itself; the others are followed by a batch that only lists.
         if number % 2:
             steps.append(("list", NAMESPACE))
         batches.append(node.batch(*steps, inputs=SPACE, outputs=SPACE))
@@ -155,7 +155,7 @@ def test_a_list_that_outlives_blocks_gives_the_state_that_it_began_with(
     gate.wait()
     meeting = node.batch(("set", 100, 300, "new"), ("delete", 0, 100), inputs=(prefix,), outputs=(prefix,))
     node.api.accept(meeting)
-    # One entry a block, in their own places: the trie above what is listed changes with each.
+    # One entry a block: each changes the trie above the listed entries.
     for number in range(3):
         name = address(16**5 + number)
         node.api.commit(node.batch(("set", 16**5 + number, 1, "elsewhere"), inputs=(name,), outputs=(name,)))

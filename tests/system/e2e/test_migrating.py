@@ -28,7 +28,7 @@ APPLES = NAMESPACE + hashlib.sha256(b"apples").hexdigest()
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where a family is moved: the page's Python files."""
+    """A folder with the page's Python files."""
     made = tmp_path / "family"
     made.mkdir()
     for name, text in FILES.items():
@@ -38,14 +38,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def line(beginning: str) -> str:
-    """The one line of the page that begins so."""
+    """The only line of the page with this beginning."""
     found: list[str] = [line for line in LINES if line.startswith(beginning)]
     assert len(found) == 1
     return found[0]
 
 
 def words(beginning: str, places: Mapping[str, str]) -> list[str]:
-    """The words behind ``dovetail`` of that line, with ``places`` put in."""
+    """The words after ``dovetail`` of that line, with ``places`` replaced."""
     text = line(beginning)
     for place, real in places.items():
         text = text.replace(place, real)
@@ -53,7 +53,7 @@ def words(beginning: str, places: Mapping[str, str]) -> list[str]:
 
 
 def change(author: Author, by: object, item: str = "apples") -> Transaction:
-    """As a 1.x client makes it: without payload_encoding."""
+    """A transaction of a 1.x client: without payload_encoding."""
     payload = json.dumps({"item": item, "change": by}).encode()
     return author.transaction("tally", payload, inputs=[NAMESPACE], outputs=[NAMESPACE])
 
@@ -132,12 +132,12 @@ def test_a_family_moves_from_one_style_to_the_next(networks: Networks, author: A
         assert "change" in misfit
         process.request_end()
         assert process.wait() == 0
-    # What the new style gains: the refusal is the codec's.
+    # In the new style, the codec refuses.
     assert misfit.startswith("the payload (application/json) does not fit: change ")
 
 
 def start(network: Network, folder: Path, how: str, url: str) -> Process:
-    """A processor of the family, started as the page says; the new handler like the old one."""
+    """A processor of the family, started as the page says, with the old or the new handler."""
     places = {"tcp://127.0.0.1:4004": url, "tally:TallyHandler": how}
     if how != "serve.py":
         return network.start(*words("dovetail processor tally", places), name=how)

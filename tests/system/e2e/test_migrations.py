@@ -1,4 +1,4 @@
-"""Issue 5, Migration: made once, whole, in one block before its version, whatever is killed or refused meanwhile."""
+"""Migrations run once, whole, in one block before their version, whatever is killed or refused meanwhile."""
 
 import signal
 from contextlib import suppress
@@ -21,7 +21,7 @@ from tests.system.independent import client as ledger
 from tests.system.independent.client import Batch
 
 _AHEAD = 25
-"""How many blocks come between a plan and its activation."""
+"""The number of blocks between a plan and its activation."""
 
 _COMMITS = 20
 _SLICED_LEAVES = 5_000
@@ -44,7 +44,7 @@ class _Migration:
         self.given.append(author.batch(inc(author, V1, "beside", "set", 0)))
         node.feed(self.given)
         self.slices = 256 if leaves > 2_000 else 1
-        """How many transactions the migration has."""
+        """The number of transactions of the migration."""
         self.activation = node.head_num + _AHEAD
         self.given.append(
             node.plan(
@@ -57,7 +57,7 @@ class _Migration:
         node.api.accept(self.early)
 
     def batch(self, family: FamilyVersion, values: dict[int, int]) -> Batch:
-        """One that adds these values."""
+        """A batch that adds these values."""
         touched = [moved_family.address(number) for number in values]
         author = self._author
         return author.batch(
@@ -67,19 +67,19 @@ class _Migration:
         )
 
     def start(self) -> None:
-        """Load of both versions, each on a leaf of its own, and of intkey."""
+        """Start load of both versions, each on a leaf of its own, and of intkey."""
         author = self._author
         self.old = self.load.start(lambda: self.batch(moved_family.V1, {1: 1}), 2)
         self.new = self.load.start(lambda: self.batch(moved_family.V2, {2: 1}), 2)
         self.beside = self.load.start(lambda: author.batch(inc(author, V1, "beside")), 2)
 
     def batches(self) -> dict[str, Batch]:
-        """All that was handed in, by id."""
+        """All submitted batches, by id."""
         alone = {batch.id: batch for batch in (*self.given, self.early)}
         return alone | self.old.batches | self.new.batches | self.beside.batches
 
     def finish(self) -> list[Block]:
-        """Wait until 2.0 is well under way. All was migrated once, in one block, before its version. The chain."""
+        """Wait for commits of 2.0. Checks that leaves migrated once, in one block, before 2.0. Returns all blocks."""
         self.load.wait_until(
             lambda: bool(self.new.refused) or (len(self.new.committed) >= _COMMITS and len(self.old.refused) == 2)
         )
@@ -104,7 +104,7 @@ class _Migration:
         return blocks
 
     def _leaves(self) -> dict[int, Leaf]:
-        """What the state holds, by number; the gate left out."""
+        """The leaves of the state by number, without the gate."""
         with DovetailClient(self.node.network.rest_url) as client:
             found = {item["address"]: item["data"] for item in client.items("state", address=NAMESPACE, count=1_000)}
         found.pop(moved_family.address(GATE), None)
@@ -115,7 +115,7 @@ class _Migration:
 def _migration(
     networks: Networks, author: Author, request: pytest.FixtureRequest, leaves: int, port: int | None = None
 ) -> _Migration:
-    """A node that serves the old version and intkey, with the plan on its chain."""
+    """A node with the old version and intkey, and the plan on its chain."""
     node = Node(networks, environment=UNHURRIED)
     node.processor(INTKEY, HANDLER_1)
     return _Migration(node, author, Load(node.network.rest_url, request), leaves, port)
@@ -125,7 +125,7 @@ def _migration(
 def test_a_migration_is_in_the_first_block_that_may_hold_it(
     networks: Networks, author: Author, request: pytest.FixtureRequest, leaves: int
 ) -> None:
-    """In the activation's block, with load across it; another node with keys of its own makes the same one."""
+    """In the activation's block, under load. Another node with its own keys makes the same migration."""
     migration = _migration(networks, author, request, leaves)
     migration.node.processor(HANDLER_2)
     migration.start()
@@ -140,7 +140,7 @@ def test_a_migration_is_in_the_first_block_that_may_hold_it(
 def test_a_migration_that_is_cut_short_is_made_once(
     networks: Networks, author: Author, request: pytest.FixtureRequest, gate: Gate
 ) -> None:
-    """kill -9 of the processor, then of the validator, each while some slices are done and one is under way."""
+    """kill -9 of the processor, then of the validator, each while some slices are done and one is in progress."""
     migration = _migration(networks, author, request, _SLICED_LEAVES, gate.port)
     node = migration.node
     processor = node.processor(HANDLER_2)
@@ -150,7 +150,7 @@ def test_a_migration_that_is_cut_short_is_made_once(
     processor = node.processor(HANDLER_2)
     gate.wait()
     node.kill(migration.load)
-    # It goes on with a slice that nobody asks for any more, and is asked for the first one again.
+    # The old worker continues with a slice that is not needed any more, and then gets the first slice again.
     gate.open()
     gate.wait()
     _kill(processor)
@@ -164,7 +164,7 @@ def test_a_migration_that_is_cut_short_is_made_once(
 def test_a_refused_migration_leaves_nothing_and_another_build_makes_it(
     networks: Networks, author: Author, request: pytest.FixtureRequest, order: str
 ) -> None:
-    """Some slices were done when one refuses: nothing is kept, others go on; the next build that connects is asked."""
+    """One slice refuses after others are done: nothing is kept, other families continue, the next build is asked."""
     migration = _migration(networks, author, request, _SLICED_LEAVES)
     node = migration.node
     refusing = node.processor(REFUSING_2)
@@ -190,7 +190,7 @@ def test_a_refused_migration_leaves_nothing_and_another_build_makes_it(
 def test_a_refused_migration_is_tried_again_when_a_build_leaves(
     networks: Networks, author: Author, request: pytest.FixtureRequest
 ) -> None:
-    """It is given to the one that connected last; when that one goes, the one that was there before makes it."""
+    """The processor that connected last is asked; when it leaves, the one before it migrates."""
     migration = _migration(networks, author, request, 300)
     node = migration.node
     node.processor(HANDLER_2)
@@ -209,7 +209,7 @@ def _wait_refused(node: Node) -> None:
 
 
 def _kill(processor: Process) -> None:
-    """With its workers, so that nothing of it answers any more."""
+    """Kill the processor with its workers, so that nothing of it answers any more."""
     workers = processor.descendants()
     processor.signal(signal.SIGKILL)
     for worker in workers:

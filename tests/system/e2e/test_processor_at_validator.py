@@ -1,7 +1,7 @@
-"""A bare 1.x processor that is careless, late or broken, at our validator: the wire's rules hold against it too.
+"""A bare 1.x processor that is careless, late or broken, at our validator: the rules of the wire protocol hold.
 
-What lives here: one row for each rule that ``test_processors`` (what a good processor sees) and
-``test_processor_lives`` (coming and going) leave over. What must not: the SDK. Families are made up by each test.
+One row for each rule that ``test_processors`` (a correct processor) and ``test_processor_lives`` (connections) leave
+open. The SDK does not belong here. Each test makes its own families.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ OVER_THE_LIMIT_BYTES = 32 * 1024 * 1024 + 1
 
 
 class Bare(NamedTuple):
-    """What a row works with: a node, a family of its own, and a leaf that its transactions declare."""
+    """A node, a family of the row's own, and a leaf that its transactions declare."""
 
     shared: Shared
     author: Author
@@ -52,7 +52,7 @@ class Bare(NamedTuple):
 
 @pytest.fixture
 def bare(shared: Shared, author: Author, named: Callable[[str], str]) -> Iterator[Bare]:
-    """At the session's node; other families must go on when the row is over."""
+    """At the session's node. Other families must still work after the row."""
     yield Bare(shared, author, named("family"), address(named("leaf")))
     shared.api.commit(author.batch(author.intkey("set", named("after"), 1)))
 
@@ -63,9 +63,9 @@ def _writes(request: ProcessRequest, state: StateAccess) -> None:
 
 @pytest.mark.parametrize("status", [0, int(ProcessStatus.INTERNAL_ERROR), 77])
 def test_what_is_no_verdict_is_tried_again_with_a_bound(bare: Bare, status: int) -> None:
-    """WIRE.md, life of a processor, 3: INTERNAL_ERROR is not a verdict: tried again, with a bound and a back-off.
+    """WIRE.md, life of a processor, 3: INTERNAL_ERROR is no verdict: tried again, with a bound and a back-off.
 
-    So are STATUS_UNSET and numbers that nobody knows.
+    So are STATUS_UNSET and unknown numbers.
     """
 
     def apply(request: ProcessRequest, state: StateAccess) -> None:
@@ -82,7 +82,7 @@ def test_what_is_no_verdict_is_tried_again_with_a_bound(bare: Bare, status: int)
 
 
 def test_one_that_comes_right_in_time_commits(bare: Bare) -> None:
-    """Life 3: what a failed try wrote is gone when the next one runs."""
+    """Life 3: writes of a failed try are dropped before the next one runs."""
     found: list[dict[str, bytes]] = []
 
     def apply(request: ProcessRequest, state: StateAccess) -> None:
@@ -111,7 +111,7 @@ def test_an_answer_that_cannot_be_read_is_no_verdict(bare: Bare, content: bytes)
 
 
 def test_the_first_answer_counts_and_later_ones_do_not(bare: Bare) -> None:
-    """Transport: a reply carries the request's correlation_id. Life 2: a context is good until its reply."""
+    """Transport: a reply carries the request's correlation_id. Life 2: a context ends with its reply."""
 
     def apply(request: ProcessRequest, state: StateAccess) -> None:
         _writes(request, state)
@@ -122,7 +122,7 @@ def test_the_first_answer_counts_and_later_ones_do_not(bare: Bare) -> None:
 
     with bare.processor(apply) as processor:
         bare.shared.api.commit(bare.batch())
-        # Two questions each with an answer: all that was sent before has been looked at.
+        # Two pings with answers: everything sent before has been handled.
         processor.wait_for_responses(1)
         processor.ping()
         assert processor.failures == []
@@ -131,7 +131,7 @@ def test_the_first_answer_counts_and_later_ones_do_not(bare: Bare) -> None:
 
 
 def test_answers_and_contexts_of_another_processor_are_not_its_own(bare: Bare) -> None:
-    """Life 2: a context_id is of one transaction at one processor."""
+    """Life 2: a context_id belongs to one transaction at one processor."""
 
     def apply(request: ProcessRequest, state: StateAccess) -> None:
         stranger.send(bare.answer(request, ProcessStatus.INVALID_TRANSACTION, "not mine"))
@@ -156,10 +156,10 @@ def test_answers_and_contexts_of_another_processor_are_not_its_own(bare: Bare) -
 )
 @pytest.mark.parametrize("frame", [b"\xff\xff", b"", b"\x08\x05\x1a\xff"], ids=["rubbish", "nothing", "truncated"])
 def test_what_is_no_message_is_passed_over(bare: Bare, kind: MessageType, frame: bytes) -> None:
-    """Transport: one frame pair per message, Message.content is of the type that message_type names."""
+    """Transport: one frame pair per message; Message.content has the type that message_type names."""
 
     def apply(request: ProcessRequest, state: StateAccess) -> None:
-        processor._owner.send_raw(frame)
+        processor.owner.send_raw(frame)
         processor.send(Message(kind, "rubbish", b"\xff\xff"))
         _writes(request, state)
 
@@ -173,7 +173,7 @@ def test_a_message_over_the_limit_ends_its_connection_and_its_work_goes_to_anoth
     """Life 4: a closed connection counts as unregistration, and its work goes to another processor."""
 
     def apply(request: ProcessRequest, state: StateAccess) -> None:
-        # Nobody answers: it ends when the processor does.
+        # There is no answer: this ends when the processor does.
         huge.request(MessageType.TP_STATE_SET_REQUEST, bytes(OVER_THE_LIMIT_BYTES))
 
     batch = bare.batch()
@@ -208,7 +208,7 @@ def test_a_validator_that_starts_again_gives_its_work_to_who_registers_again(
     batch = author.batch(author.transaction("e2e_bare", b"", inputs=[leaf], outputs=[leaf]))
 
     def never_done(request: ProcessRequest, state: StateAccess) -> None:
-        # Nobody knows such a message: this ends when the processor does.
+        # The validator ignores unknown messages: this ends when the processor does.
         before.request(999, b"")
 
     before = BareProcessor(network.validator_url, "e2e_bare", "1.0", [NAMESPACE], never_done, timeout=DEADLINE_S)

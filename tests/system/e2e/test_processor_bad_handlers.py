@@ -1,7 +1,7 @@
-"""Issue 4, Bad handlers: whatever an apply does, somebody is told, and no other family stands still.
+"""Handlers that misbehave: the submitter or the log is told, and other families continue.
 
-What lives here: for each misdeed of ``bad_family`` the verdict that ``GET /batch_statuses`` gives, and what the logs
-say. All at one node and one processor, one after another: what one leaves behind must not reach the next.
+For each misdeed of ``bad_family`` the verdict of ``GET /batch_status`` and the lines of the logs. All run at one node
+and one processor, one after the other: no misdeed may affect the next transaction.
 """
 
 import re
@@ -25,7 +25,7 @@ REPLACED = r"worker 0 \(process \d+\) ended with .*; replaced in"
 
 
 class Verdict(NamedTuple):
-    """What the submitter is told: ``reason`` of API.md, part of the message. ``logged``: the processor says so too."""
+    """Details for the submitter: ``reason`` of API.md, part of the message. ``logged``: part of the processor's log."""
 
     reason: str
     said: str
@@ -33,7 +33,7 @@ class Verdict(NamedTuple):
 
 
 def _failed(said: str, logged: str = "") -> Verdict:
-    """No verdict of the family: tried again, and then given up with what was the matter."""
+    """No verdict of the family: tried again, then given up with the last failure."""
     return Verdict("internal_error", f"failed {TRIES} times, the last time with: {said}", logged or said)
 
 
@@ -50,7 +50,7 @@ JUDGED = {
     "raises MemoryError": _failed("MemoryError: ", "MemoryError"),
     "raises GeneratorExit": _failed("GeneratorExit: ", "GeneratorExit"),
     "raises StopIteration": _failed("StopIteration: ", "StopIteration"),
-    "raises what cannot be told": _failed("Unprintable: (no message: its str() raised RuntimeError)", "Unprintable"),
+    "raises an unprintable error": _failed("Unprintable: (no message: its str() raised RuntimeError)", "Unprintable"),
     "raises InternalError": _failed("InternalError: not now"),
     "raises a long message": _invalid("x" * 4096),
     "calls sys.exit": _failed("SystemExit: enough"),
@@ -85,7 +85,7 @@ DEADLY = {
     "closes everything": "ended with",
     "holds the interpreter": "gives no sign of life",
 }
-"""Misdeeds that their worker dies of: no verdict, since a machine may do the same to it. What the processor logs."""
+"""Misdeeds that kill their worker, and the processor's log. No verdict, because another machine might survive them."""
 
 HARMLESS = {
     "prints": b"printed",
@@ -99,11 +99,11 @@ HARMLESS = {
     "is deaf to signals": b"deaf",
     "silences the log": b"silenced",
 }
-"""Misdeeds that spoil nothing but, perhaps, their worker: the transaction counts. The last ones spoil most."""
+"""Misdeeds that affect at most their worker: the transaction is applied. The last ones do most damage."""
 
 
 class Node(NamedTuple):
-    """A node with a processor of the bad family, and the good ones of ``up`` beside it."""
+    """A node with a processor of the bad family, and the correct processors of ``up``."""
 
     network: Network
     up: Process
@@ -116,7 +116,7 @@ class Node(NamedTuple):
         return self.author.batch(made)
 
     def others_go_on(self) -> None:
-        """Batches of another family commit, whatever this one is at."""
+        """Check that batches of another family commit meanwhile."""
         self.api.commit(self.author.batch(self.author.intkey("inc", "steady", 1)))
 
     def transcript(self) -> str:
@@ -140,7 +140,7 @@ def _node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         api.commit(author.batch(author.intkey("set", "steady", 0)))
         yield Node(network, up, bad, api, author)
         api.close()
-        # After all that: it still ends in order.
+        # After all misdeeds, the processor still ends in order.
         assert bad.terminate() == 0
     finally:
         network.close()
@@ -148,7 +148,7 @@ def _node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 @pytest.fixture
 def node(_node: Node) -> Iterator[Node]:
-    """When a row is over, the family of its misdeed works again too."""
+    """After each row, the misdeed's own family works again too."""
     yield _node
     good = _node.batch("behaves")
     _node.api.accept(good)
@@ -198,7 +198,7 @@ def test_misdeed_that_kills_its_worker_is_reported_and_tried_again(node: Node, m
         node.bad.wait_for_line(REPLACED, after=mark)
         node.up.wait_logged("processor left", after=up_mark, families=[f"{FAMILY} 1.0"])
         node.others_go_on()
-        if misdeed != "holds the interpreter":  # It takes its time each time.
+        if misdeed != "holds the interpreter":  # This one takes long every time.
             told = "processor lost with a batch alone, it is tried again"
             node.up.wait_logged(told, after=up_mark, batch_id=batch.id)
             node.others_go_on()
@@ -213,10 +213,10 @@ def test_misdeed_that_kills_its_worker_is_reported_and_tried_again(node: Node, m
 
 
 def test_what_is_printed_is_logged(node: Node) -> None:
-    """Standard output belongs to nobody: a handler's prints are lines of the log, with what they are said of."""
+    """A handler's prints are lines of the log, with the transaction that printed them."""
     mark, batch = len(node.bad.lines), node.batch("prints")
     node.api.commit(batch)
-    line = node.bad.wait_for_line("line 499 of what nobody asked for", after=mark)
+    line = node.bad.wait_for_line("line 499 of a handler's output", after=mark)
     assert line.logged["batch"] == batch.id
 
 

@@ -1,7 +1,6 @@
-"""Arbitrary and mutated frames from a validator into our running processor: each task is answered once, to the end.
+"""Random and mutated frames from a validator to our running processor: each task is answered once, nothing ends.
 
-What lives here: the running processor over a real socket. The dispatcher alone:
-``tests/processor_sdk/apply/test_fuzz.py``.
+The running processor over a real socket. The dispatcher alone: ``tests/processor_sdk/apply/test_fuzz.py``.
 """
 
 import os
@@ -37,7 +36,7 @@ LAST = "the last one"
 
 
 class Fuzzer:
-    """A ROUTER that accepts one registration, packed, and then sends what it is given."""
+    """A ROUTER that accepts one packed registration, and then sends given frames."""
 
     def __init__(self) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -53,7 +52,7 @@ class Fuzzer:
         self._accept(*self._receive())
 
     def close(self) -> None:
-        # Nobody here answers its leave-taking.
+        # Nothing here answers the unregistration.
         workers = self.process.descendants()
         self.process.signal(signal.SIGKILL)
         for worker in workers:
@@ -63,9 +62,9 @@ class Fuzzer:
         self._context.term()
 
     def run(self, frames: list[list[bytes]], state_answer: bytes | None) -> Counter[tuple[int, str]]:
-        """Send all, a task that is right, and a ping; the answers to tasks until both of these are answered.
+        """Send the frames, a valid task and a ping. Returns the answers to tasks until these two are answered.
 
-        ``state_answer``: what state calls of the frames are answered by; None: as a validator without data does.
+        ``state_answer``: the answer to state calls of the frames; None: that of a validator without data.
         """
         last = Message(message_type=Message.PACKED_PROCESS_REQUEST, correlation_id=LAST, content=packed("last"))
         ping = Message(message_type=Message.PING_REQUEST, correlation_id=LAST)
@@ -107,7 +106,7 @@ class Fuzzer:
 
 
 def check(kind: int, content: bytes) -> None:
-    """An answer is of its type, whatever it answers."""
+    """Check that an answer has its type."""
     if kind == Message.TP_PROCESS_RESPONSE:
         assert processor_pb2.TpProcessResponse.FromString(content).status in (1, 2, 3)
     else:
@@ -178,12 +177,12 @@ def test_each_task_is_answered_once_whatever_stands_around_it(
     for parts in frames:
         try:
             message = Message.FromString(parts[-1])
-        except Exception:  # No message: nothing to answer.
+        except Exception:  # Not a message: no answer is due.
             continue
         if message.message_type in TASKS:
             asked[int(TASKS[message.message_type]), message.correlation_id] += 1
         elif message.message_type == Message.PING_REQUEST:
             asked[int(Message.PING_RESPONSE), message.correlation_id] += 1
-    # A right task behind the others is answered after them: what has not come by then never comes.
+    # The valid task is answered after the others: no answer can come later.
     assert fuzzer.run(frames, state_answer) == asked
     assert fuzzer.registrations == 1, "its connection did not stand"

@@ -1,8 +1,7 @@
-"""Our processor, as a real process, at a validator that speaks the 1.x protocol and nothing newer.
+"""Our processor, as a real process, at a validator that speaks only the 1.x protocol.
 
-What lives here: one row for each rule of the wire (WIRE.md, as `Sources` of ARCHITECTURE.md has it) that a processor
-must keep. What must not: our own validator; it meets a bare processor in ``test_processors`` and
-``test_processor_at_validator``. The validator here is ``tests/system/independent/bare_validator.py``: plain pyzmq.
+One row for each rule of WIRE.md that a processor must keep. ``test_processors`` and ``test_processor_at_validator``
+test our validator. The validator here is ``tests/system/independent/bare_validator.py``: plain pyzmq.
 """
 
 import os
@@ -39,7 +38,7 @@ class Ours(NamedTuple):
     registered: Registered
 
     def run(self, row: "Row", style: Style | None = None) -> tuple[Verdict, dict[str, bytes]]:
-        """One transaction as the row has it; the verdict, and the state after it."""
+        """Run the row's transaction. Returns the verdict, and the state after it."""
         made = row.transaction()
         state = {leaf: bytes.fromhex(data) for leaf, data in row.before.items()}
         verdict = self.bare.process(made.header_bytes, made.payload, made.signature, state, style, timeout=DEADLINE_S)
@@ -47,7 +46,7 @@ class Ours(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One transaction, and what its processor must make of it."""
+    """One transaction and its expected outcome."""
 
     rule: str
     steps: tuple[tuple[object, ...], ...]
@@ -99,7 +98,7 @@ ROWS = (
 )  # fmt: skip
 
 STYLES: tuple[Style | None, ...] = (None, "RAW", "EXPANDED", "BOTH")
-"""What the validator sends; None: what was asked for. One that knows no RAW always sends EXPANDED."""
+"""The header style of requests; None: as the processor wants. A validator without RAW always sends EXPANDED."""
 
 
 def _start(url: str, *words: str) -> Process:
@@ -111,7 +110,7 @@ def _start(url: str, *words: str) -> Process:
 
 @pytest.fixture(scope="module")
 def standing() -> Iterator[Ours]:
-    """One pair for all rows that leave it as it was."""
+    """One processor for all rows that leave it unchanged."""
     with BareValidator() as bare:
         process = _start(bare.url)
         try:
@@ -128,7 +127,7 @@ def test_transaction(standing: Ours, row: Row, style: Style | None) -> None:
     verdict, after = standing.run(row, style)
     assert verdict.status == row.status, verdict.message
     assert {leaf: data.hex() for leaf, data in after.items()} == (row.after if row.status == OK else row.before)
-    assert all(access.granted for access in verdict.accesses), "it asked for what it can know to be refused"
+    assert all(access.granted for access in verdict.accesses), "it sent a request that it can know to be refused"
     assert row.said in verdict.message
     assert verdict.extended_data == row.extended_data
     if row.status == OK:
@@ -175,7 +174,7 @@ class TestRegistration:
         served = ours()
         assert len(ours.bare.registrations) == 3
         served.process.wait_for_lines(f"registration of {FAMILY}.*refused.*{said}", 2)
-        # What is said of being ready comes after the answer that counts.
+        # The processor logs "ready" after the accepted registration.
         served.process.wait_logged("ready")
         assert [line.logged["event"] for line in served.process.lines if line.logged.get("event") == "ready"] == [
             "ready"
@@ -187,7 +186,7 @@ class TestRegistration:
         process = ours.start()
         (registered,) = ours.bare.wait_for_registrations(1, DEADLINE_S)
         process.wait_for_line("waiting for the validator")
-        # It answers nothing, and still is answered itself.
+        # The validator answers nothing, but the processor still answers.
         ours.bare.ping(registered.identity, DEADLINE_S)
         assert process.count_logged("ready") == 0
         assert process.terminate() == 0
@@ -200,7 +199,7 @@ class TestRegistration:
 
 
 class TestPings:
-    """WIRE.md, Transport: a PING_REQUEST at any time, answered also while an apply is running."""
+    """WIRE.md, Transport: a PING_REQUEST at any time is answered, also while an apply runs."""
 
     def test_before_an_apply_in_it_and_after(self, ours: "Starter", gate: Gate) -> None:
         served = ours()
@@ -215,7 +214,7 @@ class TestPings:
 
 
 class TestLeaving:
-    """WIRE.md, The life of a processor, 4: no new work from then on; what is in flight is finished."""
+    """WIRE.md, The life of a processor, 4: no new work after unregistration; tasks in progress are finished."""
 
     def test_sigterm_unregisters_then_finishes_then_ends(self, ours: "Starter", gate: Gate) -> None:
         served = ours()
@@ -258,7 +257,7 @@ class TestConnection:
         gate.open()
         assert served.run(Row("after", (("write", A, "01"),)))[0].ok
         assert old.exception(0) is not None
-        # The verdict of the old connection's apply did not come by the new one.
+        # The verdict of the old connection's apply did not come by the new connection.
         assert served.bare.unknown == []
 
     def test_a_message_over_the_limit_ends_the_connection_alone(self, ours: "Starter") -> None:
@@ -284,7 +283,7 @@ class Starter:
     """Starts our processors at one bare validator."""
 
     def __init__(self) -> None:
-        # Nobody else gets it while a test has the validator stopped.
+        # Reserved, so that no other process gets the port while a test has the validator stopped.
         self._port = ReservedPort()
         self.bare = BareValidator()
         self.bare.url = f"tcp://127.0.0.1:{self._port.number}"
@@ -296,7 +295,7 @@ class Starter:
         return self._started[-1]
 
     def __call__(self, *words: str) -> Ours:
-        """One that is registered, behind all that were refused."""
+        """A registered processor, after all refused registrations."""
         before = len(self.bare.registrations) + len(self.bare.refusals)
         process = self.start(*words)
         return Ours(self.bare, process, self.bare.wait_for_registrations(before + 1, DEADLINE_S)[-1])
@@ -313,7 +312,7 @@ class Starter:
 
 @pytest.fixture
 def ours() -> Iterator[Starter]:
-    """Fresh ones: ``ours("--max-occupancy", "3")``."""
+    """Makes processors: ``ours("--max-occupancy", "3")``."""
     made = Starter()
     try:
         yield made

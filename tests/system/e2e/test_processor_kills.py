@@ -1,4 +1,4 @@
-"""Issue 4, Killing: workers that are killed or frozen in the middle of an apply cost time, and nothing else."""
+"""Workers that are killed or frozen in the middle of an apply cost time, and nothing else."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ from tests.system.e2e.script_family import Gate, ScriptHandler, address, script
 from tests.system.independent.client import Batch
 
 KILLS = int(os.environ.get("DOVETAIL_TEST_KILLS", "5"))
-"""How often a worker is killed; more of them by the environment."""
+"""How often a worker is killed."""
 
 BATCHES_A_KILL = 2
 LINES = 8
@@ -43,7 +43,7 @@ def killer() -> Iterator[Killer]:
 
 
 def _load(author: Author, port: int, count: int) -> list[Batch]:
-    """Batches of one and two transactions in lines, each transaction of a line dependent on the one before it."""
+    """Batches of one and two transactions in lines; each transaction depends on the one before it in its line."""
     last: dict[int, list[str]] = {number: [] for number in range(LINES)}
     batches = []
     for index in range(count):
@@ -65,7 +65,7 @@ def _root(api: Api) -> str:
 
 
 def _committed(api: Api) -> list[str]:
-    """Every batch of every block, the genesis left out."""
+    """Every batch of every block except genesis."""
     found: list[str] = []
     for block_id in api.chain()[1:]:
         found += api.get(f"/blocks/{block_id}")["data"]["header"]["batch_ids"]
@@ -73,7 +73,7 @@ def _committed(api: Api) -> list[str]:
 
 
 def _run(networks: Networks, network: Network, batches: list[Batch], timeout_s: float) -> tuple[Api, Process]:
-    """The node with the processors of the family; all batches handed in."""
+    """Start the family's processors, and submit all batches."""
     network.up()
     api = networks.api(network)
     processor = network.start(
@@ -88,7 +88,7 @@ def _run(networks: Networks, network: Network, batches: list[Batch], timeout_s: 
 
 @pytest.mark.timeout(120 + KILLS * SECONDS_A_KILL)
 def test_workers_killed_in_mid_apply_under_load(networks: Networks, author: Author, killer: Killer) -> None:
-    """kill -9 of a worker in mid-apply: every batch ends exactly once, the final root equals the undisturbed run's."""
+    """kill -9 of a worker in mid-apply: every batch ends exactly once, with the root of an undisturbed run."""
     batches = _load(author, killer.port, KILLS * BATCHES_A_KILL)
     transactions = sum(len(batch.transactions) for batch in batches)
     timeout_s = DEADLINE_S + KILLS * SECONDS_A_KILL
@@ -117,7 +117,7 @@ def test_workers_killed_in_mid_apply_under_load(networks: Networks, author: Auth
 
 
 def test_a_frozen_processor_that_comes_back_changes_nothing(networks: Networks, author: Author, gate: Gate) -> None:
-    """SIGSTOP past the ping limit, then SIGCONT: its late answer changes nothing."""
+    """SIGSTOP for longer than the ping limit, then SIGCONT: the late answer changes nothing."""
     network = networks(**_QUICK_PINGS)
     up, api = network.up(), networks.api(network)
     frozen = network.processor(SCRIPT_HANDLER)
@@ -134,13 +134,13 @@ def test_a_frozen_processor_that_comes_back_changes_nothing(networks: Networks, 
     up.wait_logged("processor left", after=mark, families=[f"{family} 1.0"])
     network.processor(SCRIPT_HANDLER)
     gate.wait()
-    # The one that waits first is the frozen one's.
+    # The apply that waits first is the frozen processor's.
     gate.open()
     assert api.settle(batch) == ["COMMITTED"]
     chain, root = api.chain(), _root(api)
     for process in stopped:
         process.resume()
-    # Both processors are asked again, each by a batch that holds it: what the frozen one had to say has been heard.
+    # Both processors get a task that holds it: everything that the frozen one sent before has been handled.
     held = [author.batch(author.transaction(family, script(("hold", gate.port)))) for _ in range(2)]
     for one in held:
         api.accept(one)

@@ -1,4 +1,4 @@
-"""How processors come, are held to be alive, and go while they hold work, in both protocols."""
+"""How processors connect, count as alive, and leave while they have tasks, in both protocols."""
 
 import signal
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def _held(author: Author, family: str, gate: Gate) -> Batch:
 
 
 class TestPings:
-    """Issue 2, WIRE.md: a ping is answered also while an apply is running; a silent processor is dropped."""
+    """WIRE.md: a ping is answered also while an apply runs; a silent processor is dropped."""
 
     def test_validator_answers_a_processor_in_the_middle_of_an_apply(
         self, shared: Shared, author: Author, named: Callable[[str], str]
@@ -47,7 +47,7 @@ class TestPings:
             api.accept(*batches)
             gate.wait()
             gate.wait()
-            # The validator's own clock says that the time is over in which a silent processor is dropped.
+            # By the validator's clock, the time after which a silent processor is dropped has passed.
             assert api.words(*batches, wait=_LONGER_THAN_SILENCE_S) == ["PENDING", "PENDING"]
             assert [api.details(batch)["reason"] for batch in batches] == ["executing", "executing"]
             assert bare.pings_answered > 0
@@ -76,7 +76,7 @@ class TestPings:
 
 
 class TestSlowApplies:
-    """A batch that runs long holds up nobody else: blocks are committed without it, and it enters a later one."""
+    """A slow batch delays no others: blocks are committed without it, and a later block holds it."""
 
     def test_other_families_commit_while_applies_hang_in_both_protocols(
         self, networks: Networks, author: Author, gate: Gate
@@ -93,7 +93,7 @@ class TestSlowApplies:
             gate.wait()
             for number in range(3):
                 api.commit(author.batch(author.intkey("set", f"passer-by {number}", number)))
-            # More of the same families than their processors take at once.
+            # More batches of the same families than their processors take at once.
             behind = [author.batch(author.transaction(family, script())) for family in families for _ in range(20)]
             api.accept(*behind)
             api.commit(author.batch(author.intkey("inc", "passer-by 0", 1)))
@@ -105,7 +105,7 @@ class TestSlowApplies:
 
 
 class TestLeaving:
-    """Issue 2, WIRE.md: after unregistration no new work, what is in flight is finished; a lost connection frees it."""
+    """WIRE.md: after unregistration no new work, tasks in progress are finished; a lost connection frees its tasks."""
 
     def test_bare_processor_unregisters_and_finishes_what_it_holds(
         self, shared: Shared, author: Author, named: Callable[[str], str], gate: Gate
@@ -179,7 +179,7 @@ class TestLeaving:
         batch = author.batch(author.transaction(family, b""))
 
         def never_done(request: ProcessRequest, state: StateAccess) -> None:
-            # Nobody knows such a message: this ends when the processor does.
+            # The validator ignores unknown messages: this ends when the processor does.
             dying.request(999, b"")
 
         dying = BareProcessor(url, family, "1.0", [NAMESPACE], never_done, timeout=DEADLINE_S)

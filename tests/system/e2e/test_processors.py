@@ -1,6 +1,6 @@
-"""Both processor protocols against a whole node: a bare 1.x processor and the SDK's packed one run the same scripts.
+"""Both processor protocols at a whole node: a bare 1.x processor and the SDK's packed one run the same scripts.
 
-The 1.x side is ``tests/system/independent/bare_processor.py``: plain pyzmq, nothing of the project.
+The 1.x side is ``tests/system/independent/bare_processor.py``: plain pyzmq, no code of the project.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ _REFUSED["packed"] = {"read": "may not read", "write": "may not write"}
 
 
 class Scripted(NamedTuple):
-    """A processor of scripts that is registered with the shared node."""
+    """A processor of scripts that is registered at the session's node."""
 
     protocol: str
     family: str
@@ -58,7 +58,7 @@ def _receipt(wire_to: WireClient, batch: Batch) -> Receipt:
 
 
 class TestBothProtocols:
-    """Issue 2: process, get, set, and the batch commits; what lies outside inputs, outputs or namespaces is refused."""
+    """Process, get, set, commit; accesses outside inputs, outputs or namespaces are refused."""
 
     def test_the_sdk_processor_is_packed(self, shared: Shared) -> None:
         shared.up.wait_logged("processor registered", family=f"{ScriptHandler.family_name} 1.0", packed=True)
@@ -173,12 +173,12 @@ class TestBothProtocols:
 
 
 class TestBare1x:
-    """Issue 2: what a processor sees that speaks only the 1.x protocol."""
+    """A processor that speaks only the 1.x protocol."""
 
     def test_family_of_a_standing_processor_is_served_by_both(
         self, shared: Shared, author: Author, named: Callable[[str], str]
     ) -> None:
-        """A 1.x intkey beside the packed one: the same state, whoever gets the work."""
+        """A 1.x intkey beside the packed one: the same state, whichever processor gets a task."""
         name = named("n")
         shared.api.commit(author.batch(author.intkey("set", name, 0)))
         with BareProcessor(
@@ -231,7 +231,7 @@ class TestBare1x:
             shared.api.accept(*batches)
             gate.wait()
             gate.wait()
-            # A question and its answer pass between validator and processor: more work would have come before it.
+            # A ping and its answer: more tasks would have arrived before the answer.
             processor.ping()
             assert len(processor.requests) == 2
             for done in range(2, 5):

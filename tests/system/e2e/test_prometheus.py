@@ -1,4 +1,4 @@
-"""deploy/prometheus as it stands: what it names is served, and its rules hold when they should."""
+"""deploy/prometheus as it stands: its metrics exist, and its alerts fire in the right cases."""
 
 import re
 import shutil
@@ -20,12 +20,12 @@ CASES = Path(__file__).parent / "prometheus_cases.yml"
 
 
 def rules() -> str:
-    """The rules without their remarks."""
+    """The rules without comments."""
     return re.sub(r"(?m)^\s*#.*$", "", (FOLDER / "alerts.yml").read_text(encoding="utf-8"))
 
 
 def processor_metrics(shared: Shared) -> str:
-    """What a processor serves."""
+    """The metrics of a processor."""
     port = ReservedPort()
     address = f"127.0.0.1:{port.number}"
     network = shared.network
@@ -64,7 +64,7 @@ def test_no_counter_tells_when_it_was_made(shared: Shared) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the files lie when they are used: with the password and the certificate that they name."""
+    """A folder with the files, and the password and certificate that they name."""
     if shutil.which("promtool") is None:
         pytest.skip("promtool is not installed (Debian: prometheus)")
     for file in FOLDER.glob("*.yml"):

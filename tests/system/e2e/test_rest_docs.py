@@ -1,4 +1,4 @@
-"""docs/reference/rest-api.md, run as it stands, and held against what the API declares."""
+"""docs/reference/rest-api.md: its commands run as they stand, its tables compared with the API."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ ADDRESS = "http://127.0.0.1:8080"
 
 
 class Asked(NamedTuple):
-    """What a line of curl asks for, and the status that the page names."""
+    """The request of a curl line, and the status that the page names."""
 
     method: str
     path: str
@@ -39,7 +39,7 @@ CURLS = [asked(line) for line in LINES if "curl " in line]
 
 def test_every_line_answers_as_the_page_says(shared: Shared, tmp_path: Path) -> None:
     network = shared.network
-    # What makes curl reach this node at the page's address, and tell each status where no line reads it.
+    # curl options that reach this node at the page's address, and print a status that no line reads.
     connect_to = f"127.0.0.1:8080:{network.rest_bind}"
     (tmp_path / ".curlrc").write_text(
         f'connect-to = "{connect_to}"\nwrite-out = "%{{stderr}}status %{{http_code}}\\n"\nsilent\n'

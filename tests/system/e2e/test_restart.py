@@ -1,4 +1,4 @@
-"""What is still true after a process ended, in order or by force: nothing accepted is lost, nothing happens twice."""
+"""After a process ended, in order or by force: no accepted batch is lost, and none is applied twice."""
 
 import signal
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _PENDING = 3
 
 
 class _Parts:
-    """A node whose parts run alone, so that each can be ended by itself."""
+    """A node of separate processes."""
 
     def __init__(self, networks: Networks) -> None:
         self.network: Network = networks()
@@ -34,7 +34,7 @@ class _Parts:
         assert validator.wait() == (-signal.SIGKILL if number is signal.SIGKILL else 0)
 
     def start_validator(self) -> None:
-        """Start it again; ready means that the REST API is connected to it too."""
+        """Start the validator again, until the REST API is connected to it too."""
         rest = self.processes["rest-api"]
         mark = len(rest.lines)
         self.processes["validator"] = self.network.validator("validator again")
@@ -47,7 +47,7 @@ class _Parts:
 
 @pytest.fixture
 def parts(networks: Networks) -> _Parts:
-    """A running node of single parts."""
+    """A running node of separate processes."""
     return _Parts(networks)
 
 
@@ -57,12 +57,12 @@ def _waiting(author: Author, count: int) -> list[Batch]:
 
 @pytest.fixture(params=[signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
 def ending(request: pytest.FixtureRequest) -> signal.Signals:
-    """How the validator ends."""
+    """The signal that ends the validator."""
     return signal.Signals(request.param)
 
 
 class TestValidatorStartsAgain:
-    """Issue 2: restart: everything COMMITTED is still there, everything accepted but PENDING still runs."""
+    """After a restart, COMMITTED batches are still there, and accepted PENDING ones are applied."""
 
     def test_all_is_as_it_was_and_goes_on(self, parts: _Parts, author: Author, ending: signal.Signals) -> None:
         api = parts.api
@@ -98,7 +98,7 @@ class TestValidatorStartsAgain:
         url = parts.network.validator_url
         with BareProcessor(url, _ABSENT, "1.0", [NAMESPACE], bare_apply, max_occupancy=1) as processor:
             assert api.settle(*waiting, dependent) == ["COMMITTED"] * 21
-            # In the order in which they were accepted, each once.
+            # In the order of acceptance, each once.
             assert [request.signature for request in processor.requests] == [
                 batch.transactions[0].id for batch in waiting
             ]
@@ -121,7 +121,7 @@ class TestValidatorStartsAgain:
         assert api.intkey("n") == len(incs)
 
     def test_dependency_judged_invalid_before_the_restart(self, parts: _Parts, author: Author) -> None:
-        """API.md: INVALID is remembered across a restart; a dependency judged INVALID makes the batch so at once."""
+        """API.md: INVALID is remembered across a restart; an INVALID dependency makes the batch INVALID at once."""
         bad = author.intkey("inc", "absent", 1)
         parts.api.reject(author.batch(bad))
         parts.end_validator(signal.SIGTERM)
@@ -143,11 +143,11 @@ class TestValidatorStartsAgain:
 
 
 class TestAskedWhileItRestores:
-    """Clients that were faster than the validator's own look at what it had accepted before it ended."""
+    """Requests that arrive before the validator has restored its pending batches."""
 
     @pytest.fixture
     def first_in_line(self, parts: _Parts, author: Author) -> Iterator[tuple[WireClient, list[Batch]]]:
-        """A client that waits at the socket of a killed validator, and the batches that were pending in it."""
+        """A client that waits at the socket of a killed validator, and the validator's pending batches."""
         waiting = _waiting(author, 20)
         parts.api.accept(*waiting)
         parts.end_validator(signal.SIGKILL)
@@ -193,7 +193,7 @@ class TestAskedWhileItRestores:
 
 
 class TestUpRestartsWhatDies:
-    """Issue 2: one that dies is restarted: every batch accepted with 202 ends COMMITTED, exactly once."""
+    """``up`` restarts a part that dies: every batch accepted with 202 ends COMMITTED, exactly once."""
 
     def test_validator_killed_in_the_middle_of_a_load(self, networks: Networks, author: Author) -> None:
         up, api = self._up(networks, author)
@@ -203,7 +203,7 @@ class TestUpRestartsWhatDies:
         for position, inc in enumerate(incs):
             if position == len(incs) // 2:
                 up.part("validator").kill()
-            # Refused while there is no validator: it is handed in again as soon as there is one.
+            # Refused while there is no validator: submitted again until there is one.
             while (answer := api.post(inc)).status_code != 202:
                 assert (answer.status_code, answer.json()["error"]["code"]) == (503, 18)
                 up.wait_logged("connected to the validator", after=mark)
@@ -229,7 +229,7 @@ class TestUpRestartsWhatDies:
         assert len([line for line in up.out if line.startswith("ready")]) == 1
 
     def test_processor_killed_while_it_holds_work(self, networks: Networks, author: Author) -> None:
-        """A stopped worker takes its task and does not answer: what it holds is certainly under way when it dies."""
+        """A stopped worker gets its task and does not answer, so that the task is in progress when the worker dies."""
         up, api = self._up(networks, author)
         intkey = up.part("intkey")
         for worker in intkey.children():

@@ -1,4 +1,4 @@
-"""Issue 5, Rolling: every processor is replaced in its turn under load of two versions, and no batch notices."""
+"""Every processor is replaced in turn under load of two versions, without an effect on any batch."""
 
 import os
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from tests.system.e2e.upgrades_support import INTKEY_2, V1, V2, Load, Node, Stre
 from tests.system.independent.client import Batch
 
 REPLACEMENTS = int(os.environ.get("DOVETAIL_TEST_REPLACEMENTS", "2"))
-"""How often a processor is replaced, and half as often where it serves both versions; more by the environment."""
+"""How often a processor is replaced; half as often if it serves both versions."""
 
 SECONDS_A_REPLACEMENT = 10.0
-"""Far more than one takes."""
+"""Far more than a replacement takes."""
 
 _COMMITS_A_REPLACEMENT = 10
 _GAPS = 2
@@ -29,7 +29,7 @@ _LAYOUTS: dict[str, list[tuple[str, ...]]] = {
 
 
 class _Loaded:
-    """A node under load of both versions: on names of their own, and on one that they share."""
+    """A node under load of both versions, on names of their own and on a shared one."""
 
     def __init__(self, node: Node, author: Author, request: pytest.FixtureRequest) -> None:
         self.node = node
@@ -45,13 +45,13 @@ class _Loaded:
         return lambda: self._author.batch(inc(self._author, family, name), inc(self._author, family, "of both"))
 
     def batch_of(self, stream: Stream) -> Batch:
-        """One more, which no sender sends; it counts as the stream's."""
+        """One more batch of the stream, which no sender sends."""
         batch = stream.make()
         stream.batches[batch.id] = batch
         return batch
 
     def finish(self) -> list[str]:
-        """Every batch of the load is committed, once, and did what it says, once. All batches in the chain's order."""
+        """Check that every batch of the load is committed and applied once. Returns all batches in chain order."""
         self.load.stop()
         for stream in (self.v1, self.v2):
             assert stream.refused == {}
@@ -64,14 +64,14 @@ class _Loaded:
         return in_order
 
     def batches(self) -> dict[str, Batch]:
-        """All that was handed in, by id."""
+        """All submitted batches, by id."""
         return {self.setup.id: self.setup, **self.v1.batches, **self.v2.batches}
 
-    def tell(self, say: Callable[[str, object], None]) -> None:
-        """How long nothing was heard of a version's commits, for whoever reads the report."""
+    def report(self, record: Callable[[str, object], None]) -> None:
+        """Record the longest time without a commit of each version, for the report."""
         for version, stream in (("1.0", self.v1), ("2.0", self.v2)):
-            say(f"batches of {version}", len(stream.batches))
-            say(f"longest stall of {version} in ms", round(stream.stall_ms))
+            record(f"batches of {version}", len(stream.batches))
+            record(f"longest stall of {version} in ms", round(stream.stall_ms))
             print(f"\n{version}: {len(stream.batches)} batches, longest stall {stream.stall_ms:.0f} ms", end="")
 
 
@@ -84,7 +84,7 @@ def test_replacing_every_processor_in_turn_fails_nothing_and_runs_nothing_twice(
     layout: str,
     record_property: Callable[[str, object], None],
 ) -> None:
-    """The new one is registered before the old one is told to end: no batch waits for a processor, no task is lost."""
+    """The new processor registers before the old one ends: no batch waits for a processor, no task is lost."""
     places = _LAYOUTS[layout]
     node = Node(networks)
     running = [node.processor(*handlers) for handlers in places]
@@ -97,7 +97,7 @@ def test_replacing_every_processor_in_turn_fails_nothing_and_runs_nothing_twice(
         assert replaced.terminate() == 0
         under_load.load.wait_for_commits(_COMMITS_A_REPLACEMENT, under_load.v1, under_load.v2)
     in_order = under_load.finish()
-    under_load.tell(record_property)
+    under_load.report(record_property)
     node.assert_no_task_was_lost()
     assert min(node.lowest_counts(V1, V2).values()) >= 1
     assert node.validator.count_logged("processor left") == replacements
@@ -116,7 +116,7 @@ def test_a_gap_between_two_processors_is_waited_for(
     request: pytest.FixtureRequest,
     record_property: Callable[[str, object], None],
 ) -> None:
-    """Without any processor of a version its batches wait and say so; the other version goes on; none is lost."""
+    """Without a processor of a version its batches wait with that reason; the other version continues."""
     node = Node(networks)
     node.processor(INTKEY)
     processor = node.processor(INTKEY_2)
@@ -125,7 +125,7 @@ def test_a_gap_between_two_processors_is_waited_for(
         assert processor.terminate() == 0
         waiting = under_load.batch_of(under_load.v2)
         node.api.accept(waiting)
-        # It arrived behind the one that waits, so that that one was looked at before.
+        # It arrived after the waiting batch, so that the waiting batch was handled before.
         node.api.commit(under_load.batch_of(under_load.v1))
         assert node.api.details(waiting) == {
             "reason": "waiting_for_processor",
@@ -137,6 +137,6 @@ def test_a_gap_between_two_processors_is_waited_for(
         assert node.api.settle(waiting) == ["COMMITTED"]
         under_load.load.wait_for_commits(_COMMITS_A_REPLACEMENT, under_load.v1, under_load.v2)
     under_load.finish()
-    under_load.tell(record_property)
+    under_load.report(record_property)
     node.assert_no_task_was_lost()
     assert node.lowest_counts(V1, V2) == {V1: 1, V2: 0}

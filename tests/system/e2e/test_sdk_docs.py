@@ -1,4 +1,4 @@
-"""docs/reference/sdk.md, its files written, tested and run as they stand."""
+"""docs/reference/sdk.md: its files written, tested and run as they stand."""
 
 import re
 import shutil
@@ -17,7 +17,7 @@ FILES = {text.partition("\n")[0].removeprefix("# "): text for language, text in 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The page's files, together."""
+    """A folder with the page's files."""
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     return tmp_path
@@ -29,7 +29,7 @@ def test_every_block_is_a_file() -> None:
 
 
 def test_its_tests_pass(folder: Path, shared: Shared) -> None:
-    # As tests/conftest.py does: the plugin, also where the project is not installed.
+    # As tests/conftest.py does: the plugin is loaded even if the project is not installed.
     shutil.copy(ROOT / "tests" / "conftest.py", folder)
     ran = shared.network.run_command(
         f"cd {folder} && PYTHONPATH={ROOT} {sys.executable} -m pytest -q -p no:cacheprovider -W error"

@@ -1,4 +1,4 @@
-"""The ledger's settings, changed over the command line, and what the validator makes of them."""
+"""The ledger's settings, changed over the command line, and their effects on the validator."""
 
 import json
 
@@ -22,7 +22,7 @@ class _Node:
         self.api: Api = networks.api(self.network)
 
     def propose(self, key: str, value: str, *words: str) -> str:
-        """Propose and see it committed; the proposal id."""
+        """Propose and see the proposal committed. Returns the proposal's id."""
         ran = self.network.call("settings", "propose", key, value, "--wait", "30", "--json", *words)
         assert ran.json["status"] == "COMMITTED"
         return str(ran.json["proposal_id"])
@@ -43,7 +43,7 @@ def _permit(*families: str) -> str:
 
 
 def test_only_permitted_families_commit(node: _Node, author: Author) -> None:
-    """Issue 2, WIRE.md: when transaction_families is set, every other family is invalid, with or without processor."""
+    """WIRE.md: when transaction_families is set, every other family is invalid, with or without a processor."""
     api = node.api
     with BareProcessor(node.network.validator_url, "e2e_other", "1.0", [NAMESPACE], bare_apply):
         api.commit(author.batch(author.transaction("e2e_other", script())))
@@ -63,7 +63,7 @@ def test_only_permitted_families_commit(node: _Node, author: Author) -> None:
 
 
 def test_batch_that_waits_is_judged_by_new_settings(node: _Node, author: Author) -> None:
-    """A family that loses its permission while a batch waits for its processor: no processor needs to come."""
+    """A family loses its permission while a batch waits for its processor: the batch needs no processor to end."""
     waiting = author.batch(author.transaction("e2e_late", script()))
     node.api.accept(waiting)
     node.propose(_FAMILIES, _permit("intkey", "sawtooth_settings"))
@@ -72,7 +72,7 @@ def test_batch_that_waits_is_judged_by_new_settings(node: _Node, author: Author)
 
 
 def test_votes_decide_with_a_threshold(node: _Node) -> None:
-    """Issue 2, Command line: settings propose, vote, list, with two authorized keys and a threshold of two."""
+    """settings propose, vote and list, with two authorized keys and a threshold of two."""
     network = node.network
     own = node.settings[_KEYS]
     other = network.run("keygen", "other", "--json").json["public_key"]
@@ -98,7 +98,7 @@ def test_votes_decide_with_a_threshold(node: _Node) -> None:
 
 
 def test_key_that_is_not_authorized_is_refused(node: _Node) -> None:
-    """The exit code is 1, the reason stands on stderr, and the setting stays."""
+    """Exit code 1, the reason on stderr, and an unchanged setting."""
     node.network.run("keygen", "stranger")
     words = ("settings", "propose", "my.setting", "on", "--key", "stranger", "--wait", "30")
     refused = node.network.run(*words, "--url", node.network.rest_url)

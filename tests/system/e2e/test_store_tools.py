@@ -1,4 +1,4 @@
-"""``dovetail store`` beside and after a real node: a backup under load, a node from it, pruning while blocks come."""
+"""``dovetail store`` beside and after a real node: a backup under load, a node from the backup, pruning under load."""
 
 import shutil
 import threading
@@ -38,7 +38,7 @@ class Load(threading.Thread):
                 self.ids += [batch.id for batch in batches]
                 self.rounds += 1
                 self.committed.release()
-        except Exception as error:  # A thread's failure is the test's.
+        except Exception as error:  # The test raises it.
             self.failure = error
             self.committed.release(1000)
 
@@ -80,13 +80,13 @@ def test_a_backup_under_load_verifies_and_a_node_starts_from_it(
     restored = other.run("store", "restore", str(target), "--data-dir", str(other.data), "--json")
     assert restored.code == 0, restored
     assert restored.json["block_id"] == made.json["block_id"]
-    # The key is in no backup: it is brought by itself.
+    # A backup has no keys: these are copied separately.
     shutil.copytree(network.data / "keys", other.data / "keys")
     other.up()
     api = networks.api(other)
     assert set(api.statuses(known)["data"].values()) == {"COMMITTED"}
     rounds = {api.intkey(f"n{number}") for number in range(_NAMES)}
-    # Block by block: what is in a block of the backup is there whole.
+    # Each block of the load changes all names, and the backup has whole blocks only.
     assert max(value or 0 for value in rounds) - min(value or 0 for value in rounds) <= 1
     api.commit(author.batch(author.intkey("set", "after", 7)))
     assert api.intkey("after") == 7
@@ -107,7 +107,7 @@ def test_a_node_prunes_as_it_goes_on_and_is_verified_beside_it(networks: Network
     beside = network.run("chain", "verify", "--data-dir", str(network.data), "--json")
     assert (beside.code, beside.json["sound"]) == (0, True), beside
     assert beside.json["states_from_block"] == head - _DEPTH + 1
-    # States that are there are told, older ones are refused, and what is no state is there as ever.
+    # Kept states are served and pruned states are refused; everything else is still there.
     assert api.get("/state", head=blocks[_DEPTH - 1]["header_signature"])["data"]
     gone = api.http.get("/state", params={"head": blocks[_DEPTH]["header_signature"]})
     assert gone.status_code == 404, gone.text
@@ -128,7 +128,7 @@ def test_a_node_on_a_damaged_batch_tells_nothing_of_it_and_goes_on(networks: Net
     chain.close()
     file = network.data / STORE_NAME / "data.mdb"
     content = bytearray(file.read_bytes())
-    # The payload names what it sets; a flip of its case is a batch that is read as well as before.
+    # The payload names what it sets; with a flipped case, the batch still decodes.
     payload, at = b"cbad", 0
     while (at := content.find(payload, at)) >= 0:
         content[at + 1] ^= 0x20

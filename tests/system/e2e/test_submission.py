@@ -1,6 +1,6 @@
-"""What a client hands in: forgeries, unusual encodings, atomic batches, duplicates, settled over HTTP by a whole node.
+"""Submitted batches: forgeries, unusual encodings, atomic batches, duplicates, over HTTP at a whole node.
 
-Batches here are built by ``tests/system/independent``, which shares no code with the project.
+``tests/system/independent``, which shares no code with the project, builds the batches.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def _mutations(label: str = "a sample to forge") -> list[Mutation]:
 
 
 def _variants() -> list[Mutation]:
-    """Each from a sample of its own: all of one sample would set the same name."""
+    """Each of a sample of its own, because all variants of one sample set the same name."""
     names = [variant.name for variant in _variants_of("names")]
     return [_variants_of(name)[index] for index, name in enumerate(names)]
 
@@ -55,7 +55,7 @@ def _variants_of(label: str) -> list[Mutation]:
 
 
 class TestBatchSignedByForeignCode:
-    """Issue 2: a batch signed by code that shares nothing with this project commits; any bit changed is refused."""
+    """A batch signed by independent code commits; with any changed bit it is refused."""
 
     def test_commits_and_its_link_leads_to_it(self, api: Api) -> None:
         sample = ledger.make_sample("a sample to commit")
@@ -117,7 +117,7 @@ class TestBatchSignedByForeignCode:
 
 
 class TestAtomicBatch:
-    """Issue 2: a batch whose second transaction fails leaves no trace of its first; two batches, one bad."""
+    """A batch whose second transaction fails leaves no trace of its first; of two batches, the valid one commits."""
 
     def test_second_fails_and_no_trace_of_the_first_is_left(
         self, api: Api, wire_to: WireClient, author: Author, named: Callable[[str], str]
@@ -147,7 +147,7 @@ class TestAtomicBatch:
     ) -> None:
         good = author.batch(author.intkey("set", named("good"), 1))
         bad = author.batch(author.intkey("inc", named("absent"), 1))
-        # The wait is longer than the client's patience.
+        # The wait is longer than the client's timeout.
         answer = api.post(bad, good, wait=int(DEADLINE_S) * 10)
         assert answer.status_code == 200
         assert answer.json()["data"] == {bad.id: "INVALID", good.id: "COMMITTED"}
@@ -165,7 +165,7 @@ class TestAtomicBatch:
 
 
 class TestDuplicates:
-    """API.md: a batch that is already committed or pending is accepted again without a second effect."""
+    """API.md: a committed or pending batch is accepted again without a second effect."""
 
     def test_batch_posted_twice_has_one_effect(self, api: Api, author: Author, named: Callable[[str], str]) -> None:
         api.commit(author.batch(author.intkey("set", named("n"), 0)))

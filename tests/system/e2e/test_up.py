@@ -1,4 +1,4 @@
-"""``dovetail up`` as its user sees it: a ready line, commands that work as printed, an orderly end, clear refusals."""
+"""``dovetail up`` for its user: a ready line, commands that work as printed, an orderly end, clear refusals."""
 
 import json
 import signal
@@ -17,12 +17,12 @@ from tests.system.e2e.script_family import HANDLER, address, script
 
 
 def _tries(up: Process) -> list[str]:
-    """The three commands that it prints after its ready line."""
+    """The three commands that are printed after the ready line."""
     return [line.text.removeprefix("try").strip() for line in up.wait_for_lines(r"^try ", 3)]
 
 
 class TestAWholeLife:
-    """Issue 2: up prints one ready line and three commands to try; Ctrl-C or SIGTERM ends all; the chain goes on."""
+    """up prints one ready line and three commands; Ctrl-C or SIGTERM ends all parts; a restart keeps the chain."""
 
     def test_two_lives_of_one_ledger(self, networks: Networks, author: Author) -> None:
         network = networks()
@@ -62,13 +62,13 @@ class TestAWholeLife:
         assert psutil.wait_procs(children, timeout=DEADLINE_S)[1] == []
 
     def test_ending_while_a_client_waits(self, networks: Networks, author: Author) -> None:
-        """An open wait is answered with 503 and does not hold up the end."""
+        """An open wait is answered with 503 and does not delay the end."""
         network = networks()
         up, api = network.up(), networks.api(network)
         waiting = author.batch(author.transaction("e2e_late", b""))
         api.accept(waiting)
         with closing(HTTPConnection(network.rest_bind, timeout=DEADLINE_S)) as connection:
-            # The second request of an open connection: sent means that the REST API has it.
+            # A second request of an open connection has reached the REST API as soon as it is sent.
             connection.request("GET", "/blocks")
             connection.getresponse().read()
             connection.request("GET", f"/batch_status?id={waiting.id}&wait=3000")
@@ -106,7 +106,7 @@ class TestAWholeLife:
 
 
 class TestFamilies:
-    """Issue 4, Scaffold: ``up --family`` runs a family beside the bundled ones, and starts it again when it dies."""
+    """``up --family`` runs a family beside the bundled ones, and restarts its processor when it dies."""
 
     def test_a_family_is_kept_running(self, networks: Networks, author: Author) -> None:
         network = networks()
@@ -121,7 +121,7 @@ class TestFamilies:
 
 
 class TestLogs:
-    """``up --logs`` shows what the parts say, line by line."""
+    """``up --logs`` shows the output of the parts, line by line."""
 
     def test_every_line_is_a_line_of_the_part(self, shared: Shared) -> None:
         for _ in range(100):
@@ -131,11 +131,11 @@ class TestLogs:
 
 
 class TestRefusals:
-    """Issue 2, Command line: exit code 1, refused with the reason on stderr, in one clear line."""
+    """Exit code 1, and the reason on stderr in one clear line."""
 
     @pytest.fixture
     def taken(self) -> socket.socket:
-        """A socket that listens."""
+        """A listening socket."""
         return socket.create_server(("127.0.0.1", 0))
 
     def _assert_refused(self, network: Network, words: tuple[str, ...], *said: str) -> None:

@@ -1,4 +1,4 @@
-"""``dovetail upgrade`` at a real node: planned, watched, called off, voted on, in force, retired."""
+"""``dovetail upgrade`` at a real node: plan, watch, cancel, vote, activation, retirement."""
 
 import os
 import pty
@@ -24,7 +24,7 @@ _THRESHOLD = "sawtooth.settings.vote.approval_threshold"
 
 
 class _Node:
-    """A node with processors of intkey and settings, and one block behind genesis."""
+    """A node with processors of intkey and settings, and one block after genesis."""
 
     def __init__(self, networks: Networks, author: Author) -> None:
         self.network: Network = networks()
@@ -35,7 +35,7 @@ class _Node:
         self.move(1)
 
     def move(self, blocks: int) -> None:
-        """So many blocks more."""
+        """Make so many more blocks."""
         for _ in range(blocks):
             self.made += 1
             self.api.commit(self.author.batch(self.author.intkey("set", f"n{self.made}", 1)))
@@ -67,7 +67,7 @@ class _Node:
         return list(self.api.get("/readyz")["data"]["warnings"])
 
     def families(self) -> dict[str, dict[str, Any]]:
-        """What ``upgrade status`` says, whatever its exit code."""
+        """The families of ``upgrade status``, whatever its exit code."""
         ran = self.upgrade("status", "--json")
         assert ran.code == bool(ran.json["stalls"] or ran.json["open"])
         return {f"{entry['family_name']} {entry['family_version']}": entry for entry in ran.json["families"]}
@@ -82,7 +82,7 @@ def node(networks: Networks, author: Author) -> _Node:
 
 
 def test_the_whole_sequence(node: _Node) -> None:
-    """Planned, warned of everywhere, served, in force, retired; and each step refused where it makes no sense."""
+    """Plan, warnings, processors, activation, retirement; each step is refused where it makes no sense."""
     assert node.setting is None
     assert "say --yes" in node.refused("plan", "intkey", "1.0", "2.0", "--at", "+5")
     assert "served or committed is: intkey 1.0" in node.refused("plan", "intkey", "0.9", "2", "--at", "+5")
@@ -100,7 +100,7 @@ def test_the_whole_sequence(node: _Node) -> None:
     assert ran.code == 1
     assert "intkey 2.0: batches would wait: no processor serves it" in ran.err
     assert re.search(r"intkey +2\.0 +from block 6, 4 to go", ran.out)
-    # That is wrong usage where nobody looks.
+    # --watch without a terminal is wrong usage.
     assert node.upgrade("status", "--watch").code == 2
 
     waiting = node.author.batch(node.author.transaction("other", script()))
@@ -129,8 +129,7 @@ def test_the_whole_sequence(node: _Node) -> None:
 
 
 def test_what_is_called_off_is_as_it_was(node: _Node) -> None:
-    """Not as before its plan where that made the setting: what it names stays permitted. An end that was asked for
-    stays, too, where it is not the plan's own."""
+    """Except that a setting which the plan made stays, and so does an end which another plan asked for."""
     node.done("plan", "intkey", "1.0", "2.0", "--at", "+9", "--yes")
     first = node.done("cancel", "intkey", "2.0", "--json").json
     assert node.setting == first["value"]
@@ -154,7 +153,7 @@ def test_what_is_called_off_is_as_it_was(node: _Node) -> None:
 
 
 def test_a_migration_that_cannot_be_made_is_called_off(node: _Node) -> None:
-    """Its block has come, nothing was rewritten: the version before it goes on."""
+    """When its block has come and nothing was migrated, the version before it continues."""
     node.done("plan", "intkey", "1.0", "2.0", "--at", "+2", "--migrate", "1cf126", "--yes")
     late = node.author.batch(node.author.intkey("set", "late", 1))
     assert node.api.reject(late)["reason"] == "family_not_permitted"
@@ -164,7 +163,7 @@ def test_a_migration_that_cannot_be_made_is_called_off(node: _Node) -> None:
 
 
 def test_a_plan_that_is_voted_on(node: _Node) -> None:
-    """With a threshold of 2 of 3: shown with its votes, accepted by another, or voted against."""
+    """With a threshold of 2 of 3: shown with its votes, accepted by another key, or voted against."""
     network = node.network
     own = network.call("settings", "list", "--json").json["settings"][_KEYS]
     others = [network.run("keygen", name, "--json").json["public_key"] for name in ("alice", "bob")]
@@ -202,7 +201,7 @@ def test_a_plan_that_is_voted_on(node: _Node) -> None:
 
 
 def test_a_terminal_is_asked_and_watches(node: _Node) -> None:
-    """A no proposes nothing; --watch shows what changes, until Ctrl-C."""
+    """The answer no proposes nothing; --watch shows changes until Ctrl-C."""
     with _Terminal(node.network, "upgrade", "plan", "intkey", "1.0", "2.0", "--at", "+5") as terminal:
         terminal.read_until("Propose intkey 2.0 from block 6?")
         terminal.write("n\n")
@@ -252,7 +251,7 @@ class _Terminal:
         os.close(self._own)
 
     def read_until(self, text: str) -> None:
-        """Until it shows ``text``; the test's time limit ends it where it does not."""
+        """Read until the terminal shows ``text``; the test's timeout is the limit."""
         while text not in self._text:
             self._text += os.read(self._own, 65_536).decode(errors="replace")
         self._text = self._text.partition(text)[2]
@@ -261,13 +260,13 @@ class _Terminal:
         os.write(self._own, text.encode())
 
     def interrupt(self) -> None:
-        """Ctrl-C, once it waits: Python's input() may lose what comes between its question and its read."""
+        """Ctrl-C while the command waits: Python's input() may lose characters between its prompt and its read."""
         while psutil.Process(self._process.pid).status() != psutil.STATUS_SLEEPING:
             pass
         self._process.send_signal(signal.SIGINT)
 
     def end(self) -> int:
-        """Its exit code. What it still says is read: it would wait for that."""
+        """The exit code. Reads remaining output, for which the command would wait."""
         try:
             while os.read(self._own, 65_536):
                 pass

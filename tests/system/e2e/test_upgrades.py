@@ -1,4 +1,4 @@
-"""docs/how-to/upgrades.md, followed by somebody who learns to upgrade."""
+"""docs/how-to/upgrades.md, followed by a reader."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The REST API without its validator, several REST APIs before one validator, and a queue without room."""
+"""The REST API without its validator, several REST APIs at one validator, and a full queue."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -21,18 +21,18 @@ _ABSENT = "e2e_late"
 _TIMEOUT_S = 1
 _GONE, _SILENT = 18, 17
 _ALIVE_WITHOUT = {"/", "/healthz", "/metrics", "/docs", "/openapi.json"}
-"""What an API can say by itself."""
+"""Paths that an API answers without the validator."""
 
 
 @pytest.fixture
 def pool() -> Iterator[ThreadPoolExecutor]:
-    """For requests that stay open while the test goes on."""
+    """For requests that stay open during the test."""
     with ThreadPoolExecutor(32) as made:
         yield made
 
 
 class _Node:
-    """A node of single parts with a short timeout of its API, one committed batch, and one that waits."""
+    """A node of separate processes with a short timeout of its API, one committed and one waiting batch."""
 
     def __init__(self, networks: Networks, author: Author) -> None:
         self.network: Network = networks(DOVETAIL_REST_API_TIMEOUT_S=str(_TIMEOUT_S))
@@ -49,7 +49,7 @@ class _Node:
         return self.parts["rest-api"]
 
     def requests(self) -> dict[str, Callable[[], httpx.Response]]:
-        """One request for every path of the API that has to ask the validator, each of which succeeds with one."""
+        """One request for every path of the API that needs the validator; each succeeds with a validator."""
         head = self.api.get("/blocks", count=1)["data"][0]["header_signature"]
         gets = [
             "/blocks",
@@ -70,7 +70,7 @@ class _Node:
             "/status/system",
             "/readyz",
         ]
-        # A client for each: they are asked at one time.
+        # A client for each, because they run at the same time.
         made: dict[str, Callable[[], httpx.Response]] = {path: self._get(path) for path in gets}
         made["POST /batches"] = lambda: self.api.post(self.fresh)
         made["POST /batch_status"] = lambda: self.api.http.post("/batch_status", json=[self.pending.id])
@@ -81,7 +81,7 @@ class _Node:
 
 
 def _all(pool: ThreadPoolExecutor, requests: dict[str, Callable[[], httpx.Response]]) -> dict[str, httpx.Response]:
-    """All of them at one time."""
+    """Run all requests at the same time."""
     futures: dict[str, Future[httpx.Response]] = {name: pool.submit(request) for name, request in requests.items()}
     return {name: future.result(DEADLINE_S) for name, future in futures.items()}
 
@@ -109,7 +109,7 @@ def _connected(api: Api) -> bool:
 
 
 class TestValidatorLost:
-    """Issue 3: every route answers 503 within the API's timeout, and recovers without a restart."""
+    """Every route answers 503 within the API's timeout, and recovers without a restart."""
 
     def test_gone(self, networks: Networks, author: Author, pool: ThreadPoolExecutor) -> None:
         node = _Node(networks, author)
@@ -145,13 +145,13 @@ class TestValidatorLost:
         finally:
             validator.signal(signal.SIGCONT)
         _assert_served(pool, requests)
-        # What was handed in while nobody listened is taken up now; the client that was told 503 hands it in again.
+        # The validator now gets what was sent while it was stopped; the client that got a 503 submits again.
         node.api.commit(node.fresh)
         assert node.api.intkey("n") == 2
 
 
 class TestSeveralRestApis:
-    """Issue 3: the API holds no state: N of them may run before one validator."""
+    """The API holds no state: several APIs may serve one validator."""
 
     @pytest.fixture
     def ports(self) -> Iterator[list[ReservedPort]]:
@@ -190,7 +190,7 @@ class TestSeveralRestApis:
             ):
                 assert len({_told(api, path) for api in apis}) == 1, path
             processes[0].kill()
-            # What one of them accepted is the validator's: the others know of it.
+            # A batch that one of them accepted is at the validator: the others know it.
             with BareProcessor(network.validator_url, _ABSENT, "1.0", [NAMESPACE], _accept_all):
                 assert apis[1].settle(waiting) == ["COMMITTED"]
             assert apis[2].words(waiting) == ["COMMITTED"]
@@ -202,14 +202,14 @@ class TestSeveralRestApis:
 
 
 def _told(api: Api, path: str) -> tuple[object, ...]:
-    """All of an answer that must not depend on which API gave it, asked for as through one proxy."""
+    """The parts of an answer that must not depend on the API, asked as through one proxy."""
     answer = api.http.get(path, headers={"Host": "ledger.example"})
     headers = {name: value for name, value in answer.headers.items() if name not in ("x-request-id", "date")}
     return answer.status_code, tuple(headers.items()), answer.content
 
 
 class TestFullQueue:
-    """API.md: 429 code 31 with Retry-After, nothing of the list is accepted; what is known is accepted again."""
+    """API.md: 429 code 31 with Retry-After, nothing of the list is accepted; known batches are accepted again."""
 
     _ROOM = 5
 
@@ -220,7 +220,7 @@ class TestFullQueue:
         accepted = [author.batch(author.transaction(_ABSENT, script())) for _ in range(self._ROOM)]
         refused = [author.batch(author.transaction(_ABSENT, script())) for _ in range(2)]
         api.accept(*accepted)
-        # Lists of what is new, of what is known and new, and many of them at one time.
+        # Many lists at the same time: of new batches, and of known and new ones.
         lists: list[list[Batch]] = [refused[:1], refused, [accepted[0], refused[0]]] * 5
         for answer in pool.map(lambda batches: api.post(*batches, wait=int(DEADLINE_S)), lists):
             assert answer.status_code == 429, answer.text
@@ -233,7 +233,7 @@ class TestFullQueue:
         with BareProcessor(network.validator_url, _ABSENT, "1.0", [NAMESPACE], _accept_all):
             assert api.settle(*accepted) == ["COMMITTED"] * self._ROOM
             api.commit(*refused)
-            # A committed batch is accepted again as well, without a second effect.
+            # A committed batch is accepted again too, without a second effect.
             api.commit(*accepted[:3])
         genesis = 1
         assert api.get("/batches")["paging"]["total_count"] == genesis + self._ROOM + len(refused)

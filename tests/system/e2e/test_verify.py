@@ -1,4 +1,4 @@
-"""``dovetail chain verify`` over a real node's ledger: beside it, after it, and its history run again."""
+"""``dovetail chain verify`` on a real node's ledger: beside the node, after it, and with --reexecute."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _DECS = 5
 
 
 class Ledger:
-    """A node that has done its work and ended; ``decs``: the transactions that are decs."""
+    """The ledger of a node that has ended; ``decs``: the dec transactions."""
 
     def __init__(self, network: Network, decs: list[str]) -> None:
         self.network = network
@@ -29,7 +29,7 @@ class Ledger:
 
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
-    """A ledger of several blocks: sets, incs and decs of intkey, one and many a batch, an INVALID one among them."""
+    """A ledger of several blocks: sets, incs and decs of intkey, one or many in a batch, and an INVALID one."""
     nodes = Networks(tmp_path_factory.mktemp("verify"))
     author = Author("verify")
     try:
@@ -98,7 +98,7 @@ def test_a_version_that_nobody_serves_is_named_before_anything_runs(networks: Ne
     assert "history needs processors that are not started here: e2e_script 1.0 (first in block 2)" in ran.err
     assert "no processor of e2e_script 1.0 (first in block 2)" in ran.err.splitlines()[-1]
     assert "0 blocks were run again" in ran.err
-    # One that connects while it waits will do.
+    # A processor that connects during the wait is enough.
     replay = network.start(*words, "--wait-s", "60", "--json")
     endpoint = replay.wait_for_line(r"connect at (\S+)$").text.rpartition(" ")[2]
     network.start("processor", HANDLER, "--connect", endpoint)

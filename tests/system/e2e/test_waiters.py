@@ -1,6 +1,6 @@
-"""Thousands of clients that wait: they cost memory only, and are freed as they leave.
+"""Thousands of waiting clients cost only memory, which is freed as they leave.
 
-DOVETAIL_TEST_WAITERS says how many come, as far as open files allow.
+``DOVETAIL_TEST_WAITERS``: how many come, within the limit of open files.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from tests.system.independent.bare_processor import BareProcessor, ProcessReques
 
 _WANTED, _ENOUGH = int(os.environ.get("DOVETAIL_TEST_WAITERS", "4000")), 2_000
 _FILES_KEPT = 500
-"""For everything that is no waiting client, in the test's process and in the REST API's."""
+"""Files for everything but waiting clients, in the test's process and in the REST API's."""
 
 _BATCHES = 100
 _OPENED_AT_ONCE = 500
@@ -34,7 +34,7 @@ _ABSENT = "e2e_late"
 
 
 class _Waiter(asyncio.Protocol):
-    """One client: sends its request, and keeps what comes until the connection ends."""
+    """One client: sends its request, and keeps received bytes until the connection ends."""
 
     def __init__(self, request: bytes, ended: asyncio.Future[None]) -> None:
         self._request, self.ended = request, ended
@@ -66,13 +66,13 @@ class _Crowd:
             self._runner.run(self._connect(requests[start : start + _OPENED_AT_ONCE]))
 
     def leave(self, every: int) -> None:
-        """Every such client closes its connection."""
+        """Close the connections of one in ``every`` clients."""
         leaving = self.waiters[::every]
         del self.waiters[::every]
         self._runner.run(self._end(leaving))
 
     def answers(self) -> list[Answer]:
-        """What those who stayed are told, once all of them are."""
+        """The answers of the clients that stayed, once all have one."""
         self._runner.run(self._ended(self.waiters))
         return [answer for waiter in self.waiters for answer in read_answers(bytes(waiter.received))]
 
@@ -109,7 +109,7 @@ def _crowd(rest_url: str) -> Iterator[_Crowd]:
 
 @pytest.fixture
 def count() -> Iterator[int]:
-    """How many clients the limit of open files leaves room for; it is raised for the test."""
+    """How many clients the limit of open files allows. The limit is raised for the test."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED + _FILES_KEPT
     given = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -121,7 +121,7 @@ def count() -> Iterator[int]:
 
 
 class TestWaiters:
-    """Issue 3: one waiter registration a request, freed when the client goes away; 10,000 waiters cost memory only."""
+    """One wait for each request, freed when the client leaves; 10,000 waits cost only memory."""
 
     def test_crowd(self, networks: Networks, author: Author, count: int) -> None:
         network = networks()
@@ -140,7 +140,7 @@ class TestWaiters:
         with _crowd(network.rest_url) as crowd:
             crowd.come([_request(batches[number % _BATCHES].id) for number in range(count)])
             wait_for_metric(api, "dovetail_validator_waiters", count)
-            # One question each, and no more while they wait, come or go.
+            # One request each to the validator, and no more while clients wait, come or leave.
             assert asked() - asked_before == count
             grown = {
                 name: (process.memory_info().rss - bytes_before[name]) / count for name, process in processes.items()
@@ -149,7 +149,7 @@ class TestWaiters:
             assert grown["rest-api"] <= _REST_BYTES_MAX
             assert grown["validator"] <= _VALIDATOR_BYTES_MAX
 
-            # Everybody else is served.
+            # Other clients are served.
             assert api.get("/blocks", count=1)["data"]
             api.commit(author.batch(author.intkey("set", "meanwhile", 1)))
             assert api.intkey("meanwhile") == 1

@@ -1,4 +1,4 @@
-"""What waits and for what: processors, dependencies, room in the queue. Nobody else is held up meanwhile."""
+"""Batches that wait: for processors, dependencies, room in the queue. Other batches are not delayed."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +15,13 @@ from tests.system.independent.client import Batch
 
 @pytest.fixture
 def pool() -> Iterator[ThreadPoolExecutor]:
-    """For requests that stay open while the test goes on."""
+    """For requests that stay open during the test."""
     with ThreadPoolExecutor(4) as made:
         yield made
 
 
 class TestNoProcessor:
-    """Issue 2: no processor for a family: its batches stay PENDING, others commit, and they commit when it comes."""
+    """Batches of a family without processor stay PENDING, others commit, and they commit when a processor comes."""
 
     def test_batches_wait_with_their_reason_while_others_commit(
         self, shared: Shared, author: Author, named: Callable[[str], str], pool: ThreadPoolExecutor
@@ -67,7 +67,7 @@ class TestNoProcessor:
 
 
 class TestDependencies:
-    """Issue 2, API.md: explicit dependencies that are there, come later, never come, or are invalid."""
+    """API.md: dependencies that are there, come later, never come, or are invalid."""
 
     def test_committed_earlier(self, api: Api, author: Author, named: Callable[[str], str]) -> None:
         first = author.intkey("set", named("n"), 1)
@@ -124,18 +124,18 @@ class TestDependencies:
         waiting = author.transaction("e2e_late", script())
         dependent = author.batch(author.intkey("set", "n", 1, dependencies=[waiting.id]))
         api.accept(author.batch(waiting), dependent)
-        # Longer, by the validator's own clock, than a dependency that nobody handed in is waited for.
+        # Longer, by the validator's clock, than the wait for a dependency that is never submitted.
         assert api.words(dependent, wait=1) == ["PENDING"]
         with BareProcessor(network.validator_url, "e2e_late", "1.0", [NAMESPACE], bare_apply):
             assert api.settle(dependent) == ["COMMITTED"]
 
     def test_invalid_dependency_is_invalid_at_once(self, api: Api, author: Author, named: Callable[[str], str]) -> None:
-        """Judged before, in the same list, and while the dependent waits."""
+        """INVALID before, in the same list, and while the dependent batch waits."""
         good, bad = author.intkey("set", named("a"), 1), author.intkey("inc", named("absent"), 1)
         early = author.batch(author.intkey("set", named("b"), 1, dependencies=[bad.id]))
         api.accept(early)
         same_list = author.batch(author.intkey("set", named("c"), 1, dependencies=[bad.id]))
-        # Both transactions of the refused batch count as judged.
+        # Both transactions of the INVALID batch count as invalid dependencies.
         answer = api.post(author.batch(good, bad), same_list, wait=int(DEADLINE_S) * 10)
         assert set(answer.json()["data"].values()) == {"INVALID"}
         assert answer.json()["details"][same_list.id]["reason"] == "dependency_invalid"
@@ -185,7 +185,7 @@ class TestFullQueue:
         self._assert_full(api, "of at most 6000 bytes", self._batch(author, payload_bytes=5000))
         api.accept(accepted[2])
         self._assert_full(api, "3 of at most 3 batches, 1 more", pair[0])
-        # What it holds already needs no room.
+        # Batches that the queue already holds need no room.
         api.accept(*accepted)
         with BareProcessor(network.validator_url, self._FAMILY, "1.0", [NAMESPACE], _accept_all):
             assert api.settle(*accepted) == ["COMMITTED"] * 3

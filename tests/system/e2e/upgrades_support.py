@@ -1,7 +1,6 @@
-"""A node of single parts whose versions change under load: its processors, its senders, and what its chain holds.
+"""A node of separate processes whose versions change under load: processors, senders, and its chain.
 
-What lives here: the node, batches of several versions, senders that see each batch to its end, and the walk along the
-chain. What must not: tests.
+The node, batches of several versions, senders that see each batch to its end, and the walk along the chain.
 """
 
 import json
@@ -34,11 +33,11 @@ SETTINGS_1 = FamilyVersion("sawtooth_settings", "1.0")
 _FEED_BATCHES_MAX = 100
 
 UNHURRIED = {"DOVETAIL_LIMITS_BLOCK_EXECUTION_MS_MAX": "60000"}
-"""However slow the machine, what a block began with is in it."""
+"""Blocks wait for all of their batches, however slow the machine."""
 
 
 def inc(author: Author, family: FamilyVersion, name: str, verb: str = "inc", value: int = 1) -> Transaction:
-    """An intkey transaction of either version, in the encoding that the version is meant for."""
+    """An intkey transaction of either version, in the version's encoding."""
     payload, encoding = None, ledger.INTKEY_ENCODING
     if family == V2:
         payload = json.dumps({"Verb": verb, "Name": name, "Value": value}).encode()
@@ -50,17 +49,17 @@ def inc(author: Author, family: FamilyVersion, name: str, verb: str = "inc", val
 
 
 class Block(NamedTuple):
-    """One block of the chain; ``batches``: by id, the family of each transaction."""
+    """One block of the chain; ``batches``: the family of each transaction, by batch id."""
 
     num: int
     root: str
     batches: dict[str, list[FamilyVersion]]
     migrations: list[str]
-    """The ids of the batches that no client signed."""
+    """The ids of batches that no client signed."""
 
     @property
     def families(self) -> set[FamilyVersion]:
-        """The families of what clients handed in."""
+        """The families of clients' batches."""
         return {family for name, held in self.batches.items() if name not in self.migrations for family in held}
 
 
@@ -83,7 +82,7 @@ def walk(url: str) -> list[Block]:
 
 
 class Node:
-    """Genesis, validator, REST API and the settings processor, each by itself; ``genesis``: another node's to begin."""
+    """Genesis, validator, REST API and settings processor as separate processes. ``genesis``: another node's."""
 
     def __init__(
         self, networks: Networks, genesis: bytes | None = None, environment: Mapping[str, str] | None = None
@@ -104,7 +103,7 @@ class Node:
 
     @property
     def validator(self) -> Process:
-        """The one that runs."""
+        """The running validator."""
         return self.validators[-1]
 
     @property
@@ -118,7 +117,7 @@ class Node:
         return process
 
     def kill(self, load: "Load") -> None:
-        """Kill the validator and start it again; ``load`` waits meanwhile."""
+        """Kill the validator and start it again. ``load`` waits meanwhile."""
         load.reachable.clear()
         self.validator.kill()
         self.validators.append(self.network.validator(f"validator {len(self.validators) + 1}"))
@@ -127,7 +126,7 @@ class Node:
         load.reachable.set()
 
     def plan(self, *permissions: Permission) -> Batch:
-        """Put this on the chain, and nothing else, as what may enter blocks; the batch that did."""
+        """Permit exactly these families. Returns the batch of the setting."""
         value = encode_permitted_families([Permission(SETTINGS_1), *permissions])
         file = self.network.home / "plan.batches"
         ran = self.network.run("settings", "propose", TRANSACTION_FAMILIES, value, "--output", str(file))
@@ -138,13 +137,13 @@ class Node:
         return batch
 
     def feed(self, batches: Iterable[Batch]) -> None:
-        """Hand in and see committed, so many at a time."""
+        """Submit and wait until committed, so many batches at a time."""
         given = list(batches)
         for start in range(0, len(given), _FEED_BATCHES_MAX):
             self.api.commit(*given[start : start + _FEED_BATCHES_MAX])
 
     def assert_follows(self, blocks: Sequence[Block], given: Mapping[str, Batch]) -> None:
-        """Handed what clients put into each of ``blocks``, it makes the same migrations and the same states."""
+        """Submit the clients' batches of each of ``blocks``, and check that migrations and states are the same."""
         for block in blocks[1:]:
             batches = [given[name] for name in block.batches if name not in block.migrations]
             if batches:
@@ -156,14 +155,14 @@ class Node:
         assert made == [block.migrations for block in blocks if block.migrations]
 
     def _root_after(self, batch_ids: Collection[str]) -> str:
-        """The state's root behind these batches, whatever migration the node has made since."""
+        """The state root after these batches, before any later migration."""
         for block in self.api.get("/blocks", count=_FEED_BATCHES_MAX)["data"]:
             if not set(batch_ids).isdisjoint(block["header"]["batch_ids"]):
                 return str(block["header"]["state_root_hash"])
         raise ProcessFailed(f"none of the newest {_FEED_BATCHES_MAX} blocks holds any of {batch_ids}")
 
     def lowest_counts(self, *families: FamilyVersion) -> dict[FamilyVersion, int]:
-        """How few processors each family had at any time since each of them had one, by the validator's log."""
+        """The lowest number of processors of each family since each had one, by the validator's log."""
         counts: Counter[str] = Counter()
         lowest: dict[str, int] = {}
         for line in list(self.validator.lines):
@@ -178,22 +177,22 @@ class Node:
         return {family: lowest[str(family)] for family in families}
 
     def assert_no_task_was_lost(self) -> None:
-        """Every processor that left had taken its leave, and answered all that it was given."""
+        """Check that every processor that left had unregistered, and answered all of its tasks."""
         left = [line.logged for line in list(self.validator.lines) if line.logged.get("event") == "processor left"]
         assert {line["reason"] for line in left} <= {"it unregistered"}, left
 
 
 class Stream:
-    """What the senders of one version handed in, and what became of it."""
+    """The batches of the senders of one version, and their outcomes."""
 
     def __init__(self, make: Callable[[], Batch]) -> None:
         self.make = make
         self.batches: dict[str, Batch] = {}
         self.committed: list[str] = []
         self.refused: dict[str, dict[str, Any]] = {}
-        """By batch id, why it is INVALID."""
+        """The reason of each INVALID batch, by id."""
         self.moments: list[float] = []
-        """When it was heard of each commit, in seconds."""
+        """The times of commits, in seconds."""
 
     @property
     def stall_ms(self) -> float:
@@ -203,10 +202,10 @@ class Stream:
 
 
 class Load:
-    """Senders, each with one batch in flight that it sees to its end. A sender whose batch is INVALID has finished."""
+    """Senders, each with one batch in flight. A sender ends after an INVALID batch."""
 
     def __init__(self, url: str, request: pytest.FixtureRequest) -> None:
-        """It ends with the test of ``request``."""
+        """The load ends with the test of ``request``."""
         request.addfinalizer(self.stop)
         self._url = url
         self._stop = threading.Event()
@@ -215,11 +214,11 @@ class Load:
         self._streams: list[Stream] = []
         self._failures: list[str] = []
         self.reachable = threading.Event()
-        """Cleared while the node is not there."""
+        """Cleared while the node is down."""
         self.reachable.set()
 
     def start(self, make: Callable[[], Batch], senders: int = 3) -> Stream:
-        """So many senders of batches that ``make`` makes."""
+        """Start so many senders of batches from ``make``."""
         stream = Stream(make)
         self._streams.append(stream)
         for _ in range(senders):
@@ -229,19 +228,19 @@ class Load:
         return stream
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Until ``condition``, which speaks of streams, holds; looked at whenever a batch ends."""
+        """Wait until ``condition``, which is evaluated whenever a batch ends."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._failures or condition(), DEADLINE_S * 2):
-                raise ProcessFailed(f"the load has not come so far in {DEADLINE_S * 2:g} s: {self._so_far()}")
+                raise ProcessFailed(f"the load has not reached the condition in {DEADLINE_S * 2:g} s: {self._so_far()}")
         assert not self._failures, self._failures
 
     def wait_for_commits(self, count: int, *streams: Stream) -> None:
-        """Until so many more batches of each stream are committed than now."""
+        """Wait until so many more batches of each stream are committed."""
         wanted = [len(stream.committed) + count for stream in streams]
         self.wait_until(lambda: all(len(s.committed) >= w for s, w in zip(streams, wanted, strict=True)))
 
     def stop(self) -> None:
-        """Every batch that was handed in is seen to its end first."""
+        """Stop after every submitted batch has ended."""
         self._stop.set()
         self.reachable.set()
         for thread in self._threads:
@@ -279,10 +278,10 @@ class Load:
             api.close()
 
     def _settle(self, api: Api, batch: Batch) -> httpx.Response:
-        """Hand in until it is committed or INVALID: once more where the answer says neither, or there was none."""
+        """Submit until the batch is committed or INVALID; again if an answer says neither, or is missing."""
         while True:
             if not self.reachable.wait(DEADLINE_S):
-                raise ProcessFailed(f"the node has not come back in {DEADLINE_S:g} s")
+                raise ProcessFailed(f"the node is not up again after {DEADLINE_S:g} s")
             with suppress(httpx.TransportError):
                 answer = api.post(batch, wait=int(DEADLINE_S) // 2)
                 pending = answer.status_code == 200 and answer.json()["data"][batch.id] == "PENDING"
@@ -291,7 +290,7 @@ class Load:
 
 
 def assert_each_once(blocks: Iterable[Block], batch_ids: Iterable[str]) -> None:
-    """These batches are on the chain, each in one place."""
+    """Check that each of these batches is on the chain exactly once."""
     held = Counter(name for block in blocks for name in block.batches)
     wanted = set(batch_ids)
     assert {name: held[name] for name in wanted if held[name] != 1} == {}

@@ -122,7 +122,7 @@ def test_messages_within_messages_are_answered(shared: Shared, depth: int) -> No
             client.send(message_type, content)
         correlation_id = client.send(_STATUS_REQUEST, b"")
         answered = 0
-        while client.take().correlation_id != correlation_id:
+        while client.next_message().correlation_id != correlation_id:
             answered += 1
     assert answered > 0
     assert shared.api.post_list(content).status_code == 400

@@ -171,7 +171,7 @@ class BareProcessor:
         self._apply = apply
         self._timeout = timeout
         self._workers = workers
-        self._owner = SocketOwner(f"bare processor {family} {version}", self._on_message)
+        self.owner = SocketOwner(f"bare processor {family} {version}", self._on_message)
         self._jobs: SimpleQueue[ProcessRequest | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._changed = threading.Condition()
@@ -190,12 +190,12 @@ class BareProcessor:
     @property
     def malformed(self) -> list[bytes]:
         """Frames that were no message."""
-        return self._owner.malformed
+        return self.owner.malformed
 
     def start(self) -> None:
         """Connect and register. Raises RegistrationError and closes everything if the validator does not agree."""
         self._stopped = False
-        self._owner.connect(self.url, self.identity)
+        self.owner.connect(self.url, self.identity)
         for index in range(self._workers):
             name = f"bare processor {self.family} apply {index}"
             self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
@@ -215,7 +215,7 @@ class BareProcessor:
             awaited = list(self._awaited.values())
             self._awaited.clear()
             self._changed.notify_all()
-        self._owner.stop()
+        self.owner.stop()
         for future in awaited:
             future.set_exception(StoppedError("the processor was stopped"))
         for _ in self._threads:
@@ -270,7 +270,7 @@ class BareProcessor:
             if self._stopped:
                 raise StoppedError("the processor is stopped")
             self._awaited[correlation_id] = future
-        self._owner.send(Message(message_type, correlation_id, content))
+        self.owner.send(Message(message_type, correlation_id, content))
         try:
             return future.result(self._timeout)
         finally:
@@ -279,7 +279,7 @@ class BareProcessor:
 
     def send(self, message: Message) -> None:
         """Send a message without waiting for an answer."""
-        self._owner.send(message)
+        self.owner.send(message)
 
     def wait_for_requests(self, count: int, timeout: float = DEFAULT_TIMEOUT) -> None:
         """Wait until so many transactions have arrived since the start."""
@@ -299,7 +299,7 @@ class BareProcessor:
     def _on_message(self, _identity: bytes, message: Message) -> None:
         if message.message_type == MessageType.PING_REQUEST:
             if self.answer_pings:
-                self._owner.send(Message(MessageType.PING_RESPONSE, message.correlation_id))
+                self.owner.send(Message(MessageType.PING_RESPONSE, message.correlation_id))
                 self.pings_answered += 1
         elif message.message_type == MessageType.TP_PROCESS_REQUEST:
             request = _read_request(message)
@@ -326,7 +326,7 @@ class BareProcessor:
                 (3, response.extended_data),
             ]
             content = wire.encode(wire.present(fields))
-            self._owner.send(Message(MessageType.TP_PROCESS_RESPONSE, request.correlation_id, content))
+            self.owner.send(Message(MessageType.TP_PROCESS_RESPONSE, request.correlation_id, content))
             with self._changed:
                 self.responses.append(response)
                 self._changed.notify_all()

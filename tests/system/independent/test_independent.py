@@ -672,7 +672,7 @@ def test_stopping_ends_what_is_open() -> None:
 
 def test_garbage_on_the_socket_is_recorded_and_passed_over(validator: BareValidator) -> None:
     with serve(validator) as processor:
-        processor._owner.send_raw(b"\xff")
+        processor.owner.send_raw(b"\xff")
         processor.ping()
         validator.send(processor.identity, messages.Message(2000, "newer"))
         assert run(validator, {}, "set", "after", 1).ok

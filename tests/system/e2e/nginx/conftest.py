@@ -1,4 +1,4 @@
-"""nginx in front of the session's node, or of whatever a test names; all of it is skipped where there is no nginx."""
+"""nginx in front of the session's node or of given upstreams. Tests are skipped without nginx."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,7 +57,7 @@ def _prefix_proxy(_session_proxies: Made, _session_node: Shared) -> Proxy:
 
 @pytest.fixture
 def proxy(_named_proxy: Proxy) -> Proxy:
-    """nginx in front of the session's node, at a name of its own."""
+    """nginx in front of the session's node, with a host name of its own."""
     return _named_proxy
 
 

@@ -1,7 +1,6 @@
-"""The real nginx with the configuration of ``deploy/nginx``, on loopback, as whoever runs the tests.
+"""The real nginx with the configuration of ``deploy/nginx``, on loopback, as the user who runs the tests.
 
-What lives here: what is replaced in that configuration so that it runs here, the process, and requests to it. What must
-not: what the proxy must answer.
+Replacements in that configuration, the process, and requests to it. Rules on its answers do not belong here.
 """
 
 import base64
@@ -25,7 +24,7 @@ NAME = "localhost"
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 OPENSSL = shutil.which("openssl")
 
-# In place of Debian's nginx.conf. A worker of root's nginx would be nobody, who cannot read in a test's folder.
+# Replaces Debian's nginx.conf. A worker of root's nginx would run as nobody, who cannot read a test's folder.
 _MAIN = """
 daemon off;
 {user}
@@ -44,10 +43,10 @@ http {{
 
 
 class Proxy:
-    """One nginx in front of REST APIs at ``upstreams`` (HOST:PORT); it listens once it is made.
+    """One nginx in front of REST APIs at ``upstreams`` (HOST:PORT), listening.
 
-    ``site`` and the default server are enabled. ``url`` is where clients reach the API, with ``prefix``; certificate
-    and password are made by the README's lines.
+    ``site`` and the default server are enabled. ``url``: where clients reach the API, with ``prefix``. The README's
+    commands make certificate and password.
     """
 
     def __init__(self, folder: Path, upstreams: list[str], *, site: str) -> None:
@@ -67,7 +66,7 @@ class Proxy:
         command = [NGINX, "-e", "stderr", "-p", str(folder), "-c", str(folder / "nginx.conf")]
         self._process = Process("nginx", command, dict(os.environ))
         try:
-            # It listens before it starts them.
+            # nginx listens before it starts workers.
             self._process.wait_for_line(r"start worker process \d+")
         except ProcessFailed as error:
             error.add_note(self.transcript())
@@ -83,14 +82,14 @@ class Proxy:
         return httpx.Client(base_url=self.url, auth=auth, verify=self._trusting, timeout=DEADLINE_S, trust_env=False)
 
     def api(self) -> Api:
-        """The same with the password, as ``Api``."""
+        """An ``Api`` through the proxy, with the password."""
         api = Api(self.url)
         api.http.close()
         api.http = self.client(self.auth)
         return api
 
     def send(self, head: str, body: bytes = b"") -> ssl.SSLSocket:
-        """An open connection on which ``head`` (complete lines), the password and ``body`` were sent as they stand."""
+        """An open connection on which ``head`` (complete lines), the password and ``body`` were sent unchanged."""
         password = base64.b64encode(":".join(self.auth).encode()).decode()
         plain = socket.create_connection(("127.0.0.1", self._port.number), DEADLINE_S)
         connection = self._trusting.wrap_socket(plain, server_hostname=NAME)
@@ -98,7 +97,7 @@ class Proxy:
         return connection
 
     def ask(self, head: str) -> tuple[int, str]:
-        """Status and body of the answer to such a request."""
+        """Status and body of the answer to a request with ``head``."""
         with self.send(head) as connection, http.client.HTTPResponse(connection) as answer:
             answer.begin()
             return answer.status, answer.read().decode()

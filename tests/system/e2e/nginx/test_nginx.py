@@ -1,6 +1,6 @@
-"""The proxy that the seed describes (Authentication): the password, the same answers as direct, links, many REST APIs.
+"""The proxy of the specification (Authentication): the password, answers as without proxy, links, many REST APIs.
 
-The real nginx runs deploy/nginx's configuration. What nginx itself refuses stands in ``test_refusals``.
+The real nginx runs deploy/nginx's configuration. ``test_refusals`` has nginx's own refusals.
 """
 
 import json
@@ -22,7 +22,7 @@ from tests.system.e2e.script_family import Gate, ScriptHandler, script
 from tests.system.independent.client import make_batch_list
 
 NOW = ("/stats/", "/status/", "/metrics")
-"""Paths whose answers tell of the moment: two of them are never the same."""
+"""Paths whose answers depend on the moment, so that no two are equal."""
 
 HOP_HEADERS = {"date", "server", "connection", "x-request-id", "content-length", "transfer-encoding"}
 
@@ -48,7 +48,7 @@ def shape(value: object) -> object:
 
 
 class TestPassword:
-    """Seed, Authentication 2: a request without credentials gets a 401 from the proxy."""
+    """Specification, Authentication 2: the proxy answers a request without credentials with 401."""
 
     @pytest.mark.parametrize("auth", [None, ("alice", "wrong"), ("alice", ""), ("bob", "unknown")])
     @pytest.mark.parametrize("path", ["/blocks", "/", "/no-such-path", "/metrics", "/readyz", "/healthz/x"])
@@ -85,7 +85,7 @@ class TestPassword:
 
 
 class TestSameAnswers:
-    """Seed, Authentication 2: with credentials a response like a direct call, its link shows the proxy's URL."""
+    """Specification, Authentication 2: with credentials the direct answer, but its link shows the proxy's URL."""
 
     @pytest.mark.parametrize("path", [endpoint.path for endpoint in ENDPOINTS if "GET" in endpoint.handlers])
     def test_every_route(
@@ -143,7 +143,7 @@ class TestSameAnswers:
 
 
 class TestLinks:
-    """API.md, Behind a proxy: link, previous, next, and the links of handing in show the proxy's URL and lead on."""
+    """API.md, Behind a proxy: links of lists and submissions show the proxy's URL and can be followed."""
 
     @pytest.mark.parametrize("kind", ["blocks", "batches", "transactions", "state"])
     def test_pages_lead_to_both_ends_and_back(
@@ -177,13 +177,13 @@ class TestLinks:
         answer = through.post(second)
         assert answer.status_code == 202, answer.text
         assert answer.json() == {"link": f"{either.url}/batch_status?id={second.id}"}
-        # A wait longer than the client's patience: the answer must come with the verdict.
+        # A wait longer than the client's timeout: the answer must come with the verdict.
         told = through.get(f"{answer.json()['link']}&wait={int(DEADLINE_S) * 10}")
         assert told["data"] == {second.id: "COMMITTED"}
 
 
 class TestComingAndGoing:
-    """The REST API keeps no state, so that several may run, and any may go; whoever waits may leave."""
+    """The REST API keeps no state: several may run, any of them may end, and waiting clients may leave."""
 
     def test_a_client_that_leaves_is_not_waited_for(
         self, either: Proxy, shared: Shared, author: Author, gate: Gate
@@ -237,7 +237,7 @@ class TestComingAndGoing:
 
 @contextmanager
 def _two_rest_apis(shared: Shared) -> Iterator[dict[str, Process]]:
-    """Two more REST APIs in front of the session's validator, by their addresses."""
+    """Two more REST APIs at the session's validator, by address."""
     ports = [ReservedPort(), ReservedPort()]
     words = ("rest-api", "--validator", shared.network.validator_url, "--bind")
     started = {

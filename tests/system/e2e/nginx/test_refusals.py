@@ -1,6 +1,6 @@
-"""What nginx does not let pass, and what it answers by itself: the API's error shape, and no client's word for the API.
+"""nginx's own refusals have the API's error shape, and nginx passes no forwarding headers of clients to the API.
 
-The real nginx runs deploy/nginx's configuration, in front of the session's node or of an HTTP server of the test's own.
+The real nginx runs deploy/nginx's configuration, in front of the session's node or of a test's own HTTP server.
 """
 
 import http.server
@@ -47,7 +47,7 @@ def refused(answer: httpx.Response, status: int, code: int) -> dict[str, Any]:
 
 
 class Upstream:
-    """In place of a REST API: keeps the requests that reach it; answers, or closes the connection without a word."""
+    """Replaces a REST API: keeps received requests; answers, or closes the connection."""
 
     def __init__(self, *, answers: bool) -> None:
         self.requests: list[tuple[str, str, list[tuple[str, str]]]] = []
@@ -91,7 +91,7 @@ def upstreams() -> Iterator[list[Upstream]]:
 
 
 class TestForwardingHeaders:
-    """API.md, Behind a proxy: the API believes the proxy, so the proxy must not believe the client."""
+    """API.md, Behind a proxy: the API trusts the proxy, so the proxy must not trust the client."""
 
     def test_a_client_that_forges_is_not_believed(self, either: Proxy, through: Api) -> None:
         honest = through.get("/blocks", count=1)
@@ -138,7 +138,7 @@ class TestForwardingHeaders:
 
 
 class TestStrangers:
-    """/healthz needs no password, so whoever finds it may send anything there; little of it may reach the API."""
+    """/healthz needs no password, so anyone may send requests there; little of these may reach the API."""
 
     @pytest.mark.parametrize("site", ["dovetail", "dovetail-prefix"])
     @pytest.mark.parametrize("method", ["GET", "HEAD"])
@@ -179,10 +179,10 @@ class TestStrangers:
 
 
 class TestErrors:
-    """API.md, Errors: the shape, with the API's code where it has one; what nginx gives is no HTML."""
+    """API.md, Errors: the shape, with the API's code if it has one; nginx sends no HTML."""
 
     def test_a_body_over_the_limit(self, through: Api) -> None:
-        # As much as the limit passes, and is the API's to judge.
+        # The largest body within the limit; the API refuses it.
         assert error_of(through.post_list(b"\xff" * BODY_BYTES_MAX))["code"] == 35
         error = refused(through.post_list(b"\xff" * (BODY_BYTES_MAX + 1)), 413, 36)
         assert f"{BODY_BYTES_MAX} bytes, the most that the proxy takes" in error["message"]
@@ -238,7 +238,7 @@ class TestErrors:
 
 
 def test_nginx_allows_what_the_rest_api_allows() -> None:
-    """Waits and request lines as long as the API takes them, and what nginx's answers say of its limits."""
+    """Waits and request lines as long as the API allows, and true limits in nginx's own answers."""
     snippet = (DEPLOY / "snippets" / "dovetail.conf").read_text()
     texts = (DEPLOY / "conf.d" / "dovetail.conf").read_text()
 
@@ -248,7 +248,7 @@ def test_nginx_allows_what_the_rest_api_allows() -> None:
         return int(found[0])
 
     limits, config = Limits(), RestConfig()
-    # The API gives the validator its own timeout's last part beyond the wait; see dovetail.rest_api.request.call.
+    # The API adds a part of its own timeout to the wait; see dovetail.rest_api.request.call.
     assert number(r"^proxy_read_timeout (\d+)s;$") > limits.status_wait_s_max + config.timeout_s // 20
     assert number(r"^client_max_body_size (\d+)m;$") * 1024 * 1024 == limits.body_bytes_max
     assert f" {limits.body_bytes_max} bytes" in texts
@@ -269,7 +269,7 @@ def test_nginx_allows_what_the_rest_api_allows() -> None:
 def test_what_was_handed_in_is_not_handed_in_again(
     proxies: Proxies, upstreams: list[Upstream], method: str, times: int
 ) -> None:
-    """An API that dies over a POST may have passed it on: the client decides, not nginx."""
+    """A REST API that dies over a POST may have passed it on: the client decides about a retry, not nginx."""
     upstreams += [Upstream(answers=False), Upstream(answers=False)]
     api = proxies([upstream.bind for upstream in upstreams]).api()
     refused(api.http.request(method, "/batches", content=b"x" if method == "POST" else None), 502, 502)
