@@ -13,7 +13,10 @@ Address = NewType("Address", str)
 """70 lower-case hex characters, of which the first 6 are the namespace (WIRE.md, Transport)."""
 
 ADDRESS_CHARACTERS: Final = 70
+"""Length of an address."""
+
 NAMESPACE_CHARACTERS: Final = 6
+"""Length of a namespace, with which an address begins."""
 
 _is_address = re.compile(r"[0-9a-f]{70}").fullmatch
 _is_prefix = re.compile(r"(?:[0-9a-f]{2}){0,35}").fullmatch
