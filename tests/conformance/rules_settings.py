@@ -59,11 +59,18 @@ def _(nodes: Nodes) -> None:
 
 
 _BODY_BYTES: Final = 65_536
+_OF_OPERATORS: Final = {
+    "LIMITS_BODY_BYTES_MAX": str(_BODY_BYTES),
+    "LIMITS_PAGE_ITEMS_DEFAULT": "2",
+    "LIMITS_PAGE_ITEMS_MAX": "3",
+    "REST_API_TRUSTED_PROXIES": "192.0.2.0/24",
+}
+"""Settings that do not disturb each other: their rows share a node."""
 
 
 @surrounded(ROWS, "api/errors/36", "a body over the limit is refused before it is read whole")
 def _(nodes: Nodes) -> None:
-    world = nodes.up(LIMITS_BODY_BYTES_MAX=str(_BODY_BYTES))
+    _, world = nodes.shared_up(**_OF_OPERATORS)
     for path, kind in (("/batches", OCTETS), ("/batch_status", JSON)):
         with world.http.raw() as raw:
             # Announced, but not sent.
@@ -82,7 +89,7 @@ def _(nodes: Nodes) -> None:
 
 @surrounded(ROWS, "api/lists/count-limits", "the default and the maximum of count are settings")
 def _(nodes: Nodes) -> None:
-    world = nodes.up(LIMITS_PAGE_ITEMS_DEFAULT="2", LIMITS_PAGE_ITEMS_MAX="3")
+    _, world = nodes.shared_up(**_OF_OPERATORS)
     world.commit(world.batch(*(world.intkey("set", world.name(), 1) for _ in range(5))))
     for path in ("/transactions", "/state?address=1cf126"):
         joint = "&" if "?" in path else "?"
@@ -137,7 +144,7 @@ def _(nodes: Nodes) -> None:
 
 @surrounded(ROWS, "api/proxy/trusted", "forwarding headers count only from trusted_proxies")
 def _(nodes: Nodes) -> None:
-    world = nodes.up(REST_API_TRUSTED_PROXIES="192.0.2.0/24")
+    _, world = nodes.shared_up(**_OF_OPERATORS)
     for headers in (
         (("X-Forwarded-Host", "a.example"),), (("X-Forwarded-Proto", "https"),), (("X-Forwarded-Path", "/p"),),
         (("Forwarded", "host=a.example;proto=https;path=/p"),), (("X-Forwarded-For", "192.0.2.1"),

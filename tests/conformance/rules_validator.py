@@ -49,6 +49,14 @@ def _(nodes: Nodes) -> None:
     world.commit(world.new())
 
 
+def _with_script(nodes: Nodes) -> World:
+    """The shared node, with a processor of the script family."""
+    network, world = nodes.shared_up()
+    if all(process.name != "ScriptHandler" for process in network.processes):
+        network.processor(HANDLER).wait_logged("ready")
+    return world
+
+
 def _script(world: World, *steps: tuple[object, ...]) -> ledger.Transaction:
     return ledger.make_transaction(
         world.key, world.public_key, "e2e_script", "1.0", [NAMESPACE], [NAMESPACE], script(*steps)
@@ -59,8 +67,7 @@ def _script(world: World, *steps: tuple[object, ...]) -> ledger.Transaction:
     ROWS, "api/status/pending/executing", "PENDING has reason queued, or executing while the family applies the batch"
 )
 def _(nodes: Nodes) -> None:
-    world = nodes.up()
-    nodes.networks[-1].processor(HANDLER).wait_logged("ready")
+    world = _with_script(nodes)
     first = world.batch(_script(world, ("hold", nodes.gate.port)))
     world.accept(first)
     nodes.gate.wait()
@@ -75,8 +82,7 @@ def _(nodes: Nodes) -> None:
 
 @surrounded(ROWS, "api/status/invalid/extended-data", "message and extended_data are the processor's, in base64")
 def _(nodes: Nodes) -> None:
-    world = nodes.up()
-    nodes.networks[-1].processor(HANDLER).wait_logged("ready")
+    world = _with_script(nodes)
     batch = world.batch(world.intkey("set", world.name(), 1), _script(world, ("invalid", "no, thanks", "00ff10")))
     assert world.reject(batch)["details"] == {batch.id: {
         "reason": "invalid_transaction", "transaction_id": batch.transactions[1].id, "message": "no, thanks",
@@ -109,7 +115,7 @@ def _(nodes: Nodes) -> None:
     assert network.run("genesis", "--data-dir", str(network.data)).code == 0
     validator = network.validator()
     network.rest_api().wait_logged("ready")
-    world = nodes.world(network)
+    world = nodes.world(network.rest_url)
     for path in (*LISTS, "/blocks/0", f"/batches/{'ab' * 64}", f"/transactions/{'ab' * 64}", f"/state/{'ab' * 35}"):
         error(15, "genesis")(world.http.get(path), world)
     error(15, "genesis")(world.post(world.new()), world)
@@ -126,7 +132,7 @@ def _(nodes: Nodes) -> None:
 def _(nodes: Nodes) -> None:
     network = nodes.network()
     parts = network.parts(INTKEY, SETTINGS)
-    world = nodes.world(network)
+    world = nodes.world(network.rest_url)
     world.commit(world.new())
     batch, bad = world.waiting(), world.bad()
     world.accept(batch)
@@ -153,7 +159,7 @@ def _(nodes: Nodes) -> None:
 def _(nodes: Nodes) -> None:
     network = nodes.network(REST_API_TIMEOUT_S="1")
     parts = network.parts(INTKEY, SETTINGS)
-    world = nodes.world(network)
+    world = nodes.world(network.rest_url)
     parts["validator"].signal(signal.SIGSTOP)
     try:
         error(17, "1 second")(world.http.get("/blocks"), world)
@@ -165,8 +171,8 @@ def _(nodes: Nodes) -> None:
 
 @surrounded(ROWS, "api/every/request-id-logged", "the log lines of both processes have the request id")
 def _(nodes: Nodes) -> None:
-    world = nodes.up()
-    up = nodes.networks[-1].processes[0]
+    network, world = nodes.shared_up()
+    up = network.processes[0]
     for path in ("/blocks", "/nothing/blocks"):
         request_id = f"logged-{world.name()}"
         world.http.get(path, ("X-Request-Id", request_id))
@@ -181,14 +187,13 @@ def _(nodes: Nodes) -> None:
 
 @surrounded(ROWS, "issue/stateless", "the API holds no state: two APIs of one validator give the same answers")
 def _(nodes: Nodes) -> None:
-    world = nodes.up()
-    network = nodes.networks[-1]
+    network, world = nodes.shared_up()
     port = ReservedPort()
     words = ("rest-api", "--bind", f"127.0.0.1:{port.number}", "--validator", network.validator_url)
+    second_api = network.start(*words, name="second rest-api")
     try:
-        network.start(*words, name="second rest-api").wait_logged("ready")
-        network.rest_url = f"http://127.0.0.1:{port.number}"
-        other = nodes.world(network)
+        second_api.wait_logged("ready")
+        other = nodes.world(f"http://127.0.0.1:{port.number}")
         batch, release = world.held()
         world.accept(batch)
         with other.http.raw() as raw:
@@ -201,4 +206,5 @@ def _(nodes: Nodes) -> None:
             first, second = world.http.get(path), other.http.get(path)
             assert second.body.decode().replace(other.http.url, world.http.url) == first.body.decode()
     finally:
+        second_api.terminate()
         port.close()

@@ -12,13 +12,22 @@ from tests.conformance.nodes import Nodes, Surrounded
 ROWS = [*rules_settings.ROWS, *rules_validator.ROWS]
 
 
+@pytest.fixture(scope="module")
+def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    made = Nodes(tmp_path_factory.mktemp("shared"), open_http)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
 @pytest.fixture
-def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Nodes]:
+def nodes(request: pytest.FixtureRequest, tmp_path: Path, _shared: Nodes) -> Iterator[Nodes]:
     """A maker of nodes; skips the row if the suite tests a given node."""
     url = given_url(request.config)
     if url is not None:
         pytest.skip(f"needs nodes with settings of its own, which {url} is not")
-    made = Nodes(tmp_path, open_http)
+    made = Nodes(tmp_path, open_http, _shared)
     try:
         yield made
     finally:

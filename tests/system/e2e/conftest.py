@@ -122,6 +122,16 @@ def networks(tmp_path: Path) -> Iterator[Networks]:
         made.close()
 
 
+@pytest.fixture(scope="module")
+def module_networks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Networks]:
+    """Makes nodes that end with the module, for tests that do not disturb each other."""
+    made = Networks(tmp_path_factory.mktemp("module"))
+    try:
+        yield made
+    finally:
+        made.close()
+
+
 @pytest.fixture
 def author(request: pytest.FixtureRequest) -> Author:
     """A key of the test's own."""

@@ -7,6 +7,7 @@ import pytest
 
 from tests.system.e2e.clients import Api, Author, error_of
 from tests.system.e2e.conftest import Networks, Shared
+from tests.system.e2e.network import Network
 from tests.system.e2e.process import DEADLINE_S
 from tests.system.e2e.script_family import NAMESPACE, bare_apply, script
 from tests.system.independent.bare_processor import BareProcessor, ProcessRequest, StateAccess
@@ -66,6 +67,14 @@ class TestNoProcessor:
         assert answer.json()["link"].endswith(f"/batch_status?id={batch.id}")
 
 
+@pytest.fixture(scope="module")
+def impatient(module_networks: Networks) -> Network:
+    """A node that waits 0.3 s for a missing dependency."""
+    network = module_networks(DOVETAIL_LIMITS_DEPENDENCY_WAIT_MS="300")
+    network.up()
+    return network
+
+
 class TestDependencies:
     """API.md: dependencies that are there, come later, never come, or are invalid."""
 
@@ -102,31 +111,31 @@ class TestDependencies:
         assert kept_open.result(DEADLINE_S).status_code == 201
         assert api.intkey(named("n")) == 3
 
-    def test_missing_for_too_long_is_invalid(self, networks: Networks, author: Author) -> None:
-        network = networks(DOVETAIL_LIMITS_DEPENDENCY_WAIT_MS="300")
-        network.up()
-        api = networks.api(network)
+    def test_missing_for_too_long_is_invalid(self, impatient: Network, networks: Networks, author: Author) -> None:
+        """API.md, details of INVALID: reason, transaction_id, message."""
+        api = networks.api(impatient)
         absent = author.intkey("set", "absent", 1)
         dependent = author.intkey("set", "n", 1, dependencies=[absent.id])
         follower = author.batch(author.intkey("inc", "n", 1, dependencies=[dependent.id]))
         api.accept(follower)
         details = api.reject(author.batch(dependent))
         assert details["reason"] == "dependency_missing"
+        assert details["transaction_id"] == dependent.id
         assert absent.id in details["message"]
         assert "0.3 s" in details["message"]
         assert api.settle(follower) == ["INVALID"]
         assert api.intkey("n") is None
 
-    def test_dependency_that_waits_for_a_processor_is_not_missing(self, networks: Networks, author: Author) -> None:
-        network = networks(DOVETAIL_LIMITS_DEPENDENCY_WAIT_MS="300")
-        network.up()
-        api = networks.api(network)
+    def test_dependency_that_waits_for_a_processor_is_not_missing(
+        self, impatient: Network, networks: Networks, author: Author
+    ) -> None:
+        api = networks.api(impatient)
         waiting = author.transaction("e2e_late", script())
-        dependent = author.batch(author.intkey("set", "n", 1, dependencies=[waiting.id]))
+        dependent = author.batch(author.intkey("set", "other", 1, dependencies=[waiting.id]))
         api.accept(author.batch(waiting), dependent)
         # Longer, by the validator's clock, than the wait for a dependency that is never submitted.
         assert api.words(dependent, wait=1) == ["PENDING"]
-        with BareProcessor(network.validator_url, "e2e_late", "1.0", [NAMESPACE], bare_apply):
+        with BareProcessor(impatient.validator_url, "e2e_late", "1.0", [NAMESPACE], bare_apply):
             assert api.settle(dependent) == ["COMMITTED"]
 
     def test_invalid_dependency_is_invalid_at_once(self, api: Api, author: Author, named: Callable[[str], str]) -> None:
@@ -155,16 +164,6 @@ class TestDependencies:
         batches = author.batch(bad), author.batch(dependent)
         answer = api.post(*batches, wait=int(DEADLINE_S) * 10)
         assert answer.json()["details"][batches[1].id]["transaction_id"] == dependent.id
-
-    def test_details_name_the_transaction_whose_dependency_is_missing(self, networks: Networks, author: Author) -> None:
-        """API.md, details of INVALID: reason, transaction_id, message."""
-        network = networks(DOVETAIL_LIMITS_DEPENDENCY_WAIT_MS="1")
-        network.up()
-        absent = author.intkey("set", "absent", 1)
-        dependent = author.intkey("set", "n", 1, dependencies=[absent.id])
-        details = networks.api(network).reject(author.batch(dependent))
-        assert details["reason"] == "dependency_missing"
-        assert details["transaction_id"] == dependent.id
 
 
 class TestFullQueue:
