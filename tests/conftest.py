@@ -1,13 +1,45 @@
-"""Settings of all tests: property tests are reproducible, and signal handlers are restored after each test.
+"""Settings of all tests: which tests are slow, reproducible property tests, signal handlers restored after each test.
 
 Fixtures of one package do not belong here.
 """
 
 import signal
-from collections.abc import Generator
+from collections.abc import Collection, Generator
+from pathlib import Path
+from typing import Final
 
 import hypothesis
 import pytest
+
+SLOW: Final = {
+    "tests/conformance": "more than a thousand rows on nodes of their own",
+    "tests/dovetail/bench/test_bench.py": "benchmarks of nodes",
+    "tests/dovetail/bench/test_bench_http.py": "benchmarks of nodes",
+    "tests/dovetail/bench/test_bench_options.py": "benchmarks of nodes",
+    "tests/dovetail/cli/commands/test_new_family.py::test_its_tests_pass_as_written": "a node for each encoding",
+    "tests/dovetail/cli/commands/test_new_family.py::test_it_is_typed": "mypy over the whole project",
+    "tests/dovetail/cli/commands/test_rehearse.py": "processes that rehearse a long chain",
+    "tests/dovetail/testing/test_pytest_plugin.py": "nodes in runs of pytest",
+    "tests/dovetail/validator/store/test_reader.py": "readers killed by the dozen",
+    "tests/dovetail/validator/test_page_cost.py": "long chains",
+    "tests/processor_sdk/testing/test_second_interpreters.py": "interpreters started by the dozen",
+    "tests/properties/test_testing_ledger.py": "long histories",
+    "tests/system/e2e": "a node for nearly every test",
+    "tests/system/faults": "nodes that are killed again and again",
+    "tests/system/linearizability/test_node.py": "nodes under load for seconds",
+}
+"""What the README's test command leaves out, and what it costs: the marker ``slow``."""
+
+NOT_SLOW: Final = (
+    # Real processes, a foreign client and a foreign processor.
+    "tests/system/e2e/test_processors.py",
+    "tests/system/e2e/test_submission.py",
+    # kill -9.
+    "tests/system/e2e/test_restart.py::TestUpRestartsWhatDies::test_validator_killed_in_the_middle_of_a_load",
+)
+"""What it runs nevertheless."""
+
+_ROOT: Final = Path(__file__).parent.parent
 
 hypothesis.settings.register_profile(
     "dovetail", derandomize=True, print_blob=True, deadline=None, database=None, max_examples=60
@@ -22,6 +54,24 @@ _RESTORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 for _number in _RESTORED:
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
+
+
+def _is_listed(node_id: str, listed: Collection[str]) -> bool:
+    return any(node_id == entry or node_id.startswith((f"{entry}/", f"{entry}::", f"{entry}[")) for entry in listed)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no module of which nothing would run, because imports cost a run of the other tests its time."""
+    path = collection_path.relative_to(_ROOT).as_posix()
+    runs = any(entry.startswith(path) for entry in NOT_SLOW) or not _is_listed(path, SLOW)
+    return None if runs or config.option.markexpr != "not slow" else True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _is_listed(item.nodeid, SLOW) and not _is_listed(item.nodeid, NOT_SLOW):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(wrapper=True)

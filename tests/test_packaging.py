@@ -1,4 +1,4 @@
-"""What is installed: the distribution's name, its typed packages, and the versions that development and CI use."""
+"""What is installed and run: the distribution's name, typed packages, locked versions, and the list of slow tests."""
 
 import re
 import tomllib
@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tests.conftest import NOT_SLOW, SLOW
 
 ROOT = Path(__file__).parent.parent
 DECLARED: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -42,3 +44,11 @@ def test_the_lock_file_has_hashes_and_no_addresses() -> None:
     assert len(LOCKED) > 50
     assert all("--hash=sha256:" in entry for entry in re.split(r"(?m)^(?=[\w.-]+==)", LOCK)[1:])
     assert "://" not in LOCK
+
+
+@pytest.mark.parametrize("entry", [*SLOW, *NOT_SLOW])
+def test_what_is_listed_as_slow_is_there(entry: str) -> None:
+    path, *names = entry.split("::")
+    assert (ROOT / path).exists()
+    text = (ROOT / path).read_text(encoding="utf-8") if names else ""
+    assert all(re.search(rf"(?:def|class) {name}\b", text) for name in names), entry
