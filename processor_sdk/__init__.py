@@ -1,6 +1,6 @@
-"""What a family author imports: the handler base class, what it is given, the verdicts, and the codecs.
+"""The names that a family author imports: the handler base class, its arguments, its exceptions and the codecs.
 
-``processor_sdk.runtime`` (sockets, processes, signals) is imported by itself, so that a handler can be imported and
+``processor_sdk.runtime`` (sockets, processes, signals) is not imported here, so that a handler can be imported and
 tested without ZeroMQ.
 """
 

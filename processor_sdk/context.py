@@ -1,7 +1,7 @@
-"""A transaction's view of state: reads, buffered writes, events and receipt data; the same in both protocols.
+"""A transaction's view of state: reads, buffered writes, events and receipt data. The same in both protocols.
 
-Writes stay here until the apply has ended; who carries them to the validator is ``processor_sdk.apply.dispatch``, or
-``StateCalls.flush`` in the 1.x conversation. No messages of the wire except the events, no sockets.
+Writes stay here until the apply has ended. Then ``processor_sdk.apply.dispatch`` sends them, or ``StateCalls.flush`` in
+the 1.x conversation. No wire messages except events, no sockets.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,20 +19,20 @@ T = TypeVar("T")
 
 
 class StateBefore(Protocol):
-    """The state before the transaction, as far as it may read: that it may is checked before anything is asked."""
+    """The state before the transaction. Context checks the inputs before it asks."""
 
     def fetch(self, addresses: Collection[str]) -> Mapping[str, bytes]:
         """The values at addresses; those without data are missing."""
 
     def under(self, prefix: str) -> Iterator[Entry]:
-        """The entries whose address begins with ``prefix``, in address order, asked for as they are taken."""
+        """The entries whose address begins with ``prefix``, in address order, fetched during the iteration."""
 
 
 class Context:
-    """What one transaction may see and change.
+    """The state that one transaction may read and change.
 
-    An address is 70 lower-case hex characters. A read must lie under the transaction's inputs, a write under its
-    outputs and the handler's namespaces; anything else raises AuthorizationException and does nothing.
+    An address is 70 lower-case hex characters. Reads must lie under the transaction's inputs, writes under its outputs
+    and the handler's namespaces. Other accesses raise AuthorizationException and change nothing.
     """
 
     __slots__ = ("_before", "_namespaces", "_readable", "_writable", "changes", "events", "receipt_data", "refused")
@@ -45,20 +45,20 @@ class Context:
         self._namespaces = namespaces
         self._before = before
         self.changes: dict[str, bytes | None] = {}
-        """What the transaction changes: address to its new value, None where it is removed. For the SDK to read."""
+        """The transaction's changes: address to new value, None if the entry is removed. For the SDK."""
         self.events: list[events_pb2.Event] = []
         self.receipt_data: list[bytes] = []
         self.refused: AuthorizationException | None = None
-        """The first access that was refused: it makes the transaction invalid, whatever the handler does about it."""
+        """The first refused access. It makes the transaction invalid even if the handler catches it."""
 
     @overload
     def get(self, address: str) -> bytes | None: ...
     @overload
     def get(self, address: str, codec: Codec[T]) -> T | None: ...
     def get(self, address: str, codec: Codec[T] | None = None) -> bytes | T | None:
-        """The entry at ``address``, the transaction's own writes included; None where there is none.
+        """The entry at ``address``, including the transaction's own writes; None if there is none.
 
-        Its bytes, or what ``codec`` makes of them. Bytes that do not fit the codec make the transaction invalid.
+        Bytes, or the value that ``codec`` decodes. Bytes that do not fit the codec make the transaction invalid.
         """
         self._check_readable(address)
         data = self.changes[address] if address in self.changes else self._before.fetch((address,)).get(address)
@@ -69,7 +69,7 @@ class Context:
     @overload
     def get_many(self, addresses: Iterable[str], codec: Codec[T]) -> dict[str, T]: ...
     def get_many(self, addresses: Iterable[str], codec: Codec[T] | None = None) -> dict[str, bytes] | dict[str, T]:
-        """The entries of those ``addresses`` that hold one, asked for at once; see ``get``."""
+        """The entries at ``addresses``, without the missing ones, fetched in one request. See ``get``."""
         wanted = _each(addresses)
         for address in wanted:
             self._check_readable(address)
@@ -87,7 +87,7 @@ class Context:
     @overload
     def set(self, address: str, value: T, codec: Codec[T]) -> None: ...
     def set(self, address: str, value: bytes | T, codec: Codec[T] | None = None) -> None:
-        """Write ``value`` to ``address``: bytes as they are, or what ``codec`` makes of it.
+        """Write ``value`` to ``address``: bytes, or a value that ``codec`` encodes.
 
         A value that the codec refuses (ValueError) makes the transaction invalid.
         """
@@ -99,7 +99,7 @@ class Context:
     @overload
     def set_many(self, entries: Mapping[str, T], codec: Codec[T]) -> None: ...
     def set_many(self, entries: Mapping[str, bytes] | Mapping[str, T], codec: Codec[T] | None = None) -> None:
-        """Write every entry, or none; see ``set``."""
+        """Write every entry, or none. See ``set``."""
         for address in entries:
             self._check_writable(address)
         self.changes.update({address: _encoded(address, value, codec) for address, value in entries.items()})
@@ -109,12 +109,12 @@ class Context:
     @overload
     def list(self, prefix: str, codec: Codec[T]) -> Iterator[tuple[str, T]]: ...
     def list(self, prefix: str, codec: Codec[T] | None = None) -> Iterator[tuple[str, bytes | T]]:
-        """The entries whose address begins with ``prefix``, as (address, bytes or what ``codec`` makes of them).
+        """The entries whose address begins with ``prefix``, as (address, bytes or decoded value), in address order.
 
-        In address order, the transaction's own writes included; fetched a page at a time, as they are taken. It is the
-        state at the moment of the call: what the transaction writes afterwards, also while it takes entries, does not
-        show. ``prefix``: an even number of lower-case hex characters, 0 to 70, that begins with one of the inputs.
-        Raises InternalError at a validator of the Sawtooth 1.x line, whose protocol has no message for it.
+        The entries include the transaction's own writes up to this call; later writes do not show, not even during
+        the iteration. They are fetched a page at a time. ``prefix``: an even number of lower-case hex characters, 0 to
+        70, that begins with one of the inputs. Raises InternalError at a validator of the Sawtooth 1.x line, whose
+        protocol has no message for lists.
         """
         if not is_prefix(prefix):
             self._refuse(AuthorizationException.for_malformed_prefix(prefix))
@@ -124,15 +124,15 @@ class Context:
         return entries if codec is None else ((key, decoded(key, data, codec)) for key, data in entries)
 
     def delete(self, address: str) -> bool:
-        """Remove what ``address`` holds; whether it held data.
+        """Remove the entry at ``address``; whether it held data.
 
-        Where only outputs cover the address, the transaction may not know what it held before: the answer is True
-        unless the transaction itself has removed it already.
+        If only the outputs cover the address, the transaction may not know the earlier entry: the answer is True
+        unless the transaction itself has already removed it.
         """
         return bool(self.delete_many((address,)))
 
     def delete_many(self, addresses: Iterable[str]) -> Sequence[str]:
-        """Remove what all of ``addresses`` hold, or nothing; those that held data (see ``delete``), in their order."""
+        """Remove the entries at all ``addresses``, or none; returns those that held data (see ``delete``), in order."""
         wanted = _each(addresses)
         for address in wanted:
             self._check_writable(address)
@@ -141,8 +141,8 @@ class Context:
         before = self._before.fetch([address for address in wanted if address in readable]) if readable else {}
         held = []
         for address in wanted:
-            # What an unreadable address held must not leak: packed execution sees more of it than the 1.x protocol,
-            # and a handler that branches on it would judge differently in the two.
+            # The entry at an unreadable address must not leak: packed execution sees more than the 1.x protocol, and a
+            # handler that depended on it would give different verdicts.
             there_before = address in before or address not in readable
             if changes[address] is not None if address in changes else there_before:
                 held.append(address)
@@ -155,9 +155,9 @@ class Context:
     def add_event(
         self, event_type: str, attributes: Mapping[str, str] | Iterable[tuple[str, str]] = (), data: bytes = b""
     ) -> None:
-        """Tell the world, if the transaction is committed: a type, attributes in their order, bytes of the family.
+        """Raise an event, which is published if the transaction is committed. ``data``: bytes of the family.
 
-        Attributes are (key, value) pairs, of which a key may stand in several, or a mapping.
+        ``attributes``: a mapping or (key, value) pairs, whose order is kept. A key may occur several times.
         """
         if not isinstance(event_type, str):
             raise TypeError(f"the type of the event is {event_type!r}, not text")
@@ -193,7 +193,7 @@ class Context:
 
 
 def _attribute(event_type: str, pair: object) -> tuple[str, str]:
-    # A text of two characters would pass for a pair.
+    # A string of two characters would count as a pair.
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise TypeError(f'an attribute of the event {event_type!r} is {pair!r}, not a pair as in ("key", "value")')
     key, value = pair
@@ -211,7 +211,7 @@ def _each(addresses: Iterable[str]) -> dict[str, None]:
 
 
 def decoded(address: str, data: bytes, codec: Codec[T]) -> T:
-    """What ``codec`` makes of the entry at ``address``. Raises InvalidTransaction where it does not fit."""
+    """The entry at ``address``, decoded. Raises InvalidTransaction if the bytes do not fit ``codec``."""
     try:
         return codec.decode(data)
     except (NotDecodable, ValueError) as error:

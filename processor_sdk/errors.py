@@ -1,4 +1,4 @@
-"""What a handler, or the SDK on its behalf, raises to end an apply. No messages, no logging."""
+"""The exceptions that end an apply. Handlers raise them, or the SDK. No protocol messages, no logging."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,9 +9,9 @@ _DECLARED_SHOWN_MAX: Final = 8
 
 
 class InvalidTransaction(Exception):
-    """The family refuses the transaction; final. Message and ``extended_data`` travel to the submitter.
+    """The family refuses the transaction for good. The submitter gets the message and ``extended_data``.
 
-    Raise it only for reasons that every node finds alike: the transaction itself and the state that it reads.
+    Raise it only for reasons that are the same on every node: the transaction and the state that it reads.
     """
 
     extended_data: bytes = b""
@@ -24,7 +24,7 @@ class InvalidTransaction(Exception):
 
 
 class AuthorizationException(InvalidTransaction):
-    """The handler touched an address that the transaction or the handler does not declare. Nothing was changed."""
+    """The handler used an address that the transaction or the handler does not declare. Nothing was changed."""
 
     @classmethod
     def for_read(cls, address: str, inputs: Sequence[str]) -> "AuthorizationException":
@@ -36,7 +36,7 @@ class AuthorizationException(InvalidTransaction):
 
     @classmethod
     def for_list(cls, prefix: str, inputs: Sequence[str]) -> "AuthorizationException":
-        """What lies under ``prefix`` is not covered by one of the ``inputs`` of the transaction."""
+        """No single one of the transaction's ``inputs`` covers ``prefix``."""
         return cls(
             f"may not list {prefix!r}: the transaction declares the inputs {_shown(inputs)};"
             f" its client must add the prefix, or a shorter one: {_line('inputs', prefix)}"
@@ -60,14 +60,14 @@ class AuthorizationException(InvalidTransaction):
 
     @classmethod
     def for_malformed(cls, address: str) -> "AuthorizationException":
-        """``address`` can be no address."""
+        """``address`` is malformed."""
         return cls(
             f"{address[:140]!r} ({len(address)} characters) is no address: an address is 70 lower-case hex characters"
         )
 
     @classmethod
     def for_malformed_prefix(cls, prefix: str) -> "AuthorizationException":
-        """``prefix`` can be no prefix of an address."""
+        """``prefix`` is malformed."""
         return cls(
             f"{prefix[:140]!r} ({len(prefix)} characters) is no prefix of an address: an even number of lower-case hex"
             f" characters, 0 to 70"
@@ -75,13 +75,13 @@ class AuthorizationException(InvalidTransaction):
 
 
 class InternalError(Exception):
-    """The transaction cannot be judged here and now; it is no verdict, and the validator tries again."""
+    """The transaction cannot be executed here and now. No verdict: the validator tries again."""
 
 
 class StateUnavailable(BaseException):
-    """The validator did not answer a state call as the protocol says, or its connection is lost.
+    """The validator broke the protocol in its answer to a state call, or the connection is lost.
 
-    Not an ``Exception``: a handler that catches everything it can must not turn a missing answer into a verdict.
+    Not an ``Exception``, so that a handler with ``except Exception`` does not turn a missing answer into a verdict.
     """
 
 
@@ -90,5 +90,5 @@ def _shown(declared: Sequence[str]) -> str:
 
 
 def _line(argument: str, entry: str) -> str:
-    """What to write where the client makes its transaction."""
+    """The argument that the client must write when it builds the transaction."""
     return f'{argument}=[…, "{entry}"]'

@@ -1,4 +1,4 @@
-"""The base class of a transaction family's rules. No sockets, no messages, no state of its own."""
+"""The base class of transaction handlers, and the checks of their declarations. No sockets, no messages, no state."""
 
 import difflib
 import inspect
@@ -27,56 +27,56 @@ _MISTAKEN: Final = {
     "family": "family_name", "name": "family_name", "version": "family_version", "payload_encodings": "encodings",
 }  # fmt: skip
 _CLOSE: Final = 0.85
-"""How alike two names are, from 0 to 1, for one to be taken for a slip of the pen."""
+"""The similarity, from 0 to 1, from which a name counts as a misspelling of another."""
 
 
 class TransactionHandler(ABC, Generic[P]):
     """The rules of one family in one version; ``P`` is the type of its payloads.
 
-    A subclass that implements ``apply`` names its family in class attributes, checked when the class is made
-    (TypeError that says which one, why, and what to write), and for each instance when it begins to serve.
+    A subclass that implements ``apply`` declares its family in class attributes. They are checked when the class is
+    made and again for each instance before it serves. A TypeError names the attribute, the fault and the correction.
     """
 
     family_name: ClassVar[str]
-    """As transactions name it; 1 to 256 characters, no control characters, no blanks at its ends."""
+    """As in the transactions: 1 to 256 characters, no control characters, no blanks at the ends."""
 
     family_version: ClassVar[str]
-    """As transactions name it, to the letter: text, 1 to 256 characters, as for ``family_name``."""
+    """Exactly as in the transactions: text under the rules of ``family_name``."""
 
     namespaces: ClassVar[tuple[str, ...]]
-    """Where it may write: each 6 lower-case hex characters, or a name that is hashed to such.
+    """The prefixes under which the handler may write: 6 lower-case hex characters each, or a name to be hashed.
 
-    The class holds them hashed: of ``namespaces = ("intkey",)`` remains ``("1cf126",)``.
+    The class holds the hashed form: ``namespaces = ("intkey",)`` becomes ``("1cf126",)``.
     """
 
     encodings: ClassVar[Mapping[str, Codec[Any]]] = MappingProxyType({})
-    """The codec for each payload_encoding that a transaction may name; the first also for those that name none.
+    """The codec for each payload_encoding. The first also decodes payloads of transactions that name no encoding.
 
-    Where there are none, ``apply`` gets every payload as bytes.
+    Without encodings ``apply`` gets every payload as bytes.
     """
 
     migrates: ClassVar[bool] = False
-    """Whether the class migrates the state that its version takes over; found when it is made.
+    """Whether the class migrates the state of an earlier version. Set when the class is made.
 
-    It does where ``migrate`` stands in it, or comes from a class of the same ``family_version``, or of none. What comes
-    from a class of another version has been run for that one: who wants it again writes ``migrate = Earlier.migrate``.
+    True if the class defines ``migrate``, or inherits it from a class with the same ``family_version`` or with none. A
+    ``migrate`` of another version does not count; to run it again, write ``migrate = Earlier.migrate``.
     """
 
     @abstractmethod
     def apply(self, transaction: Transaction[P], context: Context) -> None:
-        """Judge ``transaction`` and write what it changes to ``context``.
+        """Check ``transaction`` and write its changes to ``context``.
 
-        Must depend on nothing but its two arguments: no clock, randomness, network or earlier transactions. Raises
-        InvalidTransaction to refuse; any other exception is no verdict and the transaction is tried again.
+        Must depend only on the two arguments: no clock, randomness, network or earlier transactions. Raise
+        InvalidTransaction to refuse the transaction. After any other exception the validator tries again.
         """
 
     def migrate(self, context: MigrationContext) -> None:
-        """Change the state that this version takes over from an earlier one; declared only by versions that do.
+        """Migrate one slice of the state of an earlier version. Define it only in versions that migrate.
 
-        One that is inherited from a class of another version is that version's, and not run (``migrates``).
-        Run once for each slice of that state, before the version's first transaction (docs/reference/sdk.md). Must
-        depend on nothing but the slice: not on the clock, on chance, or on what was done for another slice. Raises
-        InvalidTransaction where the state cannot be migrated: then nothing is, and the version is not activated.
+        Runs once for each slice, before the version's first transaction (docs/reference/sdk.md). A method inherited from
+        a class of another version does not run (``migrates``). Must depend only on the slice: not on the clock, on
+        chance or on other slices. Raise InvalidTransaction if the state cannot be migrated: then no slice is changed,
+        and the version is not activated.
         """
         raise NotImplementedError(f"{type(self).__qualname__} declares no migrate; {INHERITED_MIGRATE}")
 
@@ -101,10 +101,9 @@ class TransactionHandler(ABC, Generic[P]):
         _check_payload_type(where, cls)
 
     def check_declaration(self) -> None:
-        """That this instance can serve: what it, or its class since it was made, has set is checked as in a class.
+        """Check the attributes of this instance as those of a class are checked, and hash its namespaces.
 
-        Called by the runtime, once, before the instance gets its first transaction. Namespaces that are names are
-        hashed. Raises TypeError as the making of a class does.
+        The runtime calls it once, before the first transaction. Raises TypeError as making the class does.
         """
         where = type(self).__qualname__
         for attribute in ("family_name", "family_version"):
@@ -116,7 +115,7 @@ class TransactionHandler(ABC, Generic[P]):
 
 
 def _migrates(handler: type[TransactionHandler[Any]]) -> bool:
-    """Whether ``migrate`` is this version's: declared, and not inherited from a handler of another version."""
+    """Whether ``migrate`` is of this version: defined, and not inherited from a handler of another version."""
     if "migrate" in vars(handler):
         return True
     if handler.migrate is TransactionHandler.migrate:
@@ -144,12 +143,12 @@ def _check_style(where: str, handler: type) -> None:
 
 
 def _check_spelling(where: str, declared: Mapping[str, object]) -> None:
-    """That a class which declares one name does not mean another, which it does not declare itself."""
+    """Check that no attribute is a misspelling of a name that the class does not declare itself."""
     for name, value in declared.items():
         if name.startswith("_") or name in _NAMES or callable(value) or hasattr(value, "__get__"):
             continue
         meant = difflib.get_close_matches(name, _NAMES, 1, _CLOSE) or [_MISTAKEN.get(name, name)]
-        # What is inherited is no excuse: it may be what the slip was to replace.
+        # An inherited attribute does not count: the misspelled one may have been meant to replace it.
         if meant[0] in _NAMES and meant[0] not in declared:
             raise TypeError(
                 f"{where} has {name}, which means nothing here; write {meant[0]}, or, if it is something of your own,"
@@ -158,12 +157,12 @@ def _check_spelling(where: str, declared: Mapping[str, object]) -> None:
 
 
 def check_apply(where: str, apply: Any) -> None:
-    """That ``apply``, as its class has it, can be called with a transaction and a context. Raises TypeError."""
+    """Check that ``apply`` can be called with a transaction and a context. Raises TypeError."""
     _check_method(where, "apply", apply, "transaction", "context")
 
 
 def _check_method(where: str, name: str, method: Any, *parameters: str) -> None:
-    """That a method, as its class has it, is a plain function that can be called with so many arguments."""
+    """Check that a method is a plain function that can be called with ``parameters``. Raises TypeError."""
     takes = ", ".join(("self", *parameters))
     if not inspect.isfunction(method):
         raise TypeError(f"{where}.{name} is {method!r}; it must be a method: def {name}({takes})")
@@ -177,7 +176,7 @@ def _check_method(where: str, name: str, method: Any, *parameters: str) -> None:
 
 
 def check_name(where: str, attribute: str, value: object) -> None:
-    """That ``value`` can be the name or the version of a family. Raises TypeError."""
+    """Check that ``value`` can be the name or the version of a family. Raises TypeError."""
     if not isinstance(value, str) or not value:
         raise TypeError(f"{where}.{attribute} is {value!r}; it must be a string that is not empty")
     if len(value) > FAMILY_CHARACTERS_MAX:
@@ -213,7 +212,7 @@ def _namespace(where: str, declared: object) -> str:
     if declared[:2].lower() == "0x" and _is_hex(declared[2:]):
         raise TypeError(f"{where}.namespaces holds {declared!r}; hex is written without 0x: {declared[2:].lower()!r}")
     if _is_hex(declared):
-        # A slip of the pen in a prefix must not silently become the hash of a name.
+        # A misspelled prefix must not silently become the hash of a name.
         raise TypeError(
             f"{where}.namespaces holds {declared!r}, hex of {len(declared)} characters; a namespace has"
             f" {NAMESPACE_CHARACTERS}, in lower case. If it is a name, write namespace_of({declared!r})"
@@ -241,12 +240,12 @@ def _encodings(where: str, declared: object) -> Mapping[str, Codec[Any]]:
 def _is_kind(kind: type, payload: type) -> bool:
     try:
         return issubclass(kind, payload)
-    except TypeError:  # Of a TypedDict or a Protocol that cannot be told.
+    except TypeError:  # TypedDict and Protocol support no issubclass.
         return True
 
 
 def _check_payload_type(where: str, handler: type[TransactionHandler[Any]]) -> None:
-    """That the payloads which the class says it handles are what its codecs make, as far as these say it (``kind``)."""
+    """Check that the codecs make the payload type that the class declares, if they have a ``kind``."""
     for base in getattr(handler, "__orig_bases__", ()):
         if typing.get_origin(base) is not TransactionHandler:
             continue

@@ -1,7 +1,6 @@
-"""A slice of a version's migration: what its transaction looks like, and what its handler sees of the state.
+"""One slice of a version's migration: the form of its transaction, and the handler's view of its state.
 
-Nothing is run here (``processor_sdk.apply.dispatch``), and how state is sliced is said in
-``dovetail.ledger.migration``.
+``processor_sdk.apply.dispatch`` runs migrations, and ``dovetail.ledger.migration`` slices the state.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -18,13 +17,13 @@ from processor_sdk.errors import InvalidTransaction
 T = TypeVar("T")
 
 KNOWN_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Most bytes of addresses and values, of those that it gave last, that a MigrationContext keeps."""
+"""The most bytes of recently listed addresses and values that a MigrationContext keeps."""
 
 NO_MIGRATION: Final = (
     "it is signed with the key of migrations, which everybody knows, and is none: only Dovetail's validator makes them,"
     " by itself. Sign with a key of your own"
 )
-"""What is said to a transaction with the key that the validator does not say it has made."""
+"""The refusal of a client's transaction that is signed with the key of migrations."""
 
 INHERITED_MIGRATE: Final = (
     "one that is inherited from a class of another version does not count: write migrate = Earlier.migrate to run it"
@@ -33,7 +32,7 @@ INHERITED_MIGRATE: Final = (
 
 
 def check_migration(transaction: Transaction) -> None:
-    """That what a validator sent as a migration has the form of one. Raises InvalidTransaction."""
+    """Check the form of a transaction that the validator sent as a migration. Raises InvalidTransaction."""
     _, header, _, payload = transaction
     if (
         header.signer_pubkey != PUBLIC_KEY
@@ -50,9 +49,9 @@ def check_migration(transaction: Transaction) -> None:
 
 
 class MigrationContext(Context):
-    """What ``migrate`` may see and change: what lies under the prefixes of its slice, by the rules of every Context.
+    """A Context for ``migrate``: it reads and writes only under the prefixes of its slice.
 
-    The state is sliced by addresses, and what lies in another slice is out of reach.
+    The state is sliced by addresses. Other slices cannot be reached.
     """
 
     __slots__ = ("_known", "prefixes")
@@ -62,31 +61,31 @@ class MigrationContext(Context):
         access = AccessList(prefixes)
         super().__init__(access, access, namespaces, self._known)
         self.prefixes = prefixes
-        """What the addresses of this slice begin with: it may read and write under these, and nowhere else."""
+        """The prefixes of this slice's addresses. Reads and writes must lie under them."""
 
     @overload
     def leaves(self) -> Iterator[tuple[str, bytes]]: ...
     @overload
     def leaves(self, codec: Codec[T]) -> Iterator[tuple[str, T]]: ...
     def leaves(self, codec: Codec[T] | None = None) -> Iterator[tuple[str, bytes | T]]:
-        """Every entry that the slice held before its migration, as (address, bytes or what ``codec`` makes of them).
+        """Every entry that the slice held before its migration, as (address, bytes or decoded value).
 
-        In address order, each once, fetched a page at a time; nothing that ``migrate`` writes, before or meanwhile,
-        shows. Bytes that do not fit ``codec`` raise InvalidTransaction and end the list: not caught, that refuses the
-        migration; whoever catches it takes ``leaves`` without a codec and decodes by himself. To get, or remove, what
-        was given asks the validator nothing, for the last KNOWN_BYTES_MAX.
+        In address order, each once, fetched a page at a time. Writes of ``migrate`` do not show. Bytes that do not fit
+        ``codec`` raise InvalidTransaction, which ends the iteration and, if it is not caught, refuses the migration. To
+        skip such entries, call ``leaves`` without a codec and decode each one. Listed entries are cached, up to
+        KNOWN_BYTES_MAX: getting or removing them sends no request to the validator.
         """
         for prefix in sorted(self.prefixes):
             for address, data in self._known.under(prefix):
                 yield address, data if codec is None else decoded(address, data, codec)
 
     def covers(self, address: str) -> bool:
-        """Whether ``address`` is of this slice: what a migration does once, it does in the slice of one address."""
+        """Whether ``address`` is in this slice. A step that runs once belongs in the slice of one address."""
         return is_address(address) and address.startswith(self.prefixes)
 
 
 class _Known:
-    """The state before the slice; keeps what it listed last, so that few entries are asked for twice."""
+    """The state before the slice, with a cache of recently listed entries."""
 
     def __init__(self, before: StateBefore) -> None:
         self._before = before

@@ -1,7 +1,6 @@
-"""A transaction processor as a running thing: handlers on one side, a validator's address on the other.
+"""The transaction processor that an author or an operator starts: handlers, and the address of a validator.
 
-What an author or an operator starts. How it is done lives below: ``processor_sdk.worker.supervisor`` keeps the worker
-processes, ``processor_sdk.worker.serving`` is one process's worth of serving.
+``processor_sdk.worker.supervisor`` keeps the worker processes, ``processor_sdk.worker.serving`` serves in one process.
 """
 
 import contextlib
@@ -22,9 +21,9 @@ from processor_sdk.apply.progress import Progress
 from processor_sdk.handler import TransactionHandler
 from processor_sdk.worker import connection
 from processor_sdk.worker.keys import read_keys
-from processor_sdk.worker.process import MEMORY_MIB_MIN, Orders, Parcel
+from processor_sdk.worker.process import MEMORY_MIB_MIN, Orders, SharedBytes
 from processor_sdk.worker.registration import BUILD_ID_CHARACTERS_MAX
-from processor_sdk.worker.serving import Service, serve, signals_to, tell
+from processor_sdk.worker.serving import Service, notify, serve, signals_to
 from processor_sdk.worker.slot import STOPS
 from processor_sdk.worker.supervisor import UNGUARDED_EXIT, CannotStart, Report, Supervisor, WorkerReport
 from processor_sdk.worker.watch import BEAT_S
@@ -32,7 +31,7 @@ from processor_sdk.worker.watch import BEAT_S
 __all__ = ["CannotStart", "Report", "TransactionProcessor", "WorkerReport"]
 
 MAX_OCCUPANCY_DEFAULT: Final = 4_096
-"""Two full packed messages, so that the next is here when one is answered."""
+"""Two full packed messages, so that the next one has arrived when one is answered."""
 
 APPLY_TIMEOUT_MS_DEFAULT: Final = 10_000
 STOP_S_MAX_DEFAULT: Final = 15.0
@@ -44,7 +43,7 @@ _url: Final = re.compile(r"tcp://(?:\[[0-9A-Za-z:.%_-]+\]|[0-9A-Za-z][0-9A-Za-z.
 
 
 class TransactionProcessor:
-    """Serves the handlers added to it to one validator. Runs once."""
+    """Serves its handlers to one validator. Runs once."""
 
     def __init__(
         self,
@@ -59,20 +58,20 @@ class TransactionProcessor:
         connection_key: str | os.PathLike[str] | None = None,
         validator_key: str | os.PathLike[str] | None = None,
     ) -> None:
-        """``url``: the validator's address, as ``tcp://127.0.0.1:4004``. Raises ValueError for what cannot be.
+        """``url``: the validator's address, as ``tcp://127.0.0.1:4004``. Raises ValueError for a wrong argument.
 
-        ``workers``: how many processes apply transactions, each over a connection of its own.
-        ``max_occupancy``: how many transactions one worker takes at once.
-        ``apply_timeout_ms``: how long one apply may take, without what it waits for the validator. A worker that takes
-        longer says so, answers INTERNAL_ERROR where it can, and is replaced.
-        ``stop_s_max``: how many seconds the workers may take to finish what is in flight when the processor is stopped.
-        ``memory_mib_max``: how much address space each worker may have, in MiB; None for no limit. An apply that wants
-        more gets MemoryError.
-        ``build_id``: by which people tell this build of the families from others, at most 256 characters, for all
-        handlers; None for the version or the digest of each one's own code (``registration.build_of``).
+        ``workers``: the number of processes that apply transactions, each over its own connection.
+        ``max_occupancy``: the number of transactions that one worker accepts at once.
+        ``apply_timeout_ms``: the time limit of one apply, without its waits for the validator. A worker that exceeds it
+        logs the apply, answers INTERNAL_ERROR if it can, and is replaced.
+        ``stop_s_max``: the seconds that the workers have to finish their tasks when the processor is stopped.
+        ``memory_mib_max``: the address space of each worker in MiB; None for no limit. An apply that needs more gets
+        MemoryError.
+        ``build_id``: a name of this build for people, at most 256 characters, for all handlers; None for the version
+        or the digest of each handler's code (``registration.build_of``).
         ``connection_key``, ``validator_key``: the files of this processor's secret connection key and of the
-        validator's public one, as ``dovetail keygen --connection`` makes them; None, both, for a validator that asks
-        for no keys. Read at once: ValueError says what is wrong with one.
+        validator's public key, made by ``dovetail keygen --connection``; both None if the validator asks for no keys.
+        The files are read at once. ValueError says what is wrong with a file.
         """
         matched = _url(url)
         if matched is None or not 1 <= int(matched[1] or 1) <= _PORT_MAX:
@@ -100,7 +99,7 @@ class TransactionProcessor:
         self._stop_asked = False
 
     def add(self, handler: TransactionHandler[Any]) -> "TransactionProcessor":
-        """Serve ``handler`` too; before ``run``. Raises TypeError for what is none."""
+        """Add ``handler``, before ``run``. Raises TypeError if the argument is no handler."""
         if not isinstance(handler, TransactionHandler):
             raise TypeError(
                 f"{handler!r} is no handler: give an instance, as in add(MyHandler()); of a handler of the Sawtooth 1.x"
@@ -110,13 +109,13 @@ class TransactionProcessor:
         return self
 
     def stop(self) -> None:
-        """End ``run``: unregister, finish what is in flight, return. From any thread, any number of times.
+        """Make ``run`` unregister, finish its tasks and return. From any thread, any number of times.
 
-        Before ``run`` it makes that return at once.
+        A ``run`` that begins later returns at once.
         """
         self._stop_asked = True
         if self._waker is not None:
-            tell(self._waker, connection.STOP)
+            notify(self._waker, connection.STOP)
 
     def run(
         self,
@@ -125,23 +124,23 @@ class TransactionProcessor:
         report_s_max: float = BEAT_S,
         configure_logging: Callable[[], object] | None = None,
     ) -> signal.Signals | None:
-        """Serve with worker processes until stopped; gives the signal that did it, if one did. Reconnects for ever.
+        """Serve with worker processes until stopped, reconnecting for ever. Returns the signal that stopped it, if any.
 
-        A worker is a fresh interpreter that imports what the handlers come from, so a script calls this under
-        ``if __name__ == "__main__":``. One that ends is replaced. In the main thread SIGTERM, SIGINT and SIGHUP stop
-        (the last where it is not ignored, as under nohup): each worker unregisters and finishes what it has within
-        ``stop_s_max``; another one, half a second later or more, kills the workers. Where this process is killed, they
-        end by themselves.
+        A worker is a fresh interpreter that imports the handlers' modules, so a script must call this under
+        ``if __name__ == "__main__":``. A worker that ends is replaced. If this process is killed, the workers end.
 
-        ``on_report`` is called in this thread with every change, and at least once a second and every ``report_s_max``;
-        it must not wait, since nothing else is done meanwhile.
-        ``configure_logging`` is called in each worker before anything else there; without it a worker logs to stderr
-        what is at least as important as this process logs.
+        In the main thread SIGTERM, SIGINT and SIGHUP (unless it is ignored, as under nohup) stop the processor: each
+        worker unregisters and finishes its tasks within ``stop_s_max``. Another signal, at least half a second later,
+        kills the workers.
 
-        Raises ValueError without handlers, or with two for the same family and version; TypeError for a handler that
-        cannot be given to another process; CannotStart where the first workers do not come up.
+        ``on_report`` is called in this thread after every change, at least once a second and every ``report_s_max``. It
+        must not block, because supervision stops meanwhile.
+        ``configure_logging`` is called first in each worker. Otherwise a worker logs to stderr at this process's level.
+
+        Raises ValueError without handlers or with two of the same family and version, TypeError for a handler that
+        cannot be pickled, CannotStart if the first workers do not start.
         """
-        # An interpreter that is still importing its script for a worker; nothing else tells.
+        # True only in an interpreter that is still importing its script for a worker.
         if getattr(multiprocessing.current_process(), "_inheriting", False):
             sys.exit(UNGUARDED_EXIT)
         _check("report_s_max", report_s_max, 0.01, 60)
@@ -150,12 +149,12 @@ class TransactionProcessor:
         _open_standard_files()
         _wait_for_children()
         try:
-            parcel = Parcel.holding(pickled)
+            shared = SharedBytes.holding(pickled)
         except OSError as error:
             raise CannotStart(
                 f"there is no room for what the workers are given ({len(pickled)} bytes): {error}"
             ) from None
-        with contextlib.closing(parcel) as service, self._woken() as (waker, wake):
+        with contextlib.closing(shared) as service, self._woken() as (waker, wake):
             orders = Orders(
                 service,
                 self._apply_timeout_ms,
@@ -172,9 +171,9 @@ class TransactionProcessor:
     def run_in_process(self, *, on_ready: Callable[[], None] | None = None) -> None:
         """Serve in this process and thread, without workers: for tests, debuggers and programs that are workers.
 
-        Nothing replaces this process, so neither ``apply_timeout_ms``, ``stop_s_max`` nor ``memory_mib_max`` hold.
-        ``on_ready`` is called, in this thread, when the validator has accepted all families for the first time. In the
-        main thread SIGTERM and SIGINT stop it, and a second one ends it at once, also in the middle of an apply.
+        ``apply_timeout_ms``, ``stop_s_max`` and ``memory_mib_max`` have no effect: nothing replaces this process.
+        ``on_ready`` is called in this thread when the validator has accepted all families for the first time. In the
+        main thread SIGTERM and SIGINT stop the serving. A second signal ends it at once, even within an apply.
         Raises ValueError as ``run`` does.
         """
         self._check_handlers()
@@ -202,7 +201,7 @@ class TransactionProcessor:
 
 
 def _open_standard_files() -> None:
-    """Where stdin, stdout or stderr is closed, a worker's pipe would take its place, and get what is written there."""
+    """Open closed standard files on /dev/null. A worker's pipe would otherwise get their descriptors."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         try:
@@ -214,7 +213,7 @@ def _open_standard_files() -> None:
 
 
 def _wait_for_children() -> None:
-    """A process may be started with SIGCHLD ignored: then nobody can tell how, or that, its children have ended."""
+    """Reset an ignored SIGCHLD, which would hide the end of child processes."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
@@ -238,7 +237,7 @@ def _pickled(service: Service) -> bytes:
         try:
             pickle.dumps(handler)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
-            # Of a handler of the 1.x line, the author's own.
+            # An adapted 1.x handler holds the author's own handler.
             author = type(getattr(handler, "wrapped", handler))
             raise TypeError(
                 f"the handler {author.__qualname__} cannot be given to a worker process: {error}; its class must"

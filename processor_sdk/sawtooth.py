@@ -1,9 +1,9 @@
-"""Handlers written for the Python SDK of the Sawtooth 1.x line, run as they are: its names, over this SDK.
+"""An adapter for handlers that were written for the Python SDK of the Sawtooth 1.x line, under that SDK's names.
 
-One module for what that SDK spreads over ``sawtooth_sdk.processor.handler``, ``.context``, ``.exceptions``, ``.core``
-and ``.log``, so that a handler changes its imports and nothing else. Each name behaves as in its release 1.2.5 beside a
-1.x validator, unless it says otherwise. An adapter and no second way: dispatch and runtime see the handlers that
-``adapted`` makes. What a new family needs is in ``processor_sdk`` itself; docs/how-to/migrating.md shows the step.
+It holds the names of ``sawtooth_sdk.processor.handler``, ``.context``, ``.exceptions``, ``.core`` and ``.log``, so that
+a handler changes only its imports. Each name behaves as in release 1.2.5 beside a 1.x validator, unless its
+docstring says otherwise. Dispatch and runtime see the handlers that ``adapted`` makes. A new family uses
+``processor_sdk`` itself; docs/how-to/migrating.md shows the step.
 """
 
 import logging
@@ -36,54 +36,54 @@ __all__ = [
 class TransactionHandler(ABC):
     """The rules of one family, in any number of versions.
 
-    Any object with these four names will do, as in 1.x, if ``apply`` is a plain method of its class. They are read once
-    and checked when the handler is added.
+    As in 1.x, any object with these four names is a handler, if ``apply`` is a plain method of its class. The names are
+    read and checked once, when the handler is added.
     """
 
     @property
     @abstractmethod
     def family_name(self) -> str:
-        """As transactions name it; 1 to 256 characters."""
+        """As in the transactions: 1 to 256 characters."""
 
     @property
     @abstractmethod
     def family_versions(self) -> Collection[str]:
-        """A list, tuple or set of the versions that it handles, as transactions name them."""
+        """A list, tuple or set of the handled versions, as in the transactions."""
 
     @property
     @abstractmethod
     def namespaces(self) -> Collection[str]:
-        """A list, tuple or set of prefixes under which it may write: even numbers of lower-case hex, 0 to 70."""
+        """A list, tuple or set of prefixes for writes: even numbers of lower-case hex characters, 0 to 70."""
 
     @abstractmethod
     def apply(self, transaction: Any, context: Any) -> Any:
-        """Judge ``transaction`` (TpProcessRequest) over ``context`` (Context).
+        """Check ``transaction`` (TpProcessRequest) and write its changes to ``context`` (Context).
 
-        InvalidTransaction and AuthorizationException refuse it for good, any other exception is no verdict. What it
-        returns is not looked at.
+        InvalidTransaction and AuthorizationException refuse the transaction for good. After any other exception the
+        validator tries again. The return value is ignored.
         """
 
 
 class TransactionHeader(ledger_transaction.TransactionHeader):
-    """The header under the names of the seed specification and of 1.x; lists are tuples."""
+    """The header, with the names of the seed specification and those of 1.x. Lists are tuples."""
 
     __slots__ = ()
 
     @property
     def signer_public_key(self) -> str:
-        """Who signed the transaction: ``signer_pubkey``."""
+        """The key that signed the transaction: ``signer_pubkey``."""
         return self.signer_pubkey
 
     @property
     def batcher_public_key(self) -> str:
-        """Who may put the transaction into a batch: ``batcher_pubkey``."""
+        """The key that may put the transaction into a batch: ``batcher_pubkey``."""
         return self.batcher_pubkey
 
 
 class TpProcessRequest(NamedTuple):
-    """One transaction. ``signature`` is its id; header and header_bytes are both there, whatever style was asked for.
+    """One transaction. ``signature``: its id. ``header`` and ``header_bytes`` are both set in either header style.
 
-    There is no ``context_id``: the context knows itself.
+    Unlike 1.x it has no ``context_id``.
     """
 
     header: TransactionHeader
@@ -93,7 +93,7 @@ class TpProcessRequest(NamedTuple):
 
 
 class StateEntry(NamedTuple):
-    """What stands at an address."""
+    """An entry of the state."""
 
     address: str
     data: bytes
@@ -107,7 +107,7 @@ class InvalidTransaction(processor_sdk.InvalidTransaction):
 
 
 class InternalError(processor_sdk.InternalError):
-    """The transaction cannot be judged here and now; the validator tries again, and gives up after a few times."""
+    """The transaction cannot be executed here and now. The validator tries again, a few times."""
 
     def __init__(self, message: object, extended_data: bytes | None = None) -> None:
         super().__init__(message)
@@ -115,18 +115,18 @@ class InternalError(processor_sdk.InternalError):
 
 
 class AuthorizationException(Exception):
-    """An address was touched that the transaction or the handler does not declare; nothing was changed.
+    """The handler used an address that the transaction or the handler does not declare. Nothing was changed.
 
-    No InvalidTransaction, as in 1.x: a handler may catch it and go on. Where it does not, the transaction is invalid.
+    As in 1.x no InvalidTransaction: a handler may catch it and go on. If it is not caught, the transaction is invalid.
     """
 
 
 class LocalConfigurationError(Exception):
-    """For programs that raise or catch it; nothing here raises it."""
+    """For programs that raise or catch it. This SDK never raises it."""
 
 
 class Context:
-    """What one transaction may see and change. ``timeout`` is taken and not needed: the runtime bounds every apply."""
+    """The state that one transaction may read and change. ``timeout`` is ignored: the runtime bounds every apply."""
 
     __slots__ = ("_context",)
 
@@ -134,7 +134,7 @@ class Context:
         self._context = context
 
     def get_state(self, addresses: Iterable[str], timeout: float | None = None) -> list[StateEntry]:
-        """The entries at ``addresses``, in their order; left out are those that are not there and those without bytes.
+        """The entries at ``addresses``, in their order, without missing and empty ones.
 
         Raises AuthorizationException outside the transaction's inputs.
         """
@@ -146,7 +146,7 @@ class Context:
         return [StateEntry(address, found[address]) for address in asked if found.get(address)]
 
     def set_state(self, entries: Mapping[str, bytes], timeout: float | None = None) -> list[str]:
-        """Write all of ``entries``, or nothing; their addresses.
+        """Write all of ``entries``, or nothing. Returns their addresses.
 
         Raises AuthorizationException outside the transaction's outputs or the handler's namespaces.
         """
@@ -157,7 +157,7 @@ class Context:
         return list(entries)
 
     def delete_state(self, addresses: Iterable[str], timeout: float | None = None) -> list[str]:
-        """Remove what ``addresses`` hold; all of them, whether they held anything or not, as 1.x validators answer.
+        """Remove the entries at ``addresses``. Returns all addresses, even missing ones, as 1.x validators do.
 
         Raises AuthorizationException as ``set_state`` does, and then removes nothing.
         """
@@ -179,11 +179,11 @@ class Context:
         data: bytes | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Tell the world, if the transaction is committed: a type, (key, value) pairs or a mapping, bytes."""
+        """Raise an event, which is published if the transaction is committed. ``attributes``: pairs or a mapping."""
         self._context.add_event(event_type, attributes or (), data or b"")
 
     def _refusal(self, refusal: processor_sdk.AuthorizationException) -> AuthorizationException:
-        # In 1.x it is the handler that decides what becomes of the transaction.
+        # In 1.x the handler decides whether a refused access makes the transaction invalid.
         self._context.refused = None
         return AuthorizationException(str(refusal))
 
@@ -195,38 +195,38 @@ class TransactionProcessor:
     """
 
     def __init__(self, url: str) -> None:
-        """``url``: the validator's address, as ``tcp://127.0.0.1:4004``. Raises ValueError for what cannot be."""
-        # Not at the top: handlers are imported and tested without ZeroMQ.
+        """``url``: the validator's address, as ``tcp://127.0.0.1:4004``. Raises ValueError for a malformed one."""
+        # Not at the top of the file, because handlers are imported and tested without ZeroMQ.
         from processor_sdk import runtime
 
         self._processor = runtime.TransactionProcessor(url)
 
     def add_handler(self, handler: object) -> None:
-        """Serve ``handler`` too, in all its versions; before ``start``. Raises TypeError as ``adapted`` does."""
+        """Add ``handler`` in all its versions, before ``start``. Raises TypeError as ``adapted`` does."""
         for version in adapted(handler):
             self._processor.add(version)
 
     def set_header_style(self, style: object) -> None:
-        """Nothing: a handler finds the header in both styles."""
+        """Do nothing: a request has the header in both styles."""
 
     def start(self) -> None:
-        """Serve until ``stop``, SIGTERM or SIGINT; what is in flight is finished. Reconnects for ever."""
+        """Serve until ``stop``, SIGTERM or SIGINT, then finish the tasks in flight. Reconnects for ever."""
         self._processor.run_in_process()
 
     def stop(self) -> None:
-        """End ``start``; from any thread."""
+        """Make ``start`` return. From any thread."""
         self._processor.stop()
 
 
 def init_console_logging(verbose_level: int = 2) -> None:
-    """Log to stderr: warnings at 0, what is done at 1, everything above."""
+    """Log to stderr: warnings at 0, info at 1, debug above."""
     logging.basicConfig(level={0: logging.WARNING, 1: logging.INFO}.get(verbose_level, logging.DEBUG))
 
 
 def adapted(handler: object) -> tuple[processor_sdk.TransactionHandler[bytes], ...]:
     """A 1.x handler as handlers of this SDK: one for each of its versions, in ascending order.
 
-    Raises TypeError that says which of its attributes is wrong and what to write.
+    Raises TypeError that names the wrong attribute and the correction.
     """
     where = type(handler).__qualname__
     if isinstance(handler, type):
@@ -253,13 +253,13 @@ def adapted(handler: object) -> tuple[processor_sdk.TransactionHandler[bytes], .
 
 
 class _CheckedByInstance(processor_sdk.TransactionHandler[bytes]):
-    """Its instances say what they handle, so there is nothing to check when a class is made of it."""
+    """A base class whose subclasses are not checked: the attributes are set on instances."""
 
     def __init_subclass__(cls) -> None:
         pass
 
     def check_declaration(self) -> None:
-        """Nothing: ``adapted`` has looked at what it serves, whose namespaces are prefixes of any length."""
+        """Do nothing: ``adapted`` has checked the handler, whose namespaces are prefixes of any length."""
 
 
 class _Version(_CheckedByInstance):
@@ -267,7 +267,7 @@ class _Version(_CheckedByInstance):
 
     def __init__(self, handler: Any, name: str, version: str, namespaces: tuple[str, ...]) -> None:
         self.wrapped = handler
-        # Class variables elsewhere, which an instance may not set by name.
+        # They are declared as class variables, so the type checker forbids ordinary assignment.
         vars(self).update(family_name=name, family_version=version, namespaces=namespaces)
 
     def apply(self, transaction: processor_sdk.Transaction[bytes], context: processor_sdk.Context) -> None:
@@ -288,7 +288,7 @@ def _read(where: str, handler: object, attribute: str) -> Any:
 
 def _texts(where: str, value: object) -> tuple[str, ...]:
     if isinstance(value, str):
-        # Its characters would pass for a list of texts.
+        # Its characters would count as a list of strings.
         raise TypeError(f"{where} is the string {value!r}; write a list: [{value!r}]")
     if not isinstance(value, list | tuple | set | frozenset):
         raise TypeError(f"{where} is {value!r}; it must be a list, tuple or set of strings")

@@ -1,4 +1,4 @@
-"""A transaction as a handler sees it: verified by the validator, its payload decoded. No state, no verdict but one."""
+"""A transaction as a handler gets it: verified by the validator, with a decoded payload. No state access."""
 
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -14,9 +14,9 @@ P = TypeVar("P")
 
 
 class Transaction(NamedTuple, Generic[P]):
-    """One transaction: ``id`` is its header signature, ``header_bytes`` what was signed, ``payload_bytes`` as sent.
+    """One transaction. ``id``: its header signature; ``header_bytes``: the signed bytes; ``payload_bytes``: as sent.
 
-    ``payload`` is what the handler's codec made of these bytes; the bytes themselves where it declares no encodings.
+    ``payload``: decoded by the handler's codec; the bytes themselves if the handler declares no encodings.
     """
 
     id: TransactionId
@@ -27,10 +27,10 @@ class Transaction(NamedTuple, Generic[P]):
 
 
 def with_payload(transaction: ledger_transaction.Transaction, encodings: Mapping[str, Codec[Any]]) -> Transaction[Any]:
-    """``transaction`` with the payload that its payload_encoding says. Raises InvalidTransaction.
+    """``transaction`` with its payload decoded by the codec of its payload_encoding. Raises InvalidTransaction.
 
-    One that names no encoding, as clients of the 1.x line do, is decoded by the first. Without ``encodings`` every
-    payload is bytes, whatever its encoding is called.
+    The first codec decodes payloads without an encoding, as 1.x clients send them. Without ``encodings`` every payload
+    stays bytes, whatever its encoding.
     """
     id_, header, header_bytes, payload = transaction
     if not encodings:

@@ -15,7 +15,7 @@ from dovetail.ledger.outcome import Kept, keep
 from dovetail.ledger.receipt import decode_event
 from dovetail.rehearsal.history import Before, PastTransaction, changes_of
 from dovetail.rehearsal.values import HEX_BYTES_SHOWN_MAX, Value, codecs_of, shown
-from processor_sdk.apply.dispatch import Judgement
+from processor_sdk.apply.dispatch import ApplyResult
 from processor_sdk.context import Context
 from protos import events_pb2, processor_pb2
 from protos.transaction_receipt_pb2 import TransactionReceipt
@@ -86,22 +86,22 @@ def _sums(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 
 def outcome_of(
-    past: PastTransaction, judgement: Judgement, before: Before, namespaces: tuple[str, ...], limits: Limits
+    past: PastTransaction, result: ApplyResult, before: Before, namespaces: tuple[str, ...], limits: Limits
 ) -> Outcome:
     """``namespaces``: of the new handler; ``limits``: of the validator that is to run it."""
-    context = judgement.context
+    context = result.context
     if context is None:
-        return Outcome(*failure_of(judgement), b"")
+        return Outcome(*failure_of(result), b"")
     transaction_id, header, _, _ = past.transaction
     kept = kept_of(transaction_id, header.outputs, context, before, namespaces, limits)
     return Outcome("invalid", kept, b"") if isinstance(kept, str) else Outcome(None, "", kept.receipt)
 
 
-def failure_of(judgement: Judgement) -> tuple[Literal["invalid", "internal_error"], str]:
+def failure_of(result: ApplyResult) -> tuple[Literal["invalid", "internal_error"], str]:
     """Kind and message of an apply that a handler did not end well."""
-    if judgement.status == _INVALID:
-        return "invalid", judgement.message
-    return "internal_error", judgement.message + _place_of(judgement.error)
+    if result.status == _INVALID:
+        return "invalid", result.message
+    return "internal_error", result.message + _place_of(result.error)
 
 
 def kept_of(

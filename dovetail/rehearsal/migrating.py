@@ -13,7 +13,7 @@ from dovetail.ledger.permitted import Permission, permitted_families
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.rehearsal.differences import failure_of, kept_of
 from dovetail.rehearsal.history import Before
-from dovetail.rehearsal.judging import Judge
+from dovetail.rehearsal.rehearser import Rehearser
 from dovetail.rehearsal.values import Value, codecs_of, shown
 from dovetail.validator.core.journal import migrations
 from dovetail.validator.core.state.view import Stored
@@ -96,17 +96,17 @@ def slices_of(before: Before, prefixes: Sequence[str]) -> list[tuple[str, ...]]:
     return migration.slices(prefixes, sliced=migration.is_sliced(values))
 
 
-def migrate_slice(judge: Judge, block_num: int, prefixes: tuple[str, ...], changes_max: int) -> SliceFindings:
+def migrate_slice(rehearser: Rehearser, block_num: int, prefixes: tuple[str, ...], changes_max: int) -> SliceFindings:
     """What the slice under ``prefixes`` of the state after block ``block_num`` would do. Raises StorageFailed."""
-    judge.store.refresh()
-    before = state_after(judge.store, block_num)
+    rehearser.store.refresh()
+    before = state_after(rehearser.store, block_num)
     leaves = sum(1 for prefix in prefixes for _ in before.under(prefix))
-    judgement = judge.slice(prefixes, before)
-    context = judgement.context
+    result = rehearser.slice(prefixes, before)
+    context = result.context
     if context is None:
-        refused, message = failure_of(judgement)
+        refused, message = failure_of(result)
         return SliceFindings(prefixes, leaves, refused=refused, message=message)
-    kept = kept_of(_SOME_ID, prefixes, context, before, judge.namespaces, judge.limits, migrates=True)
+    kept = kept_of(_SOME_ID, prefixes, context, before, rehearser.namespaces, rehearser.limits, migrates=True)
     if isinstance(kept, str):
         return SliceFindings(prefixes, leaves, refused="invalid", message=kept)
     counts: Counter[str] = Counter()

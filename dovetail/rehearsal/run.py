@@ -1,7 +1,7 @@
 """A whole rehearsal: history handed to worker processes piece by piece, results put together in the chain's order.
 
 Handlers run in worker processes alone: one that hangs or ends its process takes nothing else with it. What is judged
-how is in ``judging``, what is kept on disk between two runs in ``progress``.
+how is in ``rehearser``, what is kept on disk between two runs in ``progress``.
 """
 
 import functools
@@ -24,8 +24,8 @@ from dovetail.ledger.limits import Limits
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.rehearsal.differences import Findings
 from dovetail.rehearsal.history import Span
-from dovetail.rehearsal.judging import Judge
 from dovetail.rehearsal.migrating import SliceFindings, migrate_slice
+from dovetail.rehearsal.rehearser import Rehearser
 from dovetail.validator.store import StorageFailed, StoreReader
 from processor_sdk.handler import TransactionHandler
 
@@ -76,7 +76,7 @@ def rehearse(
     with _working(workers) as pool:
         while True:
             while len(waiting) < 2 * workers and (piece := next(coming, None)):
-                waiting.append((piece, _submit(pool, _judge_span, setup, piece)))
+                waiting.append((piece, _submit(pool, _rehearse_span, setup, piece)))
             if not waiting:
                 return findings
             piece, future = waiting[0]
@@ -169,19 +169,19 @@ def _place(lost: list[Span]) -> str:
     return f"blocks {first.first_block} to {last.last_block}"
 
 
-def _judge_span(setup: Setup, span: Span) -> Findings:
-    return _judge(setup).span(span, setup.differences_max)
+def _rehearse_span(setup: Setup, span: Span) -> Findings:
+    return _rehearser(setup).span(span, setup.differences_max)
 
 
 def _migrate_slice(setup: Setup, block_num: int, prefixes: tuple[str, ...]) -> SliceFindings:
-    return migrate_slice(_judge(setup), block_num, prefixes, setup.differences_max)
+    return migrate_slice(_rehearser(setup), block_num, prefixes, setup.differences_max)
 
 
 @functools.lru_cache(maxsize=1)
-def _judge(setup: Setup) -> Judge:
+def _rehearser(setup: Setup) -> Rehearser:
     """The one of this worker process."""
     # What an apply prints or logs, a hundred thousand times, is no part of what it does.
     logging.disable()
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (as long as the process lives)
     handler = handler_for(setup.handler, setup.family.name)
-    return Judge(StoreReader.open(setup.store), handler, setup.family, setup.apply_timeout_ms, setup.limits)
+    return Rehearser(StoreReader.open(setup.store), handler, setup.family, setup.apply_timeout_ms, setup.limits)

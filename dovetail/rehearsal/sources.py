@@ -13,7 +13,7 @@ from dovetail.node.handlers import make_handlers
 
 _PROGRAM: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
-    " from dovetail.rehearsal import sources; print(json.dumps(sources.told(sys.argv[2])))"
+    " from dovetail.rehearsal import sources; print(json.dumps(sources.digest_or_refusal(sys.argv[2])))"
 )
 
 
@@ -34,7 +34,7 @@ def sources_sha256(named: str) -> str:
     return str(answer["sha256"])
 
 
-def told(named: str) -> dict[str, str]:
+def digest_or_refusal(named: str) -> dict[str, str]:
     """What the fresh process answers: ``sha256``, or ``refused`` and why."""
     before = set(sys.modules)
     try:

@@ -1,8 +1,7 @@
-"""From a request of the validator to its answer: decodes, runs the handler, collects what it did. Always answers.
+"""From a validator's request to its answer: decodes the request, runs the handler, encodes the effects. Always answers.
 
 Both protocols: one transaction with state calls (Sawtooth 1.x), and packed execution (many transactions over a local
-overlay). No sockets: state calls go through a ``Link`` that is handed in. Of the three catch-alls of the house, this
-module holds the one around handlers.
+overlay). No sockets: state calls go through a ``Link``. The catch-all around handlers is here.
 """
 
 import logging
@@ -32,10 +31,10 @@ _OK: Final = processor_pb2.TpProcessResponse.OK
 _log = logging.getLogger(__name__)
 
 
-class Judgement(NamedTuple):
-    """How one apply, or one slice of a migration, ended; ``status``: of TpProcessResponse.
+class ApplyResult(NamedTuple):
+    """How one apply, or one slice of a migration, ended. ``status``: of TpProcessResponse.
 
-    ``context`` holds what it did where that is OK, ``error`` what was raised where it is INTERNAL_ERROR.
+    ``context``: the effects if the status is OK. ``error``: the exception if the status is INTERNAL_ERROR.
     """
 
     status: processor_pb2.TpProcessResponse.Status
@@ -45,7 +44,7 @@ class Judgement(NamedTuple):
 
 
 class Dispatcher:
-    """Knows the handlers by the exact name and version of their family."""
+    """Handlers by the exact name and version of their family."""
 
     def __init__(
         self,
@@ -54,11 +53,11 @@ class Dispatcher:
         interrupt: type[KeyboardInterrupt] = KeyboardInterrupt,
         contexts: tuple[type[Context], type[MigrationContext]] = (Context, MigrationContext),
     ) -> None:
-        """``progress`` is told of each apply; ``interrupt`` is what ends one without an answer.
+        """``progress`` records each apply. ``interrupt``: the exception that ends an apply without an answer.
 
-        ``contexts``: what an apply, and a slice of a migration, is given.
+        ``contexts``: the context classes for an apply and for a slice of a migration.
 
-        Raises TypeError for a handler whose declaration does not fit (``TransactionHandler.check_declaration``), and
+        Raises TypeError for a handler whose declaration is wrong (``TransactionHandler.check_declaration``), and
         ValueError for two handlers of the same family and version.
         """
         self._progress = progress or Progress()
@@ -72,12 +71,12 @@ class Dispatcher:
                 raise ValueError(f"two handlers for the family {family[0]} {family[1]}")
             self._handlers[family] = handler
         self._left: tuple[str, Mapping[str, bytes | None]] = ("", {})
-        """The context id of the newest packed request, and what its units left."""
+        """The context id of the latest packed request, and the changes of its units."""
 
     def packed(self, content: bytes, link: Link) -> bytes:
         """A serialized PackedProcessResponse to a serialized PackedProcessRequest (``protos/packed.proto``).
 
-        Has exactly the request's units, unless the request is not decodable: then one unit with one INTERNAL_ERROR.
+        The answer has the request's units. If the request is not decodable, it has one unit with one INTERNAL_ERROR.
         """
         response = packed_pb2.PackedProcessResponse()
         try:
@@ -96,7 +95,7 @@ class Dispatcher:
         self._left = request.context_id, overlay.left
         progress = self._progress
         alone = len(request.units) == 1 and len(request.units[0].transactions) == 1
-        # One reading of the clock for each apply: where one ends, the next of the message begins.
+        # One clock reading for each apply: the end of one is the begin of the next.
         at = progress.now()
         for unit in request.units:
             results = response.units.add().results
@@ -138,7 +137,7 @@ class Dispatcher:
             header = transaction.header
             family = (header.family_name, header.family_version)
             self._progress.begin(transaction.id, request.batch_id, family, True, self._progress.now())
-            # The key proves nothing: only a validator that lets no client use it says that it has made a migration.
+            # The public migration key proves nothing. Only ``migration``, which the validator sets, marks a migration.
             if request.migration:
                 check_migration(transaction)
                 calls.flush(self.migrated(family, header.inputs, calls))
@@ -153,10 +152,10 @@ class Dispatcher:
         return response.SerializeToString()
 
     def migrated(self, family: Family, prefixes: tuple[str, ...], before: StateBefore) -> MigrationContext:
-        """What the handler of ``family`` does in ``migrate`` to the slice under ``prefixes``; nobody is told of it.
+        """Run the handler's ``migrate`` on the slice under ``prefixes``; nothing is sent.
 
-        Raises InvalidTransaction where it refuses, writes what it may not or too much, or declares no migrate, and
-        whatever else ``migrate`` or ``before`` raises.
+        Raises InvalidTransaction if the handler refuses, makes a forbidden or too large write, or declares no migrate.
+        Other exceptions of ``migrate`` and ``before`` pass through.
         """
         handler = self._handler(family)
         if not handler.migrates:
@@ -168,25 +167,25 @@ class Dispatcher:
         self._run("migrate", family, context, handler.migrate, context)
         return context
 
-    def judge(self, family: Family, transaction: Transaction, before: StateBefore) -> Judgement:
-        """How the handler of ``family`` ends ``transaction``, whatever version it names; nobody is told of it."""
+    def run_apply(self, family: Family, transaction: Transaction, before: StateBefore) -> ApplyResult:
+        """Apply ``transaction`` with the handler of ``family``, whatever version it names; nothing is sent."""
         inputs = AccessList(transaction.header.inputs)
-        return self._judged(lambda: self._apply(transaction, family, inputs, before))
+        return self._result_of(lambda: self._apply(transaction, family, inputs, before))
 
-    def judge_slice(self, family: Family, prefixes: tuple[str, ...], before: StateBefore) -> Judgement:
-        """How the handler of ``family`` ends the slice of its migration under ``prefixes``; nobody is told of it."""
-        return self._judged(lambda: self.migrated(family, prefixes, before))
+    def run_slice(self, family: Family, prefixes: tuple[str, ...], before: StateBefore) -> ApplyResult:
+        """Migrate the slice under ``prefixes`` with the handler of ``family``; nothing is sent."""
+        return self._result_of(lambda: self.migrated(family, prefixes, before))
 
-    def _judged(self, run: Callable[[], Context]) -> Judgement:
+    def _result_of(self, run: Callable[[], Context]) -> ApplyResult:
         try:
-            return Judgement(_OK, context=run())
+            return ApplyResult(_OK, context=run())
         except self._interrupt:
             raise
         except InvalidTransaction as error:
-            return Judgement(processor_pb2.TpProcessResponse.INVALID_TRANSACTION, _text(error))
+            return ApplyResult(processor_pb2.TpProcessResponse.INVALID_TRANSACTION, _text(error))
         except BaseException as error:
             message = f"{type(error).__name__}: {_text(error)}"
-            return Judgement(processor_pb2.TpProcessResponse.INTERNAL_ERROR, message, error=error)
+            return ApplyResult(processor_pb2.TpProcessResponse.INTERNAL_ERROR, message, error=error)
 
     def _handler(self, family: Family) -> TransactionHandler[Any]:
         handler = self._handlers.get(family)
@@ -197,11 +196,11 @@ class Dispatcher:
     def _apply(self, transaction: Transaction, family: Family, readable: AccessList, before: StateBefore) -> Context:
         header = transaction.header
         handler = self._handler(family)
-        # To a handler that does not migrate the key says no more than any other.
+        # For a handler without migrate the migration key is a key like any other.
         if handler.migrates and header.signer_pubkey == migration.PUBLIC_KEY:
             raise InvalidTransaction(NO_MIGRATION)
         try:
-            judged = with_payload(transaction, handler.encodings)
+            decoded = with_payload(transaction, handler.encodings)
         except InvalidTransaction:
             raise
         except Exception as error:
@@ -212,13 +211,13 @@ class Dispatcher:
             ) from error
         writable = readable if header.outputs == header.inputs else AccessList(header.outputs)
         context = self._context(readable, writable, handler.namespaces, before)
-        self._run("apply", family, context, handler.apply, judged, context)
+        self._run("apply", family, context, handler.apply, decoded, context)
         return context
 
     def _run(
         self, method: str, family: Family, context: Context, call: Callable[..., object], *arguments: object
     ) -> None:
-        # What it returns is checked because "async def" and "return a refusal" would otherwise pass for success.
+        # The return value is checked because "async def" and "return a refusal" would otherwise count as success.
         try:
             result = call(*arguments)
             if result is not None:
@@ -249,13 +248,13 @@ def _refuse(
 
 
 def _name(error: BaseException) -> str:
-    """What its class is called, with its module where that says more."""
+    """The exception's class, with its module unless it is built in."""
     kind = type(error)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _text(error: BaseException) -> str:
-    """What the exception says, short enough and encodable; an exception of a handler may fail even at that."""
+    """The exception's message, shortened and encodable. The ``str`` of a handler's exception may fail."""
     try:
         text = str(error)
     except BaseException as failure:
@@ -264,7 +263,7 @@ def _text(error: BaseException) -> str:
 
 
 def _extended_data(error: InvalidTransaction) -> bytes:
-    """As much of it as travels to the submitter; a subclass may have put anything there."""
+    """``extended_data``, shortened. A subclass may hold any object there."""
     try:
         data: object = error.extended_data
     except BaseException:

@@ -1,6 +1,6 @@
-"""Between the messages of a request and what a run of it did: what is read from them, checked, and put into them.
+"""Conversions between protocol messages and an apply: its transaction, its effects, and their size limit.
 
-No handlers are run here, and nothing is refused but for its size: verdicts are ``processor_sdk.apply.dispatch``'s.
+``processor_sdk.apply.dispatch`` runs the handlers and gives the verdicts.
 """
 
 from typing import Final
@@ -13,10 +13,10 @@ from processor_sdk.errors import InvalidTransaction
 from protos import packed_pb2, processor_pb2, transaction_receipt_pb2
 
 WRITTEN_BYTES_MAX: Final = Limits().message_bytes_max - 65_536
-"""How much a transaction may write, so that the message that says so is not too large for the validator."""
+"""The most bytes that one transaction may write, so that the answer fits in one message to the validator."""
 
 _FRAMING_BYTES: Final = 16
-"""More than a message needs to hold one change, event or piece of receipt data."""
+"""An upper bound on the framing of one change, event or piece of receipt data."""
 
 _OK: Final = processor_pb2.TpProcessResponse.OK
 _SET: Final = transaction_receipt_pb2.StateChange.SET
@@ -25,15 +25,15 @@ _DELETE: Final = transaction_receipt_pb2.StateChange.DELETE
 
 def transaction_of(request: processor_pb2.TpProcessRequest) -> Transaction:
     """The transaction in ``request``, in either header style (WIRE.md). Raises as ``decode_header`` does."""
-    # An expanded header has lost the bytes that were signed; what stands in for them is only as good as this encoder.
+    # A parsed header no longer has its signed bytes. Encoding it again usually gives the same bytes.
     header_bytes = request.header_bytes or request.header.SerializeToString()
     return Transaction(TransactionId(request.signature), decode_header(header_bytes), header_bytes, request.payload)
 
 
 def check_size(context: Context) -> None:
-    """That what a run did fits in a message. Raises InvalidTransaction."""
-    # The validator closes a connection on which more comes, and that is no answer: it would try for ever.
-    # Plain loops: a generator for each sum costs more than an apply's few changes.
+    """Check that the effects fit in one message. Raises InvalidTransaction."""
+    # The validator closes a connection that sends a larger message, and would then retry the transaction for ever.
+    # Plain loops: a generator for each sum costs more than the few changes of an apply.
     size = 0
     for address, data in context.changes.items():
         size += _FRAMING_BYTES + len(address) + len(data or b"")
@@ -48,7 +48,7 @@ def check_size(context: Context) -> None:
 
 
 def report(result: packed_pb2.PackedProcessResponse.TransactionResult, context: Context) -> None:
-    """Put what a run did, which was right, into the ``result`` of its transaction."""
+    """Write the effects of a valid apply into ``result``."""
     result.status = _OK
     changes = result.state_changes
     for address, data in context.changes.items():

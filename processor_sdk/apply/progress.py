@@ -1,7 +1,7 @@
-"""What the apply thread is at and what it has done: read by the keeper, the log and the supervisor.
+"""The current apply of a process and its counts so far, for the keeper thread, the log and the supervisor.
 
-Written by the apply thread alone, without locks: all that is known of an apply is one value, so that a reader sees one
-apply or the next, never a mixture. No sockets, no processes.
+Only the apply thread writes here, without locks. All data of one apply is one value, so that a reader sees one apply or
+the next and never a mixture. No sockets, no processes.
 """
 
 import logging
@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 from protos import processor_pb2
 
 APPLY_BUCKETS_S: Final = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
-"""Upper bounds of the buckets in which applies are counted by their duration; one more holds the longer ones."""
+"""Upper bounds of the duration buckets, in seconds; one more bucket counts longer applies."""
 
 FIELDS: Final = ("transaction", "batch", "family", "version")
-"""What a log record made inside an apply says of it."""
+"""The fields that a log record gets inside an apply."""
 
 Family = tuple[str, str]
 """Name and version."""
@@ -27,7 +27,7 @@ _COUNTED: Final = (_Status.OK, _Status.INVALID_TRANSACTION, _Status.INTERNAL_ERR
 
 
 class FamilyCounts(NamedTuple):
-    """What became of one family's transactions so far; ``buckets``: applies by duration, as in APPLY_BUCKETS_S."""
+    """One family's transactions so far, by verdict. ``buckets``: applies by duration, as in APPLY_BUCKETS_S."""
 
     ok: int = 0
     invalid: int = 0
@@ -36,7 +36,7 @@ class FamilyCounts(NamedTuple):
     buckets: tuple[int, ...] = (0,) * (len(APPLY_BUCKETS_S) + 1)
 
     def plus(self, other: "FamilyCounts") -> "FamilyCounts":
-        """Both together."""
+        """The sum of both."""
         buckets = tuple(mine + its for mine, its in zip(self.buckets, other.buckets, strict=True))
         return FamilyCounts(
             self.ok + other.ok,
@@ -48,7 +48,7 @@ class FamilyCounts(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A message of the validator that is to be answered; ``generation``: which life of the connection it came by."""
+    """A validator's message to answer. ``generation``: the life of the connection that received it."""
 
     generation: int
     message_type: int
@@ -57,10 +57,10 @@ class Task(NamedTuple):
 
 
 class Applying(NamedTuple):
-    """One apply that runs now. ``since``: when it began, put off by what it has waited for the validator.
+    """The current apply. ``since``: its begin, moved later by the time that it waited for the validator.
 
-    While it waits for the validator ``since`` is infinite: it has no time of its own then. ``alone``: no other
-    transaction is in the validator's message, which is ``task``.
+    ``since`` is infinite while the apply waits for the validator. ``task``: the validator's message; ``alone``: the
+    message holds no other transaction.
     """
 
     transaction: str
@@ -72,7 +72,7 @@ class Applying(NamedTuple):
     task: Task | None
 
     def fields(self) -> dict[str, str]:
-        """FIELDS with their values, as a log record's ``extra``."""
+        """FIELDS with their values, for a log record's ``extra``."""
         return {name: getattr(self, name) for name in FIELDS}
 
 
@@ -96,21 +96,21 @@ class _Tally:
 
 
 class Progress:
-    """Where the applies of one process stand. ``clock``: seconds of a steady clock."""
+    """The applies of one process. ``clock``: seconds of a monotonic clock."""
 
     def __init__(self, families: Iterable[Family] = (), clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._tallies = {family: _Tally() for family in families}
         self._current: tuple[str, str, Family, float, bool, Task | None] | None = None
-        """What ``current`` makes an Applying of, which would take longer to make for each."""
+        """The fields of ``current``; a plain tuple, because it is cheaper to make for each apply."""
         self.task: Task | None = None
-        """What the next applies are of; that of the current one is in ``current``."""
+        """The task of the next applies. The current apply's task is in ``current``."""
         self.thread: int | None = None
-        """The identifier of the thread that applies."""
+        """The identifier of the apply thread."""
 
     @property
     def current(self) -> Applying | None:
-        """The apply that runs now."""
+        """The current apply, or None."""
         current = self._current
         if current is None:
             return None
@@ -118,15 +118,15 @@ class Progress:
         return Applying(transaction, batch, *family, since, alone, task)
 
     def now(self) -> float:
-        """What the clock shows."""
+        """The clock's time."""
         return self._clock()
 
     def begin(self, transaction: str, batch: str, family: Family, alone: bool, since: float) -> None:
-        """An apply begins; ``since``: now, or when the one before it in the same message ended."""
+        """Begin an apply. ``since``: now, or the end of the apply before it in the same message."""
         self._current = (transaction, batch, family, since, alone, self.task)
 
     def end(self, status: processor_pb2.TpProcessResponse.Status) -> float:
-        """The apply has ended, with this answer; gives when. Counts nothing where none had begun."""
+        """End the apply with ``status`` and return the time. Counts nothing if no apply had begun."""
         now = self._clock()
         current = self._current
         if current is not None:
@@ -137,12 +137,12 @@ class Progress:
         return now
 
     def overtime(self, now: float, limit_s: float) -> Applying | None:
-        """The apply that has run longer than ``limit_s``; the time that it waits for the validator is not its own."""
+        """The current apply if it has run longer than ``limit_s``, not counting waits for the validator."""
         applying = self.current
         return applying if applying is not None and now - applying.since > limit_s else None
 
     def wait_begins(self) -> float:
-        """The apply waits for the validator from now on; its own seconds so far, for ``wait_ended``."""
+        """The apply begins to wait for the validator. Returns its own seconds so far, for ``wait_ended``."""
         current = self._current
         if current is None:
             return 0.0
@@ -150,15 +150,15 @@ class Progress:
         return self._clock() - current[3]
 
     def wait_ended(self, own_s: float) -> None:
-        """It goes on."""
+        """The apply goes on. ``own_s``: the result of ``wait_begins``."""
         current = self._current
         if current is not None:
             self._current = (*current[:3], self._clock() - own_s, *current[4:])
 
     def counts(self, late: Applying | None = None) -> Mapping[Family, FamilyCounts]:
-        """The counts of every family now; ``late``: an apply that counts as failed if it has not ended by now."""
+        """The counts of every family. ``late``: an apply that counts as failed if it still runs."""
         counts = {family: tally.counts() for family, tally in self._tallies.items()}
-        # Asked after the counts were read: what still runs now is not among them.
+        # Checked after the counts were read: an apply that still runs is not counted in them.
         if late is not None and self._runs(late) and (late.family, late.version) in counts:
             failed = _Tally()
             failed.add(_Status.INTERNAL_ERROR, self._clock() - late.since)
@@ -166,15 +166,15 @@ class Progress:
         return counts
 
     def _runs(self, apply: Applying) -> bool:
-        """Whether this very apply runs now, however long it has waited since."""
+        """Whether ``apply`` still runs; ``since`` may have changed."""
         current = self.current
         return current is not None and current.task is apply.task and current.transaction == apply.transaction
 
 
 class ApplyFields(logging.Filter):
-    """Gives each record that the apply thread makes inside an apply its FIELDS, and every record the worker's number.
+    """Adds FIELDS to each record that the apply thread makes inside an apply, and the worker's number to every record.
 
-    What a record has already stays as it is.
+    Fields that a record already has stay.
     """
 
     def __init__(self, progress: Progress, worker: int) -> None:
@@ -183,7 +183,7 @@ class ApplyFields(logging.Filter):
         self._worker = worker
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Lets every record pass."""
+        """True for every record."""
         record.__dict__.setdefault("worker", self._worker)
         applying = self._progress.current
         if applying is not None and record.thread == self._progress.thread:

@@ -1,7 +1,6 @@
-"""The state that transactions run over, asked of the validator: in packed execution and in the 1.x conversation.
+"""The state that transactions read, fetched from the validator: for packed execution and the 1.x conversation.
 
-No handlers and no verdicts (``processor_sdk.apply.dispatch``), no sockets: state calls go through a ``Link``, handed
-in.
+No handlers and no verdicts (``processor_sdk.apply.dispatch``). No sockets: state calls go through a ``Link``.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -16,22 +15,22 @@ from processor_sdk.errors import AuthorizationException, InternalError, StateUna
 from protos import packed_pb2, state_context_pb2, validator_pb2
 
 CALL_BYTES_MAX: Final = 1024 * 1024
-"""Most bytes of addresses and values in one call that writes, unless a single value has more."""
+"""The most bytes of addresses and values in one writing call, unless a single value is larger."""
 
 Link = Callable[[validator_pb2.Message.MessageType, bytes], bytes]
-"""Sends a state request (message type, content) to the validator and gives the content of its answer.
+"""Sends a state request (message type, content) to the validator and returns the content of the answer.
 
-Raises StateUnavailable where there will be none.
+Raises StateUnavailable if there will be no answer.
 """
 
 
 class Overlay:
-    """The state that the transactions of one packed request see: the entries, what earlier units left, their own."""
+    """The state that one packed request's transactions read: entries, then changes of its units."""
 
     def __init__(
         self, request: packed_pb2.PackedProcessRequest, link: Link, before: Mapping[str, bytes | None] | None = None
     ) -> None:
-        """``before``: what the units of the request left that this one follows."""
+        """``before``: the changes of the request that this one follows."""
         self._request = request
         self._context_id = request.context_id
         self._link = link
@@ -39,23 +38,23 @@ class Overlay:
         if before:
             self._values.update(before)
         self.left: dict[str, bytes | None] = {}
-        """What the units that are over left."""
+        """The changes of the finished units."""
         self._named: Collection[str] = ()
         self._unit_start = 0
         self._position = 0
         self.unit: dict[str, bytes | None] = {}
 
     def begin(self, position: int, readable: AccessList) -> None:
-        """The transaction at ``position`` of the current unit is the next to read."""
+        """The transaction at ``position`` of the current unit reads next."""
         self._position = position
         self._named = readable.entries
 
     def drop_unit(self) -> None:
-        """The current unit failed: nobody sees what it wrote."""
+        """Drop the changes of the current unit, which failed."""
         self.unit = {}
 
     def end_unit(self, transactions: int) -> None:
-        """The current unit, of that many transactions, is over; later ones see what is left of it."""
+        """End the current unit, which has so many ``transactions``. Later units see its changes."""
         self._values.update(self.unit)
         self.left.update(self.unit)
         self.unit = {}
@@ -71,7 +70,7 @@ class Overlay:
             elif address in self._values:
                 data = self._values[address]
             elif address in self._named:
-                continue  # The request names every fully named input that holds data.
+                continue  # The request's entries hold every fully named input that has data.
             else:
                 unknown.append(address)
                 continue
@@ -79,17 +78,17 @@ class Overlay:
                 found[address] = data
         if unknown:
             fetched = _get_state(self._link, self._own_context_id, unknown)
-            # Kept for the whole request: what it fetches is the state that all its units run over.
+            # Kept for the whole request, because all its units run over the same state.
             for address in unknown:
                 self._values[address] = fetched.get(address)
             found.update(fetched)
         return found
 
     def under(self, prefix: str) -> Iterator[Entry]:
-        """See ``StateBefore``. Raises InternalError where the validator cannot list."""
+        """See ``StateBefore``. Raises InternalError if the validator cannot list."""
         _require_lists(prefix, self._request.units[0].batch_id)
         pages = _list_state(self._link, self._own_context_id, prefix)
-        # What was only read is laid over as well, and changes nothing: it is of the same state.
+        # ``_values`` holds values that were only read as well. They are of the same state and change nothing.
         known = overlaid(pages, changes_under(self._values, prefix))
         return overlaid(known, changes_under(self.unit, prefix))
 
@@ -108,7 +107,7 @@ class StateCalls:
         self._values: dict[str, bytes | None] = {}
 
     def fetch(self, addresses: Collection[str]) -> Mapping[str, bytes]:
-        """See ``StateBefore``; asks once for each address."""
+        """See ``StateBefore``. Asks once for each address."""
         values = self._values
         unknown = [address for address in addresses if address not in values]
         if unknown:
@@ -118,13 +117,13 @@ class StateCalls:
         return {address: data for address in addresses if (data := values[address]) is not None}
 
     def under(self, prefix: str) -> Iterator[Entry]:
-        """See ``StateBefore``. Raises InternalError where the validator cannot list."""
+        """See ``StateBefore``. Raises InternalError if the validator cannot list."""
         _require_lists(prefix, self._batch_id)
-        # Nothing is told to the validator before the apply has ended: it lists the state before the transaction.
+        # The writes are sent after the apply, so the validator lists the state before the transaction.
         return _list_state(self._link, self._context_id, prefix)
 
     def flush(self, context: Context) -> None:
-        """Tell the validator all that the transaction did, in as many calls as its size needs."""
+        """Send the transaction's effects to the validator, in as many calls as their size needs."""
         written: dict[str, bytes] = {}
         removed: list[str] = []
         written_bytes = removed_bytes = 0
@@ -163,7 +162,7 @@ class StateCalls:
         reply = state_context_pb2.TpStateSetResponse()
         self._call(validator_pb2.Message.TP_STATE_SET_REQUEST, request, reply)
         _require_authorized(reply.status, reply, "write", list(written))
-        # Validators of the 1.x line answer OK and name no address when the context is already gone.
+        # 1.x validators answer OK without addresses if the context has already ended.
         missing = written.keys() - set(reply.addresses)
         if missing:
             raise StateUnavailable(f"the validator wrote all but {len(missing)} of {len(written)} addresses")
@@ -188,7 +187,7 @@ def _get_state(link: Link, context_id: str, addresses: list[str]) -> dict[str, b
 
 
 def _require_lists(prefix: str, batch_id: str) -> None:
-    """A validator that tells the batch answers STATE_LIST_REQUEST; others never answer what they do not know."""
+    """Only validators that send a batch id answer STATE_LIST_REQUEST; others would never answer."""
     if not batch_id:
         raise InternalError(
             f"cannot list {prefix!r}: list needs Dovetail's validator in a release that has it; this validator is an"
@@ -198,7 +197,7 @@ def _require_lists(prefix: str, batch_id: str) -> None:
 
 
 def _list_state(link: Link, context_id: str, prefix: str) -> Iterator[Entry]:
-    """The entries under ``prefix``, a page at a time; the next is asked for when the one before is used up."""
+    """The entries under ``prefix``. Each page is fetched when the one before is used up."""
     request = packed_pb2.StateListRequest(context_id=context_id, prefix=prefix)
     more = True
     while more:
@@ -230,6 +229,6 @@ def _require_authorized(status: int, reply: Message, verb: str, addresses: list[
 
 
 def _require_ok(status: int, reply: Message) -> None:
-    # OK is 1 in every state message, and so is AUTHORIZATION_ERROR 2 (WIRE.md, state_context).
+    # OK is 1 and AUTHORIZATION_ERROR is 2 in every state message (WIRE.md, state_context).
     if status != state_context_pb2.TpStateGetResponse.OK:
         raise StateUnavailable(f"the validator answered {reply.DESCRIPTOR.name} with status {status}")

@@ -1,6 +1,6 @@
-"""Codecs: between the bytes of a payload or a state entry and the typed value that a handler works with.
+"""Codecs: they convert between the bytes of a payload or a state entry and a typed value.
 
-A codec is any object with the two methods of ``Codec``; a family's own takes ten lines. No state access, no verdicts.
+A codec is any object with the two methods of ``Codec``; a family may write its own. No state access, no verdicts.
 """
 
 from dovetail.ledger.errors import NotDecodable

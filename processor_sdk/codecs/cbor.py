@@ -1,7 +1,7 @@
-"""CBOR (RFC 8949): the bytes. How values become typed ones is in ``shapes`` and ``trees``, beside this module.
+"""The CBOR codec (RFC 8949): bytes to plain trees and back. ``shapes`` and ``trees`` make typed values of the trees.
 
-Encoding is cbor2's, in its deterministic form. Decoding is written out here, because a verdict must be the same on
-every node whatever release of a library it runs, and because no input may recurse or allocate beyond its own length.
+cbor2 encodes, in its deterministic form. This module decodes itself, because verdicts must not depend on a library's
+release, and because no input may recurse deeply or allocate more than its length justifies.
 """
 
 import struct
@@ -33,18 +33,18 @@ _BREAK: Final = 0xFF
 
 
 class CborCodec(Generic[T]):
-    """A dataclass as a CBOR map with text keys. Strict: each key once, no tags, nothing behind the value."""
+    """A dataclass as a CBOR map with text keys. Strict: each key once, no tags, no bytes after the value."""
 
     def __init__(self, kind: type[T]) -> None:
         """``kind``: a dataclass, or a type that its fields may have (``processor_sdk.codecs.shapes``).
 
-        Raises TypeError, naming the field, where that cannot be carried.
+        Raises TypeError that names the field if the type is not supported.
         """
         self.kind = kind
         self._shape = shape_of(kind, bytes_as_text=False)
 
     def decode(self, data: bytes) -> T:
-        """The value in ``data``, which need not be in deterministic form. Raises NotDecodable that names the field."""
+        """The value in ``data``; any CBOR form is accepted. Raises NotDecodable that names the field."""
         try:
             tree, end = _Reader(data).item(0, 1)
             if end != len(data):
@@ -55,7 +55,7 @@ class CborCodec(Generic[T]):
         return value
 
     def encode(self, value: T) -> bytes:
-        """Deterministic: shortest forms, keys in order. Raises ValueError that names the field."""
+        """The deterministic form: shortest forms, ordered keys. Raises ValueError that names the field."""
         tree = self._shape.write(value)
         encoded: bytes = cbor2.dumps(tree, canonical=True)
         check_items(tree, encoded)
@@ -63,9 +63,9 @@ class CborCodec(Generic[T]):
 
 
 class _Reader:
-    """Walks over one value; every step forward is checked against the end.
+    """Reads one value; checks every step against the end of the data.
 
-    Where a step begins is handed in and where it ends handed back: payloads and entries are read for every transaction.
+    Methods take the start of an item and return its end, which is faster than an attribute for the position.
     """
 
     __slots__ = ("_data", "_items")
@@ -75,7 +75,7 @@ class _Reader:
         self._items = 1
 
     def item(self, start: int, depth: int) -> tuple[Any, int]:
-        """The value that begins at ``start``, ``depth`` levels down, and where it ends."""
+        """The item at ``start``, which is ``depth`` levels deep, and the position of its end."""
         data = self._data
         if start >= len(data):
             raise self._cut()
@@ -137,7 +137,7 @@ class _Reader:
         return items, at
 
     def _breaks(self, at: int) -> bool:
-        """Whether what is of indefinite length ends here."""
+        """Whether the break of an item of indefinite length is at ``at``."""
         if at >= len(self._data):
             raise self._cut()
         return self._data[at] == _BREAK
@@ -153,7 +153,7 @@ class _Reader:
         return _SIMPLE_VALUES[initial]
 
     def _argument(self, start: int, low: int) -> tuple[int | None, int]:
-        """What stands behind a first byte that ends in ``low``, 24 or more; None where it says no length."""
+        """The argument after a first byte with the low bits ``low``, 24 or more; None for indefinite length."""
         at = start + 1
         if low == _INDEFINITE:
             return None, at

@@ -1,4 +1,4 @@
-"""What a codec is. The codecs themselves are beside this module."""
+"""The protocol of codecs."""
 
 from typing import Protocol, TypeVar
 
@@ -6,16 +6,16 @@ T = TypeVar("T")
 
 
 class Codec(Protocol[T]):
-    """Bytes to a value and back. The same on every node and every machine, whatever the library beneath is.
+    """Converts bytes to a value and back. The result must be the same on every node, whatever libraries it has.
 
-    ``decode(encode(value)) == value``, and equal values make equal bytes: state roots depend on it.
+    ``decode(encode(value)) == value``, and equal values have equal bytes, because state roots depend on them.
     """
 
     def decode(self, data: bytes) -> T:
-        """The value of ``data``. Raises NotDecodable (or ValueError) that names the field and what is wrong with it.
+        """The value of ``data``. Raises NotDecodable (or ValueError) that names the field and its fault.
 
-        Any other exception, of ``encode`` too, is a bug and no verdict: the transaction is tried again.
+        Any other exception, here or in ``encode``, is a bug and no verdict: the validator tries again.
         """
 
     def encode(self, value: T) -> bytes:
-        """The bytes of ``value``, the same for equal values. Raises ValueError where it does not fit."""
+        """The bytes of ``value``, equal for equal values. Raises ValueError if the value does not fit."""

@@ -1,4 +1,4 @@
-"""JSON (RFC 8259): the bytes. How values become typed ones is in ``shapes`` and ``trees``, beside this module."""
+"""The JSON codec (RFC 8259): bytes to plain trees and back. ``shapes`` and ``trees`` make typed values of the trees."""
 
 import json
 import re
@@ -15,7 +15,7 @@ _TEXT: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"?'
 _TEXT_OR_BRACKET: Final = re.compile(rf"{_TEXT}|[\[\]{{}}]", re.DOTALL)
 _ITEM_OR_END: Final = re.compile(rf"{_TEXT}|[\[\]{{}}]|[^\s,:\[\]{{}}\"]+", re.DOTALL)
 _INTEGER_CHARACTERS_MAX: Final = 22
-"""A sign and 21 digits: JavaScript writes floats below 1e21 so, and integers that fit are shorter."""
+"""A sign and 21 digits: JavaScript writes floats below 1e21 this way; supported integers are shorter."""
 
 
 class JsonCodec(Generic[T]):
@@ -24,7 +24,7 @@ class JsonCodec(Generic[T]):
     def __init__(self, kind: type[T]) -> None:
         """``kind``: a dataclass, or a type that its fields may have (``processor_sdk.codecs.shapes``).
 
-        Raises TypeError, naming the field, where that cannot be carried.
+        Raises TypeError that names the field if the type is not supported.
         """
         self.kind = kind
         self._shape = shape_of(kind, bytes_as_text=True)
@@ -45,7 +45,7 @@ class JsonCodec(Generic[T]):
         return value
 
     def encode(self, value: T) -> bytes:
-        """Without spaces, keys in order. Raises ValueError that names the field."""
+        """The bytes without spaces and with ordered keys. Raises ValueError that names the field."""
         tree = self._shape.write(value)
         encoded = json.dumps(tree, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
         check_items(tree, encoded)
@@ -62,7 +62,7 @@ def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int:
-    # The interpreter's own bound on digits can be set from outside, and no verdict may depend on that.
+    # The interpreter's bound on digits depends on its environment, and no verdict may depend on that.
     if len(digits) > _INTEGER_CHARACTERS_MAX:
         raise Misfit(f"it holds an integer of {len(digits)} characters, at most {_INTEGER_CHARACTERS_MAX} can fit")
     return int(digits)
@@ -73,11 +73,11 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _check_extent(text: str) -> None:
-    # Before parsing: how deep the interpreter itself would follow depends on its settings, up to an overflow of its
-    # stack, and its objects take many times the memory of the text. A string is skipped as a whole. What is no JSON
-    # may be counted wrongly here: the parser refuses it.
+    # Checked before parsing: the parser's own depth limit depends on the interpreter's settings, and its objects take
+    # many times the memory of the text. Strings are skipped. Malformed JSON may be counted wrongly, but the parser
+    # refuses it.
     brackets = text.count("[") + text.count("{")
-    # One item stands outermost, and at most one behind each of these characters.
+    # One outermost item, and at most one more after each of these characters.
     many = brackets + text.count(",") + text.count(":") >= ITEMS_MAX
     if brackets <= DEPTH_MAX and not many:
         return

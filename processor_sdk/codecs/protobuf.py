@@ -1,4 +1,4 @@
-"""Payloads that are protobuf messages."""
+"""The codec for protobuf messages."""
 
 from typing import Generic, TypeVar
 
@@ -13,14 +13,14 @@ M = TypeVar("M", bound=Message)
 class ProtobufCodec(Generic[M]):
     """Messages of one generated class, as in ``ProtobufCodec(my_family_pb2.Payload)``. Strict: no unknown fields.
 
-    Protobuf gives a field that is missing its default and an enum any number: what a family needs, it has to check.
+    Protobuf gives a missing field its default, and an enum may hold any number: the family must check both.
     """
 
     def __init__(self, message_class: type[M]) -> None:
-        """Raises TypeError for what is no such class, RuntimeError where protobuf lacks its compiled core (upb)."""
+        """Raises TypeError if ``message_class`` is no generated class, RuntimeError if protobuf lacks its upb core."""
         if not (isinstance(message_class, type) and issubclass(message_class, Message)):
             raise TypeError(f"{message_class!r} is no generated message class")
-        # Its implementations differ in what they take and in what they write.
+        # The implementations of protobuf differ in what they accept and in what they write.
         if (implementation := api_implementation.Type()) != "upb":
             raise RuntimeError(
                 f"protobuf runs on its implementation {implementation!r} here, whose verdicts are not those of other"
@@ -30,7 +30,7 @@ class ProtobufCodec(Generic[M]):
         self.kind = message_class
 
     def decode(self, data: bytes) -> M:
-        """The message in ``data``. Raises NotDecodable, also for fields that the class does not know."""
+        """The message in ``data``. Raises NotDecodable, also for unknown fields."""
         name = self.kind.DESCRIPTOR.name
         try:
             message = self.kind.FromString(data)
@@ -39,16 +39,16 @@ class ProtobufCodec(Generic[M]):
             raise NotDecodable(f"{len(data)} bytes are no serialized {name}") from None
         except EncodeError as error:
             raise NotDecodable(str(error)) from None
-        # What is unknown would be written again, though it counts in no comparison.
+        # Unknown fields would be encoded again, although comparisons ignore them.
         message.DiscardUnknownFields()
         if unknown := size - message.ByteSize():
             raise NotDecodable(f"it holds {unknown} bytes of fields that {name} does not have")
         return message
 
     def encode(self, value: M) -> bytes:
-        """Its bytes, map entries in the order of their keys.
+        """The message's bytes, with map entries ordered by key.
 
-        Raises ValueError for another kind of message, and for one without a field that it requires.
+        Raises ValueError for another message class and for a missing required field.
         """
         if not isinstance(value, self.kind):
             raise ValueError(f"the value is {type(value).__name__}, not {self.kind.DESCRIPTOR.name}")

@@ -1,8 +1,8 @@
-"""Payloads that are their own encoding."""
+"""The codec for families that read their payload bytes themselves."""
 
 
 class RawCodec:
-    """Bytes as they are, for a family that reads its payload itself."""
+    """Bytes, unchanged."""
 
     kind = bytes
 
@@ -11,7 +11,7 @@ class RawCodec:
         return data
 
     def encode(self, value: bytes) -> bytes:
-        """``value`` itself. Raises ValueError where it is not bytes."""
+        """``value`` itself. Raises ValueError if it is not bytes."""
         if not isinstance(value, bytes):
             raise ValueError(f"the value is {type(value).__name__}, not bytes")
         return value

@@ -1,10 +1,10 @@
-"""From a type to the shape of its values in JSON and CBOR, for the types that both can carry.
+"""From a type to the shape of its values in JSON and CBOR, for the types that both support.
 
-Those are: str, int (-2^64 to 2^64-1), float (finite), bool, bytes, ``T | None``, ``list[T]``, ``tuple[T, ...]``,
-``dict[str, T]``, Literal, Enum (by value) and dataclasses of them. A dataclass is a map from its fields' names, or from
-``field(metadata={"key": …})``, to their values; a field with a default may be missing. What a value must be beyond its
-type, a dataclass checks in ``__post_init__`` by raising ValueError. What could not hold ``decode(encode(value)) ==
-value`` is refused here, when the codec is made. No values here: reading and writing is ``processor_sdk.codecs.trees``.
+Supported: str, int (-2^64 to 2^64-1), float (finite), bool, bytes, ``T | None``, ``list[T]``, ``tuple[T, ...]``,
+``dict[str, T]``, Literal, Enum (by value) and dataclasses of these. A dataclass is a map from its fields' names, or
+from ``field(metadata={"key": …})``, to their values; a field with a default may be missing. A dataclass checks its
+values in ``__post_init__`` by raising ValueError. A type that would break ``decode(encode(value)) == value`` is refused
+when the codec is made. ``processor_sdk.codecs.trees`` reads and writes the values.
 """
 
 import dataclasses
@@ -22,9 +22,7 @@ _SCALARS: Final = {str: trees.TEXT, int: trees.INTEGER, float: trees.NUMBER, boo
 
 
 def shape_of(kind: Any, *, bytes_as_text: bool) -> Shape:
-    """How ``kind`` is carried. Raises TypeError where it cannot be, with the field (or the class, of which no field's
-    type can be read).
-    """
+    """The shape of ``kind``. Raises TypeError that names the field, or the class if its field types cannot be read."""
     return _Maker(bytes_as_text).shape(kind, getattr(kind, "__name__", str(kind)), 1)
 
 
@@ -34,7 +32,7 @@ class _Maker:
         self._inside: list[type] = []
 
     def shape(self, kind: Any, where: str, level: int) -> Shape:
-        """``level``: how many maps and lists there are from the outermost to one that stands here."""
+        """``level``: the depth of a map or list in this place; 1 for the outermost."""
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if kind is bytes:
             return self._bytes

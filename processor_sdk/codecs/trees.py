@@ -1,6 +1,6 @@
-"""Plain trees, as JSON and CBOR carry them, and how a value of each shape is read from one and written to one.
+"""Reading typed values from plain trees, as JSON and CBOR have them, and writing values to trees.
 
-Which type has which shape stands in ``processor_sdk.codecs.shapes``. No bytes here: those are the codecs'.
+``processor_sdk.codecs.shapes`` chooses the shape of each type. The codecs convert trees to bytes.
 """
 
 import base64
@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 from dovetail.ledger.errors import some_of
 
 DEPTH_MAX: Final = 32
-"""Levels of maps and lists within each other."""
+"""The most levels of nested maps and lists."""
 
 ITEMS_MAX: Final = 131_072
-"""Keys and values of one tree, maps and lists among them: what a hostile payload can make of a node's memory."""
+"""The most keys and values of one tree, counting maps and lists. Bounds the memory of a hostile payload."""
 
 INTEGER_MIN: Final = -(2**64)
 INTEGER_MAX: Final = 2**64 - 1
@@ -24,7 +24,7 @@ _KEYS_SHOWN_MAX: Final = 8
 
 
 class Misfit(ValueError):
-    """A value that does not fit; ``str()`` of it names the field, outermost first, and what is wrong."""
+    """A value does not fit. Its text names the path of the field, outermost first, and the fault."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -32,7 +32,7 @@ class Misfit(ValueError):
         self.path = ""
 
     def within(self, step: str) -> "Misfit":
-        """The same, seen from one level further out; ``step``: a key, or ``[n]``."""
+        """This error with ``step`` (a key or ``[n]``) put before its path."""
         dot = "." if self.path and not self.path.startswith("[") else ""
         self.path = f"{step}{dot}{self.path}"
         return self
@@ -49,7 +49,7 @@ class Shape(NamedTuple):
 
 
 def shown(value: object) -> str:
-    """A value for a message: short, whatever it is."""
+    """A short text of any value, for a message."""
     if isinstance(value, int) and value.bit_length() > 64:
         return f"an integer of {value.bit_length()} bits"
     if isinstance(value, dict | list):
@@ -60,18 +60,18 @@ def shown(value: object) -> str:
 
 
 def too_deep() -> Misfit:
-    """Of a tree beyond DEPTH_MAX."""
+    """The error of a tree beyond DEPTH_MAX."""
     return Misfit(f"it nests deeper than {DEPTH_MAX} levels")
 
 
 def too_many_items() -> Misfit:
-    """Of a tree beyond ITEMS_MAX."""
+    """The error of a tree beyond ITEMS_MAX."""
     return Misfit(f"it holds more than {ITEMS_MAX} keys and values")
 
 
 def check_items(tree: Any, encoded: bytes) -> None:
-    """That ``tree``, whose bytes are ``encoded``, is one that decoding takes. Raises Misfit."""
-    if len(encoded) <= ITEMS_MAX:  # Each item takes a byte at least.
+    """Check that decoding would accept ``tree``, whose bytes are ``encoded``. Raises Misfit."""
+    if len(encoded) <= ITEMS_MAX:  # Each item takes at least one byte.
         return
     count, waiting = 0, [tree]
     while waiting:
@@ -87,7 +87,7 @@ def check_items(tree: Any, encoded: bytes) -> None:
 
 
 class Member(NamedTuple):
-    """A field of a dataclass: its name, its key in the map, whether it must be there, how it is carried."""
+    """A field of a dataclass: its name, its key in the map, whether it is required, and its shape."""
 
     name: str
     key: str
@@ -97,7 +97,7 @@ class Member(NamedTuple):
 
 
 def record(kind: type, members: list[Member]) -> Shape:
-    """A dataclass, as a map."""
+    """The shape of a dataclass: a map."""
     keys = frozenset(member.key for member in members)
 
     def read(tree: Any) -> Any:
@@ -136,7 +136,7 @@ def record(kind: type, members: list[Member]) -> Shape:
 
 
 def sequence(item: Shape, made: type[list[Any]] | type[tuple[Any, ...]]) -> Shape:
-    """A list or tuple of ``item``, as a list."""
+    """The shape of a list or tuple of ``item``: a list."""
 
     def each(values: Any, convert: Callable[[Any], Any]) -> list[Any]:
         converted: list[Any] = []
@@ -160,7 +160,7 @@ def sequence(item: Shape, made: type[list[Any]] | type[tuple[Any, ...]]) -> Shap
 
 
 def mapping(item: Shape) -> Shape:
-    """Texts to ``item``, as a map."""
+    """The shape of a dict from text to ``item``: a map."""
 
     def convert(values: Any, how: Callable[[Any], Any]) -> dict[str, Any]:
         if type(values) is not dict:
@@ -177,7 +177,7 @@ def mapping(item: Shape) -> Shape:
 
 
 def optional(item: Shape) -> Shape:
-    """``item`` or None."""
+    """The shape of ``item`` or None."""
     read, write = item
     return Shape(
         lambda tree: None if tree is None else read(tree), lambda value: None if value is None else write(value)
@@ -185,10 +185,10 @@ def optional(item: Shape) -> Shape:
 
 
 def chosen(values: Mapping[Any, Any]) -> Shape:
-    """One of a few; ``values``: each text or integer that stands for one, and what it means."""
+    """The shape of an enumeration. ``values``: each text or integer in a tree, and the value that it stands for."""
     listed = ", ".join(map(repr, values))
     kinds = {type(tree) for tree in values}
-    # By type as well: 1, True and 1.0 are equal, and only one of them is meant.
+    # Keyed by type too, because 1, True and 1.0 are equal.
     written = {(type(value), value): tree for tree, value in values.items()}
 
     def read(tree: Any) -> Any:
@@ -199,7 +199,7 @@ def chosen(values: Mapping[Any, Any]) -> Shape:
     def write(value: Any) -> Any:
         try:
             return written[type(value), value]
-        except (KeyError, TypeError):  # TypeError: it cannot even be looked for.
+        except (KeyError, TypeError):  # TypeError: the value is not hashable.
             raise Misfit(f"is {shown(value)}, not one of {listed}") from None
 
     return Shape(read, write)
@@ -225,7 +225,7 @@ def _integer(value: Any) -> int:
 
 
 def _number(value: Any) -> float:
-    # An integer, too: other languages write 1.0 as 1.
+    # Integers are accepted, because other languages write 1.0 as 1.
     if type(value) not in (float, int):
         raise Misfit(f"is {shown(value)}, not a number")
     try:
@@ -234,13 +234,13 @@ def _number(value: Any) -> float:
         number = math.inf
     if not math.isfinite(number):
         raise Misfit(f"is {shown(value)}, not a finite number")
-    return number + 0.0  # Minus zero equals zero, and equal values must make equal bytes.
+    return number + 0.0  # Minus zero becomes zero: equal values must have equal bytes.
 
 
 def _from_number(value: Any) -> float:
     number = _number(value)
-    # JavaScript and others write the shortest digits that mean a float, filled up with zeros: 2^67 is, in the JSON of
-    # their clients, 147573952589676410000. Other integers would be changed.
+    # JavaScript writes the shortest digits that give a float, padded with zeros: 2^67 becomes 147573952589676410000.
+    # Other integers without an exact float are refused.
     if number != value and Decimal(repr(number)) != value:
         raise Misfit(f"is {shown(value)}, which no float holds exactly")
     return number
@@ -271,7 +271,7 @@ def _from_base64(value: Any) -> bytes:
         data = base64.b64decode(text, validate=True)
     except ValueError:
         data = b""
-    # Releases of Python differ in what they take beyond the one form that is written.
+    # Only the canonical form: releases of Python differ in what else they accept.
     if base64.b64encode(data).decode() != text:
         raise Misfit(f"is {shown(value)}, not base64 text")
     return data

@@ -1,10 +1,9 @@
-"""The connection to the validator: registers, answers pings, takes in tasks, sends answers and state calls.
+"""The connection to the validator: registers families, answers pings, receives tasks, sends answers and state calls.
 
-Does nothing by itself: somebody turns it (``processor_sdk.worker.turns``), one thread at a time. No handlers here.
+The connection has no thread: ``processor_sdk.worker.shared_connection`` polls it, one thread at a time. No handlers.
 
-One DEALER for each life of the connection: when it is lost, the socket goes and a fresh one with its own identity
-comes, so that nothing meant for the old connection can leave by the new one. The generation counts the lives; what
-comes back for an older one than the current is dropped.
+Each life of the connection has its own DEALER socket with its own identity, so that no message of an old life is sent
+in a new one. ``generation`` counts the lives. Answers that belong to an older generation are dropped.
 """
 
 import logging
@@ -22,9 +21,9 @@ from google.protobuf.message import DecodeError
 from processor_sdk.apply.progress import Task
 from processor_sdk.handler import TransactionHandler
 from processor_sdk.worker.dealer import REFUSED, Dealer
-from processor_sdk.worker.keys import Keys, why_not_let_in
+from processor_sdk.worker.keys import Keys, handshake_failure
 from processor_sdk.worker.registration import Registration, refusal
-from processor_sdk.worker.unregistration import Leave
+from processor_sdk.worker.unregistration import Unregistration
 from processor_sdk.worker.watch import LATE_EXIT, OVERTIME_EXIT, Watch
 from protos import validator_pb2
 
@@ -35,7 +34,7 @@ TASKS_IN_FLIGHT_MAX: Final = 4096
 LAST_ANSWERS_WAIT_MS: Final = 2_000
 BACK_OFF_S_FIRST: Final = 0.1
 BACK_OFF_S_MAX: Final = 5.0
-OVERDUE_S: Final = 1.0  # So long a validator may take to answer before it is said, once, that it is waited for.
+OVERDUE_S: Final = 1.0  # After this time without an answer, the log says once that the processor waits.
 WAKE_BYTES_MAX: Final = 64
 
 _Message = validator_pb2.Message
@@ -43,15 +42,16 @@ _ANSWERS: Final[Mapping[int, "_Message.MessageType"]] = {
     _Message.TP_PROCESS_REQUEST: _Message.TP_PROCESS_RESPONSE,
     _Message.PACKED_PROCESS_REQUEST: _Message.PACKED_PROCESS_RESPONSE,
 }
-"""By what each task is answered."""
+"""The message type that answers each type of task."""
 
 _log = logging.getLogger(__name__)
 
 
 class Connection:
-    """Lasts until ``wake`` says to stop, by STOP or a signal's number, and what is in flight is finished.
+    """Lasts until ``wake`` receives STOP or a signal's number and the tasks in flight are finished.
 
-    ``watch``: in a supervised worker, which also ends when its supervisor says so, or is gone.
+    ``watch``: the supervised worker's end of the supervisor's pipe. The worker also ends when the supervisor asks for
+    it or has gone.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Connection:
     ) -> None:
         self._url = url
         self._keys = keys
-        self._not_let_in = ""
+        self._handshake_failure = ""
         self._wake = wake
         self._watch = watch
         self._registrations = [Registration(handler, max_occupancy, build_id) for handler in handlers]
@@ -82,27 +82,29 @@ class Connection:
         self._losses = 0
         self._established = False
         self.generation = 0
-        """How many lives it has had before this one."""
+        """The number of earlier lives."""
         self.tasks: deque[Task] = deque()
-        """What has come and nobody works on."""
+        """Received tasks that wait for the apply thread."""
         self._in_flight = 0
         self._correlation = 0
         self._awaited = ""
         self.reply: validator_pb2.Message | None = None
-        """To what was asked last."""
+        """The answer to the latest state call; None while the call waits."""
         self._stopping = False
-        self._leave = Leave()
+        self._unregistration = Unregistration()
         self.registered = False
-        """Whether the validator has accepted all families, at any time."""
+        """Whether the validator has accepted all families at least once."""
 
     @property
     def nothing_left(self) -> bool:
-        """It was told to stop, and there is nothing left to do."""
-        # When the last task is answered there is another question out by now (_go_on_leaving).
-        return self._stopping and (not self._established or (self._in_flight == 0 and self._leave.until is None))
+        """Whether the connection was stopped and has finished its work."""
+        # After the answer to the last task, _ping_before_end has already sent another ping.
+        return self._stopping and (
+            not self._established or (self._in_flight == 0 and self._unregistration.until is None)
+        )
 
-    def turn(self, *, wait: bool) -> None:
-        """Take note of all that is there, and do what is due; ``wait``: until there is something."""
+    def poll(self, *, wait: bool) -> None:
+        """Handle everything that has arrived and everything that is due. ``wait``: block until there is something."""
         ready = dict(self._poller.poll(self._timeout_ms() if wait else 0))
         if self._wake.fileno() in ready:
             self._read_wake()
@@ -111,11 +113,11 @@ class Connection:
         if self._dealer.has_events(ready):
             self._drain_monitor()
         if self._watch is not None and self._watch.fileno() in ready:
-            self._hear_supervisor(self._watch)
+            self._read_supervisor(self._watch)
         self._run_timers(time.monotonic())
 
     def ask(self, task: Task, kind: "_Message.MessageType", content: bytes) -> None:
-        """Send a state call of ``task``, unless its connection is lost; the answer comes to be ``reply``."""
+        """Send a state call of ``task``, unless its connection is lost. The answer will be in ``reply``."""
         self.reply = None
         self._awaited = self._next_correlation_id()
         if task.generation == self.generation:
@@ -125,21 +127,21 @@ class Connection:
         """Send the answer to ``task``, unless its connection is lost."""
         if task.generation == self.generation:
             self._in_flight -= 1
-            self._leave.task_answered()
+            self._unregistration.on_task_answered()
             self._send(_ANSWERS[task.message_type], task.correlation_id, content)
-            self._go_on_leaving(time.monotonic())
+            self._ping_before_end(time.monotonic())
 
     def end(self, *, in_order: bool) -> None:
-        """Close for good; ``in_order``: when what was sent last has left."""
+        """Close for good. ``in_order``: wait until the last messages have been sent."""
         self._dealer.end(LAST_ANSWERS_WAIT_MS if in_order and self._established else 0)
 
     def abandon(self) -> None:
-        """Let go of everything, in whatever state a turn was interrupted."""
+        """Release everything, whatever the state in which a poll was interrupted."""
         self._dealer.abandon()
 
     def _timeout_ms(self) -> int | None:
         deadlines = [registration.retry_at for registration in self._registrations]
-        deadlines += [self._connect_at, self._overdue_at, self._leave.until]
+        deadlines += [self._connect_at, self._overdue_at, self._unregistration.until]
         deadlines.append(self._watch.next_at() if self._watch is not None else None)
         times = [at for at in deadlines if at is not None]
         return max(0, int((min(times) - time.monotonic()) * 1000) + 1) if times else None
@@ -147,9 +149,9 @@ class Connection:
     def _run_timers(self, now: float) -> None:
         if self._connect_at is not None and self._connect_at <= now:
             self._connect_at = None
-            if self._not_let_in and self._keys is not None:
-                # Somebody may have mended a file.
-                self._keys, fault = self._keys.read_again()
+            if self._handshake_failure and self._keys is not None:
+                # An operator may have corrected a file.
+                self._keys, fault = self._keys.reload()
                 if fault:
                     _log.error("%s; connecting with the keys from before", fault)
             self._dealer.open(self._keys)
@@ -159,8 +161,8 @@ class Connection:
         for registration in self._registrations:
             if registration.retry_at is not None and registration.retry_at <= now:
                 self._register(registration)
-        self._leave.give_up(now)
-        self._go_on_leaving(now)
+        self._unregistration.give_up(now)
+        self._ping_before_end(now)
         if self._watch is not None:
             self._run_watch(self._watch, now)
 
@@ -174,13 +176,13 @@ class Connection:
                 self._send(*refused)
             self._beat()
             self._dealer.end(LAST_ANSWERS_WAIT_MS)
-            watch.leave(OVERTIME_EXIT)
+            watch.exit_process(OVERTIME_EXIT)
         if watch.late(now):
             _log.error("not finished in time: %d tasks in flight are left to other processors", self._in_flight)
-            watch.leave(LATE_EXIT)
+            watch.exit_process(LATE_EXIT)
 
-    def _hear_supervisor(self, watch: Watch) -> None:
-        if watch.told_to_stop():
+    def _read_supervisor(self, watch: Watch) -> None:
+        if watch.receive_stop():
             self._stop()
         if watch.supervisor_is_gone:
             self._poller.unregister(watch.fileno())
@@ -191,20 +193,20 @@ class Connection:
             self._watch.beat(time.monotonic(), registered=registered, in_flight=self._in_flight)
 
     def _drain_monitor(self) -> None:
-        for event in self._dealer.happened():
+        for event in self._dealer.events():
             if event == zmq.Event.HANDSHAKE_SUCCEEDED:
                 _log.info("connected to the validator at %s", self._url)
                 self._established = True
-                self._not_let_in = ""
+                self._handshake_failure = ""
                 for registration in self._registrations:
                     self._register(registration)
             elif event == zmq.Event.DISCONNECTED:
-                self._lose(self._not_let_in or "the connection was closed")
+                self._lose(self._handshake_failure or "the connection was closed")
             elif event in REFUSED:
-                self._not_let_in = why_not_let_in(self._keys, event)
+                self._handshake_failure = handshake_failure(self._keys, event)
 
     def _lose(self, reason: str) -> None:
-        """Everything of this connection is void; a new one follows after a back-off."""
+        """Drop all state of this life. A new life begins after a back-off."""
         self._dealer.close(0)
         delay_s = back_off_s(self._losses)
         _log.warning("lost the validator at %s: %s; connecting again in %.1f s", self._url, reason, delay_s)
@@ -251,7 +253,7 @@ class Connection:
         elif kind == _Message.TP_REGISTER_RESPONSE:
             self._on_registered(message)
         elif kind in (_Message.TP_UNREGISTER_RESPONSE, _Message.PING_RESPONSE):
-            self._leave.heard(message.correlation_id)
+            self._unregistration.on_answer(message.correlation_id)
         elif kind in _ANSWERS:
             self._in_flight += 1
             if self._in_flight > TASKS_IN_FLIGHT_MAX:
@@ -295,19 +297,19 @@ class Connection:
         for registration in self._registrations:
             registration.retry_at = None
         if self._established:
-            self._ask_to_leave(_Message.TP_UNREGISTER_REQUEST, time.monotonic())
+            self._unregister(_Message.TP_UNREGISTER_REQUEST, time.monotonic())
 
-    def _go_on_leaving(self, now: float) -> None:
-        if self._stopping and self._established and self._in_flight == 0 and self._leave.asks_again:
-            self._ask_to_leave(_Message.PING_REQUEST, now)
+    def _ping_before_end(self, now: float) -> None:
+        if self._stopping and self._established and self._in_flight == 0 and self._unregistration.ping_due:
+            self._unregister(_Message.PING_REQUEST, now)
 
-    def _ask_to_leave(self, kind: "_Message.MessageType", now: float) -> None:
+    def _unregister(self, kind: "_Message.MessageType", now: float) -> None:
         correlation_id = self._next_correlation_id()
-        self._leave.ask(correlation_id, now)
+        self._unregistration.on_sent(correlation_id, now)
         self._send(kind, correlation_id)
 
 
 def back_off_s(failures: int) -> float:
-    """Doubles with every failure up to a bound; random, so that many processors do not come back all at once."""
+    """Seconds to wait: doubled with every failure up to a bound, and random so that many processors spread out."""
     longest_s = min(BACK_OFF_S_MAX, BACK_OFF_S_FIRST * float(1 << min(failures, 16)))
     return longest_s * random.uniform(0.5, 1.0)

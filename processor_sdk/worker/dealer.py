@@ -1,4 +1,4 @@
-"""The socket to the validator, of which each life of the connection has its own. No messages, no timers."""
+"""The DEALER socket of one life of the connection. No messages, no timers."""
 
 import functools
 import operator
@@ -21,43 +21,43 @@ REFUSED: Final = (
     zmq.Event.HANDSHAKE_FAILED_PROTOCOL,
     zmq.Event.HANDSHAKE_FAILED_NO_DETAIL,
 )
-"""How a handshake fails: this key is not allowed; they do not speak alike; the other side closed without a word."""
+"""How a handshake fails: the key is not allowed; the protocols differ; the validator closed without a reason."""
 
 _MONITORED: Final = functools.reduce(operator.or_, REFUSED, zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED)
 
 
 class Dealer:
-    """A DEALER that comes and goes, with the monitor that tells how it stands, both in ``poller`` while it is open."""
+    """A DEALER socket and its monitor. Both are registered in ``poller`` while they are open."""
 
     def __init__(self, url: str, poller: zmq.Poller) -> None:
         self._url = url
-        # Once, and not in the thread that must let the supervisor hear of it: it may take long.
+        # Resolved once, before the thread that sends heartbeats starts: resolving may take long.
         self._needs_ipv6 = needs_ipv6(url)
         self._poller = poller
-        # A context of its own: its end waits for the last answers to leave, whatever else the process still holds.
+        # Its own context, because ending a context waits until every message of its sockets is sent.
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket: zmq.Socket[bytes] | None = None
         self._monitor: zmq.Socket[bytes] | None = None
 
     def open(self, keys: Keys | None) -> None:
-        """Begin to connect, under an identity that nobody had before. ``keys``: None where none are asked for."""
+        """Begin to connect under a new identity. ``keys``: None if the validator asks for none."""
         self._socket = opened = self._context.socket(zmq.DEALER)
         opened.setsockopt(zmq.IDENTITY, uuid.uuid4().hex.encode())
         opened.setsockopt(zmq.IPV6, int(self._needs_ipv6))
         opened.setsockopt(zmq.MAXMSGSIZE, Limits().message_bytes_max)
         opened.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS_MAX)
-        # A validator that is gone without a word (its host died) is noticed by its silence.
+        # Heartbeats detect a validator whose host died without closing the connection.
         opened.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         opened.setsockopt(zmq.HEARTBEAT_TIMEOUT, SILENCE_MS)
         if keys is not None:
-            keys.put_on(opened)
+            keys.set_on(opened)
         self._monitor = opened.get_monitor_socket(_MONITORED)
         self._poller.register(opened, zmq.POLLIN)
         self._poller.register(self._monitor, zmq.POLLIN)
         opened.connect(self._url)
 
     def close(self, linger_ms: int) -> None:
-        """This life is over; what was sent may take so long to leave, in the background."""
+        """End this life. Messages may still be sent in the background for ``linger_ms``."""
         if self._socket is None or self._monitor is None:
             return
         self._poller.unregister(self._socket)
@@ -68,20 +68,20 @@ class Dealer:
         self._socket = self._monitor = None
 
     def end(self, linger_ms: int) -> None:
-        """Close for good, and wait so long for what was sent to leave."""
+        """Close for good, and wait up to ``linger_ms`` until every message is sent."""
         self.close(linger_ms)
         self._context.term()
 
     def abandon(self) -> None:
-        """Close for good, whatever is open and however far that has come; what was not sent is not."""
-        # pyzmq forgets a socket before it closes it: where that was interrupted, the context does not know of it.
+        """Close for good, from any state. Messages that were not sent are lost."""
+        # pyzmq removes a socket from the context before it closes the socket, and an interrupt may come in between.
         for left in (self._monitor, self._socket):
             if left is not None:
                 left.close(0)
         self._context.destroy(0)
 
     def send(self, raw: bytes) -> bool:
-        """False, and nothing is sent, where it takes no more; True also where it is closed: nobody wants it then."""
+        """Send ``raw``. False if the queue is full. True if the socket is closed: nobody waits then."""
         if self._socket is not None:
             try:
                 self._socket.send(raw, zmq.NOBLOCK)
@@ -90,23 +90,23 @@ class Dealer:
         return True
 
     def has_messages(self, ready: Mapping[object, int]) -> bool:
-        """Whether what the poller found ready says so."""
+        """Whether the poller reported messages."""
         return self._socket in ready
 
     def has_events(self, ready: Mapping[object, int]) -> bool:
-        """The same of ``happened``."""
+        """Whether the poller reported events of the monitor."""
         return self._monitor in ready
 
     def received(self) -> Iterator[bytes]:
-        """The last frame of every message that is there, until it is closed."""
+        """The last frame of every waiting message, until the socket is closed."""
         while self._socket is not None:
             try:
                 yield self._socket.recv_multipart(zmq.NOBLOCK)[-1]
             except zmq.Again:
                 return
 
-    def happened(self) -> Iterator[int]:
-        """HANDSHAKE_SUCCEEDED, DISCONNECTED and those of REFUSED, as they came, until it is closed."""
+    def events(self) -> Iterator[int]:
+        """HANDSHAKE_SUCCEEDED, DISCONNECTED and the events of REFUSED in their order, until the socket is closed."""
         while self._monitor is not None:
             try:
                 yield recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"]

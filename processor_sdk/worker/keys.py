@@ -1,4 +1,4 @@
-"""The keys by which a processor and its validator know each other, from their files. No sockets, no registration."""
+"""The connection keys (CURVE) of a processor and its validator, read from files. No sockets, no registration."""
 
 import os
 from pathlib import Path
@@ -20,14 +20,14 @@ class Keys(NamedTuple):
     secret_file: str
     validator_file: str
 
-    def put_on(self, socket: "zmq.Socket[bytes]") -> None:
-        """Before it connects."""
+    def set_on(self, socket: "zmq.Socket[bytes]") -> None:
+        """Set the keys on a socket that is not connected yet."""
         socket.setsockopt(zmq.CURVE_SERVERKEY, self.validator.encode("ascii"))
         socket.setsockopt(zmq.CURVE_PUBLICKEY, self.public.encode("ascii"))
         socket.setsockopt(zmq.CURVE_SECRETKEY, self.secret.reveal())
 
-    def read_again(self) -> tuple["Keys", str]:
-        """The keys that the files hold by then; where one cannot be read, these, and what is wrong with it."""
+    def reload(self) -> tuple["Keys", str]:
+        """The keys that the files hold now and "", or these keys and the reason why a file cannot be read."""
         try:
             return read_keys(self.secret_file, self.validator_file), ""
         except ValueError as error:
@@ -35,9 +35,9 @@ class Keys(NamedTuple):
 
 
 def read_keys(connection_key: str | os.PathLike[str], validator_key: str | os.PathLike[str]) -> Keys:
-    """The keys in a file of a secret connection key, and in one of the validator's public key.
+    """Read the processor's secret key file and the validator's public key file.
 
-    Raises ValueError with the file, and never with a secret.
+    Raises ValueError that names the file and never shows a secret.
     """
     try:
         secret = read_secret("connection_key", Path(connection_key))
@@ -45,12 +45,12 @@ def read_keys(connection_key: str | os.PathLike[str], validator_key: str | os.Pa
     except InvalidKey as error:
         raise ValueError(str(error)) from None
     public = ConnectionPublicKey(zmq.curve_public(secret.reveal()).decode("ascii"))
-    # Absolute, for a program that goes to another folder meanwhile.
+    # Absolute, because the program may change its current folder before ``reload``.
     return Keys(secret, public, validator, str(Path(connection_key).absolute()), str(Path(validator_key).absolute()))
 
 
-def why_not_let_in(keys: Keys | None, event: int) -> str:
-    """What a failed handshake means, by the event that the socket's monitor tells, and what to look at."""
+def handshake_failure(keys: Keys | None, event: int) -> str:
+    """What a failed handshake means and what to check. ``event``: from the socket's monitor."""
     if keys is None:
         return "the handshake failed; perhaps it asks for keys, of which this processor has none"
     if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:

@@ -1,6 +1,6 @@
-"""The body of a worker process: its surroundings (log, stdout, memory), then serving until it is told to end.
+"""The body of a worker process: sets up logging, stdout and the memory limit, then serves until it is stopped.
 
-Started by ``processor_sdk.worker.supervisor`` in a fresh interpreter. No supervision and no sockets here.
+``processor_sdk.worker.supervisor`` starts it in a fresh interpreter. No supervision and no sockets here.
 """
 
 import codecs
@@ -29,22 +29,22 @@ from processor_sdk.worker.watch import Beat, Watch
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 MEMORY_MIB_MIN: Final = 256
-"""An interpreter with its threads takes that much of the address space for itself."""
+"""The address space that an interpreter with its threads needs for itself."""
 
 ALONE_MARGIN_S: Final = 20.0
-"""So much longer than the time limit of an apply an interpreter that nobody supervises may stand still."""
+"""A worker without a supervisor ends if it is blocked for an apply's time limit plus this margin."""
 
-Word = Beat | int
-"""What a worker says to its supervisor: how it is, or the exit code with which the SDK is about to end it."""
+WorkerMessage = Beat | int
+"""What a worker sends to its supervisor: its state, or the exit code with which the SDK is about to end it."""
 
 _MIB: Final = 1024 * 1024
 _STDOUT_LINE_CHARACTERS_MAX: Final = 8192
 
 
 class Orders(NamedTuple):
-    """What a worker needs to know; passes from process to process. ``service``: holds a pickled Service."""
+    """The settings of a worker, passed to its process. ``service``: a pickled Service."""
 
-    service: "Parcel"
+    service: "SharedBytes"
     apply_timeout_ms: int
     stop_s_max: float
     memory_mib_max: int | None
@@ -52,9 +52,9 @@ class Orders(NamedTuple):
     configure_logging: Callable[[], object] | None
 
 
-def run(number: int, orders: Orders, pipe: "Pipe[Word, bytes]") -> None:
-    """Serve until the supervisor, or a signal, says to end. ``number``: this worker's among those of its supervisor."""
-    # A terminal that goes away is the supervisor's business; it was blocked until now.
+def run(number: int, orders: Orders, pipe: "Pipe[WorkerMessage, bytes]") -> None:
+    """Serve until the supervisor or a signal ends it. ``number``: the worker's number at its supervisor."""
+    # The supervisor handles a closed terminal. The signal was blocked until now.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     os.set_inheritable(pipe.fileno(), False)
@@ -62,7 +62,7 @@ def run(number: int, orders: Orders, pipe: "Pipe[Word, bytes]") -> None:
         orders.configure_logging()
     elif not logging.getLogger().handlers:
         logging.basicConfig(level=orders.log_level, format=LOG_FORMAT)
-    faulthandler.enable()  # Ended by SIGABRT or SIGSEGV, it says where it was.
+    faulthandler.enable()  # SIGABRT and SIGSEGV print where the process was.
     if orders.memory_mib_max is not None:
         limit = orders.memory_mib_max * _MIB
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -81,63 +81,63 @@ def run(number: int, orders: Orders, pipe: "Pipe[Word, bytes]") -> None:
     sys.stdout.flush()
 
 
-class Parcel:
-    """Bytes for any number of processes, in a file without a name.
+class SharedBytes:
+    """Bytes for any number of processes, in an unnamed file.
 
-    Who starts a process waits until it has read what is written to it, so that must be less than a pipe takes at once.
+    A file, because starting a process blocks until it has read its arguments, and a pipe holds only a few kilobytes.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     @classmethod
-    def holding(cls, content: bytes) -> "Parcel":
-        """A new one; whoever made it closes it. Raises OSError where there is no room for it."""
+    def holding(cls, content: bytes) -> "SharedBytes":
+        """Write ``content`` to a new unnamed file. The caller closes it. Raises OSError if there is no room."""
         if sys.platform == "linux":
-            parcel = cls(os.memfd_create("parcel"))
+            shared = cls(os.memfd_create("parcel"))
         else:
             with tempfile.TemporaryFile() as file:
-                parcel = cls(os.dup(file.fileno()))
-        with open(parcel._descriptor, "wb", closefd=False) as file:
+                shared = cls(os.dup(file.fileno()))
+        with open(shared._descriptor, "wb", closefd=False) as file:
             file.write(content)
-        return parcel
+        return shared
 
     def content(self) -> bytes:
-        """All of it."""
-        # By its place: all processes share the file's position.
+        """All bytes."""
+        # Mapped instead of read: all processes share the file's position.
         with mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ) as view:
             return view[:]
 
     def close(self) -> None:
-        """Let it go, in this process."""
+        """Close the file in this process."""
         os.close(self._descriptor)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _received, (reduction.DupFd(self._descriptor),)
 
 
-def _received(sent: Any) -> Parcel:
-    return Parcel(sent.detach())
+def _received(sent: Any) -> SharedBytes:
+    return SharedBytes(sent.detach())
 
 
 class _SupervisedWatch(Watch):
-    """Also ends a worker that nobody else can end any more, and says before that the SDK is who ends it."""
+    """Also ends a worker without a supervisor, and announces to the supervisor that the SDK ends the process."""
 
-    def __init__(self, pipe: "Pipe[Word, bytes]", progress: Progress, orders: Orders) -> None:
+    def __init__(self, pipe: "Pipe[WorkerMessage, bytes]", progress: Progress, orders: Orders) -> None:
         super().__init__(pipe, progress, limit_ms=orders.apply_timeout_ms, stop_s_max=orders.stop_s_max)
         self._words = pipe
         self._alone_s_max = orders.apply_timeout_ms / 1000 + ALONE_MARGIN_S
 
     def beat(self, now: float, *, registered: bool, in_flight: int) -> None:
-        """Puts the end off, too."""
-        # The one thing that happens in a process whose interpreter stands still. Without memory for its thread the one
-        # before it has still been put away; the next beat tries again.
+        """Send a heartbeat and restart the timer that ends a blocked process."""
+        # This timer works even if the interpreter is blocked. Without memory for its thread the old timer is cancelled
+        # nevertheless, and the next beat tries again.
         with contextlib.suppress(RuntimeError):
             faulthandler.dump_traceback_later(self._alone_s_max, exit=True)
         super().beat(now, registered=registered, in_flight=in_flight)
 
-    def leave(self, exit_code: int) -> NoReturn:
-        """End this process, after its last word."""
+    def exit_process(self, exit_code: int) -> NoReturn:
+        """Announce the exit code to the supervisor and end this process."""
         room = select.poll()
         room.register(self._words, select.POLLOUT)
         if room.poll(0):
@@ -145,40 +145,40 @@ class _SupervisedWatch(Watch):
                 self._words.send(exit_code)
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
-        super().leave(exit_code)
+        super().exit_process(exit_code)
 
 
 class StdoutLines(io.BufferedIOBase):
-    """What stands below ``sys.stdout``: each line becomes a log record of the logger ``stdout``, at info.
+    """The binary stream below ``sys.stdout``: each line becomes an info record of the logger ``stdout``.
 
-    What writing the log itself prints goes to ``beneath``.
+    Text that the log handlers themselves print goes to ``beneath``.
     """
 
     name: Any = "<stdout>"
 
     def __init__(self, beneath: TextIO | None) -> None:
-        """``beneath`` is None where the process has no stdout."""
+        """``beneath``: None if the process has no stdout."""
         self._beneath = beneath
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
         self._logging = threading.local()
 
     def text(self) -> TextIO:
-        """To be ``sys.stdout``."""
+        """The text stream for ``sys.stdout``."""
         return io.TextIOWrapper(self, "utf-8", "backslashreplace", newline="\n", write_through=True)
 
     def writable(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def fileno(self) -> int:
-        """The descriptor beneath, past the log: for child processes. Raises OSError where there is none."""
+        """The descriptor of the real stdout, for child processes. Raises OSError if there is none."""
         if self._beneath is None:
             raise io.UnsupportedOperation("this process has no stdout")
         return self._beneath.fileno()
 
     def write(self, data: Any) -> int:
-        """Takes all of ``data``; a line without an end waits for it, but not for ever."""
+        """Log the complete lines of ``data``. An incomplete line waits, up to a length."""
         content = bytes(data)
         if getattr(self._logging, "on", False):
             if self._beneath is not None:
@@ -194,13 +194,13 @@ class StdoutLines(io.BufferedIOBase):
         return len(content)
 
     def flush(self) -> None:
-        """A line without an end is one now."""
+        """Log the incomplete line."""
         if self._rest and not getattr(self._logging, "on", False):
             line, self._rest = self._rest, ""
             self._log(line)
 
     def close(self) -> None:
-        """As ``flush``: what a handler closes is not its own."""
+        """Flush only: a handler must not close the worker's stdout."""
         self.flush()
 
     def _log(self, line: str) -> None:

@@ -1,4 +1,4 @@
-"""What a processor says of one family to a validator, and what the validator makes of it. No sockets, no clock."""
+"""The registration of one family: request, state and answer. No sockets, no clock."""
 
 import hashlib
 import inspect
@@ -17,7 +17,7 @@ _DIGEST_CHARACTERS: Final = 12
 
 
 class Registration:
-    """One (family, version): what to ask for, and how far it got on the current connection."""
+    """One (family, version): its request, and its state on the current connection."""
 
     def __init__(self, handler: TransactionHandler[Any], max_occupancy: int, build_id: str | None) -> None:
         """``build_id``: None for ``build_of(handler)``."""
@@ -36,38 +36,38 @@ class Registration:
         self.reset()
 
     def reset(self) -> None:
-        """A new connection: nothing is registered."""
+        """Begin again on a new connection."""
         self.done = False
         self.refusals = 0
         self.retry_at: float | None = None
 
 
 def build_of(handler: TransactionHandler[Any]) -> str:
-    """Which code a handler is, the same wherever the same code runs.
+    """An identifier of a handler's code, the same wherever the same code runs.
 
-    The version of the distribution that its module was installed with, where that has the name of the module's top
-    package, as in ``1.4.2``; else the first 12 characters of the SHA-256 of the module's source file, as in
-    ``sha256:9f86d081884c``. Empty where neither can be told.
+    The version of the installed distribution whose name is the module's top package, as in ``1.4.2``. Otherwise the
+    first 12 characters of the SHA-256 of the module's source file, as in ``sha256:9f86d081884c``. Empty if neither is
+    known.
     """
-    # Of a handler of the 1.x line, the author's own.
+    # An adapted 1.x handler holds the author's own handler.
     kind = type(getattr(handler, "wrapped", handler))
     try:
         source = Path(inspect.getfile(kind)).resolve()
         return _installed_version(kind.__module__.partition(".")[0], source) or _digest(source)
     except (TypeError, OSError):
-        # Typed in, or inside an archive.
+        # Typed in interactively, or inside an archive.
         return ""
 
 
 def _installed_version(package: str, source: Path) -> str | None:
-    """None where no distribution ``package`` has installed ``source``: an editable one has not, its code may change."""
+    """The version of the distribution that installed ``source``; None for editable ones, whose code may change."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:
         found = distribution(package)
     except (PackageNotFoundError, ValueError):
         return None
-    # Without a record of files it is the folder of a project, whose sources lie there too.
+    # A distribution without a RECORD is a project folder with its sources.
     recorded = found.read_text("RECORD") is not None
     installed = recorded and source.is_relative_to(Path(str(found.locate_file(""))).resolve())
     return found.version[:BUILD_ID_CHARACTERS_MAX] if installed else None
@@ -78,7 +78,7 @@ def _digest(source: Path) -> str:
 
 
 def refusal(content: bytes) -> str | None:
-    """Why a serialized TpRegisterResponse is none that a processor can work with; None where it is."""
+    """Why a serialized TpRegisterResponse refuses the registration; None if it accepts."""
     try:
         response = processor_pb2.TpRegisterResponse.FromString(content)
     except DecodeError:

@@ -1,9 +1,7 @@
-"""Serving a validator from this process: the apply thread, the keeper beside it, and the signals that end them.
+"""Serving a validator from this process: the apply thread, the keeper thread and the signals that end them.
 
-The caller of ``serve`` applies transactions and turns the connection whenever it waits, the keeper's thread does so
-while an apply runs (``processor_sdk.worker.turns``). No verdicts here (``processor_sdk.apply.dispatch`` finds them),
-and no other
-processes.
+The caller of ``serve`` is the apply thread. It polls the connection while it waits; the keeper thread polls it while an
+apply runs (``processor_sdk.worker.shared_connection``). Verdicts come from ``processor_sdk.apply.dispatch``.
 """
 
 import contextlib
@@ -23,20 +21,20 @@ from processor_sdk.errors import StateUnavailable
 from processor_sdk.handler import TransactionHandler
 from processor_sdk.worker.connection import Connection
 from processor_sdk.worker.keys import Keys
-from processor_sdk.worker.turns import Turns
+from processor_sdk.worker.shared_connection import SharedConnection
 from processor_sdk.worker.watch import Watch
 from protos import validator_pb2
 
 ONE_SIGNAL_S: Final = 0.5
-"""Signals within this time of the first say the same once: a terminal, a service manager and ``timeout`` all signal
-the whole group, each for itself."""
+"""Signals within this time of the first count as one: a terminal, a service manager and ``timeout`` may each signal
+the whole process group."""
 
 
 class Service(NamedTuple):
-    """What is served to whom.
+    """The handlers and the validator that they serve.
 
-    ``max_occupancy``: how many transactions to take at once. ``build_id``: of all handlers; None for that of each one's
-    code. ``keys``: None for a validator that asks for none.
+    ``max_occupancy``: the number of transactions that may be in flight. ``build_id``: for all handlers; None for
+    ``build_of`` each handler. ``keys``: None if the validator asks for none.
     """
 
     url: str
@@ -47,7 +45,7 @@ class Service(NamedTuple):
 
 
 class _StopNow(KeyboardInterrupt):
-    """The second signal; a KeyboardInterrupt because nothing but that passes through an apply."""
+    """The second signal. A KeyboardInterrupt, because dispatch lets no other exception through."""
 
 
 def serve(
@@ -59,10 +57,10 @@ def serve(
     on_ready: Callable[[], None] | None = None,
     watch: Watch | None = None,
 ) -> None:
-    """Serve until something is written to ``waker``, whose other end ``wake`` is; see ``connection`` for the words.
+    """Serve until STOP or a signal's number is written to ``waker``; ``wake`` is the other end of that socket pair.
 
-    In the main thread SIGTERM and SIGINT are written there, and a second one ends the serving at once, also in the
-    middle of an apply. Raises ValueError where two handlers are of the same family and version.
+    In the main thread SIGTERM and SIGINT are written to ``waker``. A second signal ends the serving at once, even in
+    the middle of an apply. Raises ValueError if two handlers have the same family and version.
     """
     progress.thread = threading.get_ident()
     dispatcher = Dispatcher(service.handlers, progress, _StopNow)
@@ -75,22 +73,22 @@ def serve(
         watch=watch,
         keys=service.keys,
     )
-    turns = Turns(connection)
+    shared = SharedConnection(connection)
     with ThreadPoolExecutor(1, thread_name_prefix="connection-keeper") as thread:
-        keeper = thread.submit(turns.keep)
+        keeper = thread.submit(shared.keep)
         try:
             with signals_to(waker, _StopNow), contextlib.suppress(_StopNow):
-                _Applier(turns, connection, dispatcher, progress, on_ready).run()
-                turns.finish()
+                _Applier(shared, connection, dispatcher, progress, on_ready).run()
+                shared.finish()
         finally:
-            turns.dismiss_keeper()
+            shared.dismiss_keeper()
             wait((keeper,))
             connection.abandon()
-    keeper.result()  # Raises what a bug in its thread raised.
+    keeper.result()  # Raises the exception of a bug in the keeper thread.
 
 
-def tell(waker: socket.socket, what: bytes) -> None:
-    """Write ``what``. Nothing happens where nobody listens any more, or it has been told often enough already."""
+def notify(waker: socket.socket, what: bytes) -> None:
+    """Write ``what`` to ``waker``. Does nothing if the other end is closed or full."""
     with contextlib.suppress(OSError):
         waker.send(what)
 
@@ -101,7 +99,7 @@ def signals_to(
     second: type[KeyboardInterrupt] | None,
     numbers: Collection[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
 ) -> Iterator[None]:
-    """In the main thread: ``numbers`` go to ``waker``; one later than ONE_SIGNAL_S also raises ``second``."""
+    """In the main thread: write signals to ``waker``; one that comes ONE_SIGNAL_S after the first raises ``second``."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -115,12 +113,12 @@ def signals_to(
         elif second is not None and now - asked_at >= ONE_SIGNAL_S:
             raise second
 
-    # The interpreter writes to the wake-up descriptor at once, while it may run on_signal only when an apply comes back
-    # from a long call of C code.
+    # The interpreter writes to the wake-up descriptor at once, but it may run on_signal only after a long call of C
+    # code has returned.
     previous_fd = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
     previous = {number: signal.signal(number, on_signal) for number in numbers}
     try:
-        # A worker is started with them blocked, so that none comes before it can be heeded.
+        # A worker starts with these signals blocked, so that none is lost before the handlers are set.
         unblocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
         yield
     finally:
@@ -131,27 +129,27 @@ def signals_to(
 
 
 class _Applier:
-    """The apply thread: takes tasks one after another, and is the link for their state calls."""
+    """The apply thread: executes one task after another and sends their state calls."""
 
     def __init__(
         self,
-        turns: Turns,
+        shared: SharedConnection,
         connection: Connection,
         dispatcher: Dispatcher,
         progress: Progress,
         on_ready: Callable[[], None] | None,
     ) -> None:
         self._process = os.getpid()
-        self._turns = turns
+        self._shared = shared
         self._connection = connection
         self._dispatcher = dispatcher
         self._progress = progress
         self._on_ready = on_ready
 
     def run(self) -> None:
-        """Until there is nothing left to do. Raises what ended a turn, here or in the keeper's thread."""
-        while not self._turns.finished:
-            task = self._turns.next_task()
+        """Run until the work is finished. Raises the exception that ended a poll, here or in the keeper thread."""
+        while not self._shared.finished:
+            task = self._shared.next_task()
             if self._on_ready is not None and self._connection.registered:
                 self._on_ready()
                 self._on_ready = None
@@ -165,22 +163,22 @@ class _Applier:
         else:
             content = self._dispatcher.single(task.content, self._call)
         self._check_process()
-        self._turns.answer(task, content)
+        self._shared.answer(task, content)
 
     def _call(self, message_type: validator_pb2.Message.MessageType, content: bytes) -> bytes:
-        """A ``processor_sdk.apply.state.Link``; tasks that come meanwhile wait their turn."""
+        """A ``processor_sdk.apply.state.Link``. Tasks that arrive meanwhile wait."""
         task = self._progress.task
-        assert task is not None, "states are called by applies, and those are of tasks"
+        assert task is not None, "only the apply of a task makes state calls"
         self._check_process()
         own_s = self._progress.wait_begins()
         try:
-            reply = self._turns.ask(task, message_type, content)
+            reply = self._shared.ask(task, message_type, content)
         finally:
             self._progress.wait_ended(own_s)
-        if reply.message_type != message_type + 1:  # Every request has the number before its answer's.
+        if reply.message_type != message_type + 1:  # An answer's type is its request's plus one.
             raise StateUnavailable(f"the validator answered a message {message_type} by {reply.message_type}")
         return reply.content
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
-            os._exit(0)  # A child that a handler has forked and let go on: the transaction is its parent's.
+            os._exit(0)  # A child process that a handler forked must not answer for its parent.

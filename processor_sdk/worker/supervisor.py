@@ -1,7 +1,7 @@
-"""The worker processes of a transaction processor: started, watched, replaced, ended.
+"""The supervisor of a transaction processor: starts, watches, replaces and ends its worker processes.
 
-One thread that waits for what workers say, for their end, and for its own waker. No validator and no handlers here:
-they are the workers' (``processor_sdk.worker.process``). How one of them is started is ``processor_sdk.worker.slot``'s.
+One thread waits for the workers' messages, for their end and for its own waker. The workers hold the connection and the
+handlers (``processor_sdk.worker.process``); ``processor_sdk.worker.slot`` starts one process.
 """
 
 import logging
@@ -22,19 +22,19 @@ from processor_sdk.worker.slot import STOPS, Slot
 from processor_sdk.worker.watch import BEAT_S, LATE_EXIT, OVERTIME_EXIT, STOP, Beat
 
 UNGUARDED_EXIT: Final = 72
-"""Exit code of a worker whose script would start workers itself."""
+"""Exit code of a worker whose script has no ``__main__`` guard and would start workers itself."""
 
 START_S_MAX: Final = 60.0
-"""So long a worker may take to import its handlers."""
+"""The time a worker has to import its handlers."""
 
 BEAT_MARGIN_S: Final = 5.0
-"""So much longer than the time limit of an apply a worker may say nothing."""
+"""A worker may be silent for an apply's time limit plus this margin."""
 
 ABORT_S_MAX: Final = 2.0
-"""So long a worker may take to say where it is when it is aborted; then it is killed."""
+"""The time an aborted worker has to print its traceback; then it is killed."""
 
 STEADY_S: Final = 30.0
-"""A worker that has lived so long is replaced at once when it ends."""
+"""A worker that lived this long is replaced without a growing back-off."""
 
 _EXITS: Final = {
     OVERTIME_EXIT: "an apply over its time limit",
@@ -45,11 +45,11 @@ _log = logging.getLogger(__name__)
 
 
 class CannotStart(RuntimeError):
-    """No worker came so far that it could serve; the message says why."""
+    """No worker could start; the message says why."""
 
 
 class WorkerReport(NamedTuple):
-    """One worker. ``pid`` is None while it is to be started again; ``counts`` are of all its lives."""
+    """One worker. ``pid``: None until it is started again; ``counts``: of all its processes."""
 
     number: int
     pid: int | None
@@ -60,19 +60,19 @@ class WorkerReport(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A running processor. ``stopping``: it ends in order."""
+    """A running processor. ``stopping``: it is stopping in order."""
 
     workers: tuple[WorkerReport, ...]
     stopping: bool
 
     @property
     def registered(self) -> int:
-        """How many workers the validator has accepted with all their families."""
+        """The number of workers whose families the validator has all accepted."""
         return sum(entry.registered for entry in self.workers)
 
 
 class Supervisor:
-    """Keeps ``workers`` workers running. ``wake``: readable with a signal's number or a word of ``connection``."""
+    """Keeps ``workers`` workers running. ``wake``: receives signal numbers and ``connection.STOP``."""
 
     def __init__(
         self,
@@ -95,9 +95,9 @@ class Supervisor:
         self._told_at = 0.0
 
     def run(self) -> signal.Signals | None:
-        """Returns when it was told to end and every worker has ended; the signal that told it, if one did.
+        """Run until it was stopped and every worker has ended. Returns the signal that stopped it, if any.
 
-        Raises CannotStart where the first workers do not come up.
+        Raises CannotStart if the first workers do not start.
         """
         try:
             while True:
@@ -119,7 +119,7 @@ class Supervisor:
         ready = wait([self._wake, *pipes, *ends], timeout_s)
         overslept_s = time.monotonic() - before - timeout_s
         if overslept_s > BEAT_S:
-            # This process was stopped itself: what the workers said meanwhile is still to be read.
+            # This process was suspended, so the workers' messages are still unread.
             for slot in self._slots:
                 slot.silent_at += overslept_s
         if self._wake in ready:
@@ -165,16 +165,16 @@ class Supervisor:
         slot.silent_at = now + START_S_MAX
         _log.info("worker %d is process %s", slot.number, slot.process.pid)
 
-    def _read(self, slot: Slot, pipe: "Pipe[bytes, worker.Word]") -> None:
+    def _read(self, slot: Slot, pipe: "Pipe[bytes, worker.WorkerMessage]") -> None:
         try:
             word = pipe.recv()
         except (EOFError, OSError):
-            # It is ending; what it said before stays until its end is noticed.
+            # The worker is ending. Its last message stays until the slot is released.
             pipe.close()
             slot.pipe = None
             return
         if isinstance(word, int):
-            slot.leaving = word
+            slot.announced_exit = word
             return
         slot.beat = word
         self._ever_began = True
@@ -193,15 +193,15 @@ class Supervisor:
                    slot.process.pid, silence, after_s)  # fmt: skip
         slot.aborted = True
         slot.silent_at = now + ABORT_S_MAX
-        # Heeded also where an extension module never lets the interpreter go on (see worker.run).
+        # faulthandler handles SIGABRT even if an extension module blocks the interpreter (see worker.run).
         slot.send_signal(signal.SIGABRT)
 
     def _ended(self, slot: Slot) -> None:
         assert slot.process is not None
-        # What it had still said.
+        # Messages that were sent before the end.
         while slot.pipe is not None and slot.pipe.poll():
             self._read(slot, slot.pipe)
-        pid, how = slot.process.pid, _how(slot.process.exitcode, slot.leaving)
+        pid, how = slot.process.pid, _how(slot.process.exitcode, slot.announced_exit)
         exit_code = slot.process.exitcode
         began, registered = slot.beat is not None, slot.beat is not None and slot.beat.registered
         slot.release()
@@ -212,8 +212,8 @@ class Supervisor:
             return
         if not began and not self._ever_began:
             raise CannotStart(_why_not_started(exit_code, how))
-        # One that was ready for work is replaced at once: the validator itself puts off batches that workers die of,
-        # and other families wait. One that ends before it is ready is replaced ever later.
+        # A worker that was registered is replaced at once: the validator already delays batches that end workers, and
+        # other families wait. A worker that ends before it registers is replaced after a growing delay.
         slot.failures = 0 if registered or now - slot.started_at > STEADY_S else slot.failures + 1
         delay_s = back_off_s(slot.failures)
         slot.restarts += 1
@@ -244,7 +244,7 @@ class Supervisor:
             try:
                 slot.pipe.send_bytes(STOP)
             except OSError:
-                continue  # It is ending already.
+                continue  # The worker is ending already.
 
     def _kill_all(self) -> None:
         for slot in self._slots:
@@ -267,10 +267,10 @@ def _report(slot: Slot) -> WorkerReport:
 def _how(exit_code: int | None, leaving: int | None) -> str:
     code = exit_code or 0
     if code < 0:
-        # Of the real-time signals only the first and the last have names.
+        # Only the first and the last real-time signal have names.
         named = -code in set(signal.Signals)
         return f"signal {signal.Signals(-code).name if named else -code}"
-    # A handler may end its process with any of these codes too.
+    # A handler may exit with one of these codes too, so the code counts only if the SDK announced it.
     return f"exit code {code} ({_EXITS[code]})" if code in _EXITS and code == leaving else f"exit code {code}"
 
 

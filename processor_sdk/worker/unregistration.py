@@ -1,6 +1,6 @@
-"""How a connection takes its leave: by questions, until the validator has nothing more to say on it.
+"""The end of a connection: unregister, then ping until the validator has no more tasks for it.
 
-No sockets: what is waited for, and until when. Who asks is ``processor_sdk.worker.connection``.
+Only what is waited for, and until when. ``processor_sdk.worker.connection`` sends the messages.
 """
 
 import logging
@@ -11,41 +11,41 @@ LEAVE_WAIT_S: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
-class Leave:
-    """The unregistration, and then pings, of which one is out at a time. Times are seconds of ``time.monotonic``.
+class Unregistration:
+    """One unregister request and then pings, one at a time. Times are seconds of ``time.monotonic``.
 
-    A validator that speaks the 1.x conversation sends a batch's next transaction when it has the answer to the one
-    before: what it has still to say comes before the answer to a ping that was sent after that.
+    In the 1.x conversation a validator sends a batch's next transaction after the answer to the one before. It sends
+    that transaction before it answers a ping that follows the answer.
     """
 
     def __init__(self) -> None:
         self._correlation_id = ""
         self._answered_since = False
         self.until: float | None = None
-        """When to give up waiting for the answer to the last question; None where none is waited for."""
+        """When to stop waiting for the latest request's answer; None if no answer is due."""
 
-    def ask(self, correlation_id: str, now: float) -> None:
-        """A question goes out."""
+    def on_sent(self, correlation_id: str, now: float) -> None:
+        """An unregister request or a ping was sent."""
         self._correlation_id = correlation_id
         self._answered_since = False
         self.until = now + LEAVE_WAIT_S
 
-    def task_answered(self) -> None:
-        """A task's answer went out: the validator may have something to say to it."""
+    def on_task_answered(self) -> None:
+        """A task's answer was sent: the validator may reply with another task."""
         self._answered_since = True
 
-    def heard(self, correlation_id: str) -> None:
-        """The validator answered a question."""
+    def on_answer(self, correlation_id: str) -> None:
+        """The validator answered a request."""
         if correlation_id == self._correlation_id:
             self.until = None
 
     def give_up(self, now: float) -> None:
-        """Wait no longer for an answer that is overdue."""
+        """Stop waiting for an overdue answer."""
         if self.until is not None and self.until <= now:
-            _log.warning("the validator has not answered the leave-taking in %s s", LEAVE_WAIT_S)
+            _log.warning("the validator has not answered the unregistration in %s s", LEAVE_WAIT_S)
             self.until = None
 
     @property
-    def asks_again(self) -> bool:
-        """Whether, with nothing in flight, there is another question before the end."""
+    def ping_due(self) -> bool:
+        """Whether one more ping is needed, if no task is in flight."""
         return self.until is None and self._answered_since

@@ -1,6 +1,6 @@
-"""What a worker's connection does for the supervisor: heartbeats, the time limit of an apply, ending in time.
+"""The worker's side of supervision: heartbeats, the time limit of an apply, the deadline for stopping.
 
-No sockets of the wire, no supervision: the other end of the pipe is ``processor_sdk.worker.supervisor``.
+The other end of the pipe is ``processor_sdk.worker.supervisor``. No sockets to the validator.
 """
 
 import logging
@@ -17,16 +17,16 @@ from processor_sdk.apply.progress import Applying, Family, FamilyCounts, Progres
 from protos import packed_pb2, processor_pb2, validator_pb2
 
 BEAT_S: Final = 1.0
-"""How often at least a worker says that it lives."""
+"""The longest time between two heartbeats of a worker."""
 
 OVERTIME_EXIT: Final = 70
-"""Exit code of a worker whose apply took longer than its limit."""
+"""Exit code of a worker whose apply exceeded its time limit."""
 
 LATE_EXIT: Final = 71
-"""Exit code of a worker that could not finish in time what was in flight when it was stopped."""
+"""Exit code of a worker that was stopped and did not finish its tasks in time."""
 
 STOP: Final = b"stop"
-"""What the supervisor says."""
+"""The supervisor's request to stop."""
 
 _INTERNAL_ERROR: Final = processor_pb2.TpProcessResponse.INTERNAL_ERROR
 
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class Beat(NamedTuple):
-    """What a worker says of itself. ``registered``: the validator has accepted all its families."""
+    """A worker's heartbeat. ``registered``: the validator has accepted all its families."""
 
     registered: bool
     in_flight: int
@@ -45,7 +45,7 @@ class Watch:
     """The worker's end of the pipe. All times are seconds of ``time.monotonic``."""
 
     def __init__(self, pipe: "Pipe[Beat, bytes]", progress: Progress, *, limit_ms: int, stop_s_max: float) -> None:
-        """``limit_ms``: how long one apply may take; ``stop_s_max``: how long ending may."""
+        """``limit_ms``: the time limit of one apply; ``stop_s_max``: the time for stopping."""
         self._pipe = pipe
         self._progress = progress
         self._limit_ms = limit_ms
@@ -54,15 +54,15 @@ class Watch:
         self._beat_at = 0.0
         self._stop_at: float | None = None
         self._late: Applying | None = None
-        """The apply that took longer than its limit; only the apply thread ends applies, so beats count this one."""
+        """The apply that exceeded its limit. Only the apply thread counts applies, so heartbeats add this one."""
         self._gone = False
 
     def fileno(self) -> int:
-        """Readable when the supervisor has said something, or is gone."""
+        """A descriptor that is readable when the supervisor has sent a message or has gone."""
         return self._pipe.fileno()
 
-    def told_to_stop(self) -> bool:
-        """Whether what came, or the supervisor's end, means that this worker is to end."""
+    def receive_stop(self) -> bool:
+        """Whether the supervisor asked this worker to stop, or has gone."""
         try:
             return self._pipe.recv_bytes() == STOP
         except (EOFError, OSError):
@@ -71,15 +71,15 @@ class Watch:
 
     @property
     def supervisor_is_gone(self) -> bool:
-        """Its end of the pipe is closed: there is nothing to be read any more."""
+        """Whether the supervisor's end of the pipe is closed."""
         return self._gone
 
     def stopping(self, now: float) -> None:
-        """The worker ends in order from now on, within its bound."""
+        """Stopping begins now: set its deadline."""
         self._stop_at = now + self._stop_s_max
 
     def next_at(self) -> float:
-        """When there is something to be done."""
+        """When the next timer is due."""
         times = [self._beat_at]
         if self._stop_at is not None:
             times.append(self._stop_at)
@@ -89,7 +89,7 @@ class Watch:
         return min(times)
 
     def beat(self, now: float, *, registered: bool, in_flight: int) -> None:
-        """Say that this process lives, unless the supervisor does not listen: a beat must hold up nobody."""
+        """Send a heartbeat, unless the pipe is full: a heartbeat must not block."""
         self._beat_at = now + min(BEAT_S, self._limit_s)
         room = select.poll()
         room.register(self._pipe, select.POLLOUT)
@@ -98,14 +98,14 @@ class Watch:
         try:
             self._pipe.send(Beat(registered, in_flight, self._progress.counts(self._late)))
         except OSError:
-            return  # It is gone; the pipe's end of file says so to whoever reads it.
+            return  # The supervisor has gone; reading the pipe will show it.
 
     def due(self, now: float) -> bool:
-        """Whether it is time for a beat."""
+        """Whether a heartbeat is due."""
         return self._beat_at <= now
 
     def overtime(self, now: float) -> Applying | None:
-        """The apply that has taken longer than its limit; now logged, with where it is, and counted in later beats."""
+        """The apply that exceeded its limit. Logs where the apply is, and counts it in later heartbeats."""
         late = self._progress.overtime(now, self._limit_s)
         if late is not None:
             stack = self._stack()
@@ -116,10 +116,10 @@ class Watch:
         return late
 
     def refusal(self, late: Applying, generation: int) -> tuple[validator_pb2.Message.MessageType, str, bytes] | None:
-        """Message type, correlation id and content of the answer to a task of this one transaction.
+        """Message type, correlation id and content of the answer to a task that holds only this transaction.
 
-        None for a task of several, or of another connection: without an answer the validator runs each batch alone and
-        finds the one that takes so long.
+        None for a task of several transactions or of an older connection. Without an answer the validator runs each
+        batch alone and so finds the slow one.
         """
         task = late.task
         if task is None or not late.alone or task.generation != generation:
@@ -127,11 +127,11 @@ class Watch:
         return _refusal(task, self._overtime_text(late))
 
     def late(self, now: float) -> bool:
-        """Whether the time for ending in order is over."""
+        """Whether the deadline for stopping has passed."""
         return self._stop_at is not None and self._stop_at <= now
 
-    def leave(self, exit_code: int) -> NoReturn:
-        """End this process: its apply thread cannot be ended otherwise."""
+    def exit_process(self, exit_code: int) -> NoReturn:
+        """End this process, because a thread cannot be ended."""
         logging.shutdown()
         os._exit(exit_code)
 
@@ -141,7 +141,7 @@ class Watch:
     def _stack(self) -> list[traceback.FrameSummary]:
         frame = sys._current_frames().get(self._progress.thread or 0)
         stack = traceback.extract_stack(frame) if frame is not None else []
-        # The author's part: what apply has called, not what has called apply.
+        # Only the frames that apply has called: the author's code.
         ours = [place for place, entry in enumerate(stack) if entry.filename == dispatch.__file__]
         return stack[ours[-1] + 1 if ours else 0 :]
 

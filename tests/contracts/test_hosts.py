@@ -47,7 +47,7 @@ def test_a_processor_connects_by_ipv6(url: str) -> None:
     dealer.open(None)
     try:
         assert poller.poll(WAIT_MS)
-        assert next(dealer.happened()) == zmq.Event.HANDSHAKE_SUCCEEDED
+        assert next(dealer.events()) == zmq.Event.HANDSHAKE_SUCCEEDED
     finally:
         dealer.end(0)
 

@@ -84,8 +84,8 @@ def by_the_test_kit(ledger: Ledger, transaction: UnsignedTransaction) -> bytes |
 def by_the_rehearsal(handler: TransactionHandler[Any], transaction: UnsignedTransaction, limits: Limits) -> bytes | str:
     before = Before(view_of(dict(STATE)))
     past = PastTransaction(1, BatchId("0" * 128), decode_transaction(transaction.raw), b"")
-    judgement = Dispatcher([handler]).judge((FAMILY.name, FAMILY.version), past.transaction, before)
-    outcome = outcome_of(past, judgement, before, handler.namespaces, limits)
+    result = Dispatcher([handler]).run_apply((FAMILY.name, FAMILY.version), past.transaction, before)
+    outcome = outcome_of(past, result, before, handler.namespaces, limits)
     assert outcome.kind in (None, "invalid")
     return outcome.refusal or outcome.receipt
 

@@ -64,7 +64,7 @@ class Chain:
             for signed in transactions:
                 transaction = decode_transaction(signed.raw)
                 family = (transaction.header.family_name, transaction.header.family_version)
-                context = self._dispatcher.judge(family, transaction, before).context
+                context = self._dispatcher.run_apply(family, transaction, before).context
                 if context is None:
                     break
                 kept = {
@@ -89,7 +89,7 @@ class Chain:
         changes: dict[str, bytes | None] = {}
         receipts = []
         for transaction in batch.transactions:
-            context = self._dispatcher.judge_slice(permission.family, transaction.inputs, Before(view)).context
+            context = self._dispatcher.run_slice(permission.family, transaction.inputs, Before(view)).context
             assert context is not None
             receipts.append((transaction.id, encode_receipt(Receipt(transaction.id, context.changes, (), ()))))
             changes.update(context.changes)

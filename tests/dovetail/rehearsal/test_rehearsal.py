@@ -27,8 +27,8 @@ from dovetail.ledger.signing import Signer
 from dovetail.rehearsal import run
 from dovetail.rehearsal.differences import Findings
 from dovetail.rehearsal.history import Span, span_of
-from dovetail.rehearsal.judging import Clock, Judge, Overtime
 from dovetail.rehearsal.migrating import migrate_slice, prefixes_for, slices_of, state_after
+from dovetail.rehearsal.rehearser import Clock, Overtime, Rehearser
 from dovetail.rehearsal.run import PIECE_TRANSACTIONS, Setup, pieces, rehearse, rehearse_migration
 from dovetail.rehearsal.sources import sources_sha256
 from dovetail.validator.store import StorageFailed, StoreReader
@@ -37,7 +37,7 @@ from families.intkey.addresses import NAMESPACE, intkey_address
 from families.intkey.handler import IntkeyHandler
 from families.intkey.payload import LEAF
 from processor_sdk import TransactionHandler
-from processor_sdk.apply.dispatch import Dispatcher, Judgement
+from processor_sdk.apply.dispatch import ApplyResult, Dispatcher
 from tests.dovetail.rehearsal import rehearsed
 from tests.dovetail.rehearsal.rehearsal_chain import SIGNER, Chain, Step
 from tests.dovetail.validator.history.verified import entries, put
@@ -46,7 +46,7 @@ INTKEY = FamilyVersion("intkey", "1.0")
 LIMITS = Limits()
 
 
-def judged(
+def rehearsed_whole(
     folder: Path,
     handler: TransactionHandler[Any],
     shown: int = 100,
@@ -58,7 +58,7 @@ def judged(
     reader = StoreReader.open(folder)
     try:
         assert reader.head is not None
-        return Judge(reader, handler, family, timeout_ms, limits).span(span_of(reader, 0, reader.head.num), shown)
+        return Rehearser(reader, handler, family, timeout_ms, limits).span(span_of(reader, 0, reader.head.num), shown)
     finally:
         reader.close()
 
@@ -84,12 +84,12 @@ BLOCKS: list[list[list[Step]]] = [
 @pytest.mark.parametrize("handler", [IntkeyHandler, rehearsed.Lister])
 def test_what_does_the_same_differs_in_nothing(tmp_path: Path, handler: type[IntkeyHandler]) -> None:
     made(tmp_path, *BLOCKS)
-    assert judged(tmp_path, handler()) == Findings(6)
+    assert rehearsed_whole(tmp_path, handler()) == Findings(6)
 
 
 def test_a_write_differs(tmp_path: Path) -> None:
     made(tmp_path, *BLOCKS)
-    found = judged(tmp_path, rehearsed.DecByOneMore())
+    found = rehearsed_whole(tmp_path, rehearsed.DecByOneMore())
     assert (found.transactions, found.differing, found.kinds) == (6, 3, {"invalid": 1, "write_changed": 2})
     first, second, third = found.differences
     address = intkey_address("a")
@@ -107,15 +107,15 @@ def test_a_write_differs(tmp_path: Path) -> None:
 
 def test_events_and_receipt_data_differ(tmp_path: Path) -> None:
     made(tmp_path, *BLOCKS, handler=rehearsed.Told)
-    assert judged(tmp_path, rehearsed.Told()) == Findings(6)
-    found = judged(tmp_path, rehearsed.DecTellsOtherwise())
+    assert rehearsed_whole(tmp_path, rehearsed.Told()) == Findings(6)
+    found = rehearsed_whole(tmp_path, rehearsed.DecTellsOtherwise())
     assert found.kinds == {"events": 3, "receipt_data": 3}
     event, data = found.differences[:2]
     assert event.old_events == ("intkey/dec [name=a]",)
     assert event.new_events == ("intkey/dec [name=a, by=1]",)
     assert data.old is not None
     assert (data.old.hex, data.new) == (b"a".hex(), None)
-    found = judged(tmp_path, rehearsed.DecAddsData())
+    found = rehearsed_whole(tmp_path, rehearsed.DecAddsData())
     assert found.kinds == {"receipt_data": 3}
     assert found.differences[0].new is not None
     assert (found.differences[0].old, found.differences[0].new.hex) == (None, b"more".hex())
@@ -124,28 +124,28 @@ def test_events_and_receipt_data_differ(tmp_path: Path) -> None:
 def test_writes_are_missing_and_added(tmp_path: Path) -> None:
     made(tmp_path, *BLOCKS)
     # History sets what these remove: changed. That the others remove what is not there is no change.
-    found = judged(tmp_path, rehearsed.DecWritesElsewhere())
+    found = rehearsed_whole(tmp_path, rehearsed.DecWritesElsewhere())
     assert found.kinds == {"write_changed": 3}
     assert {one.new for one in found.differences} == {None}
     assert "the new handler removes it" in found.differences[0].message
-    found = judged(tmp_path, rehearsed.DecWritesNothing())
+    found = rehearsed_whole(tmp_path, rehearsed.DecWritesNothing())
     assert found.kinds == {"write_missing": 3}
     assert found.differences[0].old is not None
 
 
 def test_an_added_write_differs(tmp_path: Path) -> None:
     made(tmp_path, *BLOCKS, handler=rehearsed.DecWritesNothing)
-    found = judged(tmp_path, IntkeyHandler())
+    found = rehearsed_whole(tmp_path, IntkeyHandler())
     assert found.kinds == {"write_added": 3}
     assert [one.new and one.new.decoded for one in found.differences] == [{"a": 9}, {"a": 8}, {"b": 0}]
 
 
 def test_a_write_outside_is_invalid_and_a_mistake_an_internal_error(tmp_path: Path) -> None:
     made(tmp_path, *BLOCKS)
-    found = judged(tmp_path, rehearsed.DecWritesOutside())
+    found = rehearsed_whole(tmp_path, rehearsed.DecWritesOutside())
     assert found.kinds == {"invalid": 3}
     assert "may not write" in found.differences[0].message
-    found = judged(tmp_path, rehearsed.DecRaises())
+    found = rehearsed_whole(tmp_path, rehearsed.DecRaises())
     assert found.kinds == {"internal_error": 3}
     assert found.differences[0].message.startswith("KeyError: 'dec' (")
     assert "rehearsed.py, line" in found.differences[0].message
@@ -153,7 +153,7 @@ def test_a_write_outside_is_invalid_and_a_mistake_an_internal_error(tmp_path: Pa
 
 def test_what_does_not_end_is_ended(tmp_path: Path) -> None:
     made(tmp_path, *BLOCKS)
-    found = judged(tmp_path, rehearsed.Endless(), timeout_ms=20)
+    found = rehearsed_whole(tmp_path, rehearsed.Endless(), timeout_ms=20)
     assert found.kinds == {"internal_error": 3}
     assert "longer than 20 ms (" in found.differences[0].message
     assert "rehearsed.py, line" in found.differences[0].message
@@ -161,7 +161,7 @@ def test_what_does_not_end_is_ended(tmp_path: Path) -> None:
 
 def test_only_some_are_shown_and_all_counted(tmp_path: Path) -> None:
     made(tmp_path, *BLOCKS)
-    found = judged(tmp_path, rehearsed.DecByOneMore(), shown=1)
+    found = rehearsed_whole(tmp_path, rehearsed.DecByOneMore(), shown=1)
     assert (found.differing, sum(found.kinds.values()), len(found.differences)) == (3, 3, 1)
 
 
@@ -188,7 +188,7 @@ def test_to_remove_what_is_not_there_is_no_change(tmp_path: Path) -> None:
     there, absent = intkey_address("there"), intkey_address("absent")
     chain.block([[other(1, there, absent)], [other(2, absent, there)]])
     chain.close()
-    found = judged(tmp_path, rehearsed.OtherRemoves(), family=OTHER)
+    found = rehearsed_whole(tmp_path, rehearsed.OtherRemoves(), family=OTHER)
     assert (found.transactions, found.kinds) == (2, {"write_added": 1})
     assert (found.differences[0].address, found.differences[0].new) == (there, None)
     assert found.differences[0].message == "history does not write there; the new handler removes it"
@@ -199,7 +199,7 @@ def test_a_migration_of_the_past_is_no_clients_transaction(tmp_path: Path) -> No
     well_known = Signer(migration.PRIVATE_KEY)
     chain.block([[other(1), other(2, signer=well_known, encoding=migration.PAYLOAD_ENCODING)]])
     chain.close()
-    assert judged(tmp_path, rehearsed.OtherFamily(), family=OTHER) == Findings(1)
+    assert rehearsed_whole(tmp_path, rehearsed.OtherFamily(), family=OTHER) == Findings(1)
 
 
 def test_what_other_families_write_is_seen(tmp_path: Path) -> None:
@@ -210,8 +210,8 @@ def test_what_other_families_write_is_seen(tmp_path: Path) -> None:
     chain.block([[chain.intkey("dec", "a", 1), other(50), chain.intkey("dec", "a", 1)]])
     chain.steps([("dec", "a", 1)])
     chain.close()
-    assert judged(tmp_path, IntkeyHandler()) == Findings(4)
-    found = judged(tmp_path, rehearsed.DecByOneMore())
+    assert rehearsed_whole(tmp_path, IntkeyHandler()) == Findings(4)
+    found = rehearsed_whole(tmp_path, rehearsed.DecByOneMore())
     assert [one.old and one.old.decoded for one in found.differences] == [{"a": 99}, {"a": 98}, {"a": 49}, {"a": 48}]
 
 
@@ -219,7 +219,7 @@ def test_a_block_that_is_not_there_is_a_refusal(tmp_path: Path) -> None:
     made(tmp_path, *BLOCKS)
     reader = StoreReader.open(tmp_path)
     with pytest.raises(StorageFailed, match="no block 3"):
-        Judge(reader, IntkeyHandler(), INTKEY, 1000, LIMITS).span(Span(0, 3, 0, 9), 1)
+        Rehearser(reader, IntkeyHandler(), INTKEY, 1000, LIMITS).span(Span(0, 3, 0, 9), 1)
     reader.close()
 
 
@@ -244,9 +244,9 @@ def test_a_receipt_that_no_validator_keeps_is_invalid(tmp_path: Path) -> None:
         sizes = sorted(map(len, receipts_of(tmp_path / folder)))
         assert sizes[-1] > sizes[0]
         most = Limits(receipt_bytes_max=sizes[-1])
-        assert judged(tmp_path / folder, handler, limits=most, family=family) == Findings(len(sizes))
+        assert rehearsed_whole(tmp_path / folder, handler, limits=most, family=family) == Findings(len(sizes))
         less = Limits(receipt_bytes_max=sizes[-1] - 1)
-        found = judged(tmp_path / folder, handler, limits=less, family=family)
+        found = rehearsed_whole(tmp_path / folder, handler, limits=less, family=family)
         assert found.kinds == {"invalid": sizes.count(sizes[-1])}
         said = f"its receipt has {sizes[-1]} bytes, at most {sizes[-1] - 1} are kept"
         assert found.differences[0].message == said
@@ -255,18 +255,18 @@ def test_a_receipt_that_no_validator_keeps_is_invalid(tmp_path: Path) -> None:
 def test_a_value_that_no_validator_keeps_is_invalid(tmp_path: Path) -> None:
     made(tmp_path, *BLOCKS)
     size = len(LEAF.encode({"a": 10}))
-    assert judged(tmp_path, IntkeyHandler(), limits=Limits(state_value_bytes_max=size)) == Findings(6)
-    found = judged(tmp_path, IntkeyHandler(), limits=Limits(state_value_bytes_max=size - 1))
+    assert rehearsed_whole(tmp_path, IntkeyHandler(), limits=Limits(state_value_bytes_max=size)) == Findings(6)
+    found = rehearsed_whole(tmp_path, IntkeyHandler(), limits=Limits(state_value_bytes_max=size - 1))
     assert found.kinds == {"invalid": 6}
     assert found.differences[0].message.startswith(f"it wrote {size} bytes at {intkey_address('a')}")
 
 
 def test_other_versions_are_counted(tmp_path: Path) -> None:
     made(tmp_path, *BLOCKS)
-    assert judged(tmp_path, IntkeyHandler(), family=FamilyVersion("intkey", "7.0")) == Findings(
+    assert rehearsed_whole(tmp_path, IntkeyHandler(), family=FamilyVersion("intkey", "7.0")) == Findings(
         other_versions={"1.0": 6}
     )
-    assert judged(tmp_path, rehearsed.OtherFamily(), family=OTHER) == Findings()
+    assert rehearsed_whole(tmp_path, rehearsed.OtherFamily(), family=OTHER) == Findings()
 
 
 def test_two_alarms_end_one_apply_alone() -> None:
@@ -290,20 +290,20 @@ def test_an_alarm_beside_the_apply_ends_nothing_else(
 ) -> None:
     """Just before the dispatcher takes what comes up, or just after: it ends that transaction alone."""
     made(tmp_path, *BLOCKS)
-    judge = Dispatcher.judge
+    run_apply = Dispatcher.run_apply
     alarms = 0
 
-    def alarmed(*arguments: Any) -> Judgement:
+    def alarmed(*arguments: Any) -> ApplyResult:
         nonlocal alarms
-        judgement = judge(*arguments) if late else None
+        result = run_apply(*arguments) if late else None
         if alarms < 2:
             alarms += 1
             signal.raise_signal(signal.SIGALRM)
             signal.raise_signal(signal.SIGALRM)
-        return judgement or judge(*arguments)
+        return result or run_apply(*arguments)
 
-    monkeypatch.setattr(Dispatcher, "judge", alarmed)
-    found = judged(tmp_path, IntkeyHandler(), timeout_ms=3_600_000)
+    monkeypatch.setattr(Dispatcher, "run_apply", alarmed)
+    found = rehearsed_whole(tmp_path, IntkeyHandler(), timeout_ms=3_600_000)
     assert (found.transactions, found.kinds) == (6, {"internal_error": 2})
     assert found.differences[0].message.startswith("Overtime: it took longer than 3600000 ms")
 
@@ -320,11 +320,11 @@ def test_each_span_is_read_from_the_newest_snapshot(tmp_path: Path) -> None:
     """An older one would keep a busy validator's file growing."""
     made(tmp_path, *BLOCKS)
     reader = StoreReader.open(tmp_path)
-    judge = Judge(reader, IntkeyHandler(), INTKEY, 60_000, LIMITS)
+    rehearser = Rehearser(reader, IntkeyHandler(), INTKEY, 60_000, LIMITS)
     parts = pieces(reader, Span(0, 3, 0, 6 + 2 * PIECE_TRANSACTIONS), 0)
     more: list[list[Step]] = [[("set", f"n{number}", 1)] for number in range(2 * PIECE_TRANSACTIONS)]
     grow(tmp_path, *more)
-    assert judge.span(Span(3, 3, 6, 10), 1) == Findings(4)
+    assert rehearser.span(Span(3, 3, 6, 10), 1) == Findings(4)
     first = next(parts)
     grow(tmp_path, [("set", "more", 1)])
     assert reader.head is not None
@@ -345,9 +345,9 @@ def test_a_block_in_many_pieces_is_read_once(tmp_path: Path, monkeypatch: pytest
         return batch(number)
 
     monkeypatch.setattr(reader, "batch", reading)
-    judge = Judge(reader, IntkeyHandler(), INTKEY, 60_000, LIMITS)
+    rehearser = Rehearser(reader, IntkeyHandler(), INTKEY, 60_000, LIMITS)
     for first, num in enumerate((0, 0, 1, 1, 1, 2)):
-        assert judge.span(Span(num, num, first, first + 1), 1) == Findings(1)
+        assert rehearser.span(Span(num, num, first, first + 1), 1) == Findings(1)
     assert read == list(range(5))
     reader.close()
 
@@ -355,9 +355,9 @@ def test_a_block_in_many_pieces_is_read_once(tmp_path: Path, monkeypatch: pytest
 def test_a_slice_is_read_from_the_newest_snapshot(tmp_path: Path) -> None:
     made(tmp_path, *BLOCKS)
     reader = StoreReader.open(tmp_path)
-    judge = Judge(reader, rehearsed.Doubles(), FamilyVersion("intkey", "2.0"), 60_000, LIMITS)
+    rehearser = Rehearser(reader, rehearsed.Doubles(), FamilyVersion("intkey", "2.0"), 60_000, LIMITS)
     grow(tmp_path, [("set", "more", 5)])
-    assert migrate_slice(judge, 3, (NAMESPACE,), 9).leaves == 3
+    assert migrate_slice(rehearser, 3, (NAMESPACE,), 9).leaves == 3
     reader.close()
 
 
@@ -371,14 +371,14 @@ def test_a_damaged_store_is_not_the_handlers_doing(
     for name, _ in entries(tmp_path, "nodes"):
         put(tmp_path, "nodes", name, record)
     with pytest.raises(StorageFailed, match=r"the state cannot be read \(.*`dovetail chain verify` shows"):
-        judged(tmp_path, handler())
+        rehearsed_whole(tmp_path, handler())
 
 
 @pytest.mark.parametrize("record", [None, b"\x01\x46"], ids=["lost", "cut"])
 def test_a_damaged_store_is_not_the_migrations_doing(tmp_path: Path, record: bytes | None) -> None:
     made(tmp_path, *BLOCKS)
     reader = StoreReader.open(tmp_path)
-    judge = Judge(reader, rehearsed.RefusesWhateverHappens(), FamilyVersion("intkey", "2.0"), 60_000, LIMITS)
+    rehearser = Rehearser(reader, rehearsed.RefusesWhateverHappens(), FamilyVersion("intkey", "2.0"), 60_000, LIMITS)
     before = state_after(reader, 2)
     node = reader.node
 
@@ -392,8 +392,8 @@ def test_a_damaged_store_is_not_the_migrations_doing(tmp_path: Path, record: byt
         for failing in (
             lambda: slices_of(state_after(reader, 2), (NAMESPACE,)),
             lambda: prefixes_for(reader, 2, rehearsed.RefusesWhateverHappens()),
-            lambda: migrate_slice(judge, 2, (NAMESPACE,), 9),
-            lambda: judge.slice((NAMESPACE,), state_after(reader, 2)),
+            lambda: migrate_slice(rehearser, 2, (NAMESPACE,), 9),
+            lambda: rehearser.slice((NAMESPACE,), state_after(reader, 2)),
         ):
             with pytest.raises(StorageFailed, match="the state cannot be read"):
                 failing()
@@ -493,8 +493,8 @@ def test_exactly_what_was_planted_differs(blocks: list[list[list[Step]]]) -> Non
                 transactions += len(batch)
     with tempfile.TemporaryDirectory() as folder:
         made(Path(folder), *blocks)
-        assert judged(Path(folder), IntkeyHandler()) == Findings(transactions)
-        result = judged(Path(folder), rehearsed.DecByOneMore())
+        assert rehearsed_whole(Path(folder), IntkeyHandler()) == Findings(transactions)
+        result = rehearsed_whole(Path(folder), rehearsed.DecByOneMore())
     assert [
         (one.block_num, one.kind, one.old and one.old.decoded, one.new and one.new.decoded)
         for one in result.differences
@@ -505,7 +505,7 @@ def test_exactly_what_was_planted_differs(blocks: list[list[list[Step]]]) -> Non
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(1, 7), st.integers(0, 12))
 def test_parts_come_to_the_whole(sizes: list[int], most: int, begin: int) -> None:
-    """Blocks cut into pieces, judged in their order by one, by two that take turns, and anew from within a block."""
+    """Blocks cut into pieces, rehearsed in their order by one, by two that take turns, and anew from within a block."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "PIECE_TRANSACTIONS", most)
         names = iter(range(100))
@@ -515,23 +515,23 @@ def test_parts_come_to_the_whole(sizes: list[int], most: int, begin: int) -> Non
         ]
         made(Path(folder), *blocks)
         reader = StoreReader.open(Path(folder))
-        judges = [Judge(reader, rehearsed.DecByOneMore(), INTKEY, 60_000, LIMITS) for _ in range(4)]
+        rehearsers = [Rehearser(reader, rehearsed.DecByOneMore(), INTKEY, 60_000, LIMITS) for _ in range(4)]
         whole = span_of(reader, 0, len(sizes) - 1)
-        complete = judges[0].span(whole, 1_000)
+        complete = rehearsers[0].span(whole, 1_000)
         assert (complete.transactions, complete.differing) == (3 * sum(sizes), 2 * sum(sizes))
         cut = list(pieces(reader, whole, 0))
         assert [number for piece in cut for number in range(piece.first, piece.end)] == list(range(whole.end))
         assert {piece.transactions for piece in cut[:-1]} <= {most}
         one, turns = Findings(), Findings()
         for place, piece in enumerate(cut):
-            one = one.plus(judges[1].span(piece, 1_000), 1_000)
-            turns = turns.plus(judges[2 + place % 2].span(piece, 1_000), 1_000)
+            one = one.plus(rehearsers[1].span(piece, 1_000), 1_000)
+            turns = turns.plus(rehearsers[2 + place % 2].span(piece, 1_000), 1_000)
         assert one == turns == complete
         begin = min(begin, whole.end)
         rest = Findings()
         for piece in pieces(reader, whole, begin):
-            rest = rest.plus(judges[1].span(piece, 1_000), 1_000)
-        before = judges[1].span(whole._replace(end=begin, last_block=_block_of(reader, begin)), 1_000)
+            rest = rest.plus(rehearsers[1].span(piece, 1_000), 1_000)
+        before = rehearsers[1].span(whole._replace(end=begin, last_block=_block_of(reader, begin)), 1_000)
         assert before.plus(rest, 1_000) == complete
         reader.close()
 

@@ -12,7 +12,7 @@ import zmq
 from processor_sdk.runtime import TransactionProcessor
 from processor_sdk.worker import connection
 from processor_sdk.worker.connection import Connection
-from processor_sdk.worker.turns import Turns
+from processor_sdk.worker.shared_connection import SharedConnection
 from protos import validator_pb2
 from tests.processor_sdk.router import WAIT_MS, Validator
 from tests.processor_sdk.scripts import ScriptHandler, Spec, address
@@ -33,7 +33,7 @@ def link(validator: Validator, wires: tuple[socket.socket, socket.socket]) -> Co
     accepting = threading.Thread(target=validator.accept)
     accepting.start()
     while not made.registered:
-        made.turn(wait=True)
+        made.poll(wait=True)
     accepting.join()
     return made
 
@@ -45,11 +45,11 @@ def test_in_the_middle_of_a_turn_it_is_not_finished(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The apply thread asks that while the keeper may be in one, told to stop but not yet taking its leave."""
-    turns = Turns(link)
+    shared = SharedConnection(link)
     seen: list[bool] = []
 
     def look(_record: logging.LogRecord) -> bool:
-        seen.append(turns.finished)
+        seen.append(shared.finished)
         return True
 
     log = logging.getLogger(connection.__name__)
@@ -57,14 +57,14 @@ def test_in_the_middle_of_a_turn_it_is_not_finished(
     log.addFilter(look)
     try:
         wires[0].send(connection.STOP)
-        turns.next_task()
+        shared.next_task()
     finally:
         log.removeFilter(look)
-    assert (seen, turns.finished) == ([False], False)
+    assert (seen, shared.finished) == ([False], False)
     validator.release()
-    while not turns.finished:
-        turns.next_task()
-    turns.finish()
+    while not shared.finished:
+        shared.next_task()
+    shared.finish()
     link.abandon()
 
 
@@ -91,7 +91,7 @@ def test_a_socket_that_was_interrupted_in_its_end_holds_up_nobody(
 
 def turn_for_ever(link: Connection) -> None:
     while True:
-        link.turn(wait=True)
+        link.poll(wait=True)
 
 
 class Bug(Exception):

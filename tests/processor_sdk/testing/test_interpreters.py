@@ -17,7 +17,7 @@ from processor_sdk.testing.interpreters import Recipe
 from processor_sdk.testing.link import StateLink
 from processor_sdk.testing.state import View
 from protos import processor_pb2, transaction_pb2
-from tests.processor_sdk.careless import ADDRESS, Careless
+from tests.processor_sdk.testing.careless import ADDRESS, Careless
 
 ROOT = Path(__file__).parents[3]
 DEADLINE_S = 60
@@ -136,7 +136,7 @@ def test_an_interruption_ends_all_that_runs(monkeypatch: pytest.MonkeyPatch) -> 
 KILLED = """
 from processor_sdk.testing import Ledger
 from processor_sdk.testing.link import StateLink
-from tests.processor_sdk.careless import Careless
+from tests.processor_sdk.testing.careless import Careless
 
 true_call = StateLink.__call__
 

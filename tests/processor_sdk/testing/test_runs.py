@@ -6,7 +6,7 @@ import pytest
 
 from processor_sdk import Context, Transaction, TransactionHandler
 from processor_sdk.testing import ApplyFailed, CannotRunTwice, Ledger, NonDeterministic
-from tests.processor_sdk.careless import (
+from tests.processor_sdk.testing.careless import (
     DIFFERENT,
     FINE,
     FORBIDDEN,

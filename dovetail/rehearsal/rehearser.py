@@ -16,7 +16,7 @@ from dovetail.rehearsal.differences import Difference, Findings, Outcome, differ
 from dovetail.rehearsal.history import Before, BlockHistory, PastTransaction, Span
 from dovetail.rehearsal.values import RecordingContext, RecordingMigrationContext
 from dovetail.validator.store import StoreReader
-from processor_sdk.apply.dispatch import Dispatcher, Judgement
+from processor_sdk.apply.dispatch import ApplyResult, Dispatcher
 from processor_sdk.handler import TransactionHandler
 from protos import processor_pb2
 
@@ -25,7 +25,7 @@ class Overtime(BaseException):
     """An apply took longer than its limit. No Exception: a handler that catches those must not go on."""
 
 
-class Judge:
+class Rehearser:
     """``handler``, whatever its version, on transactions of ``family``; ``apply_timeout_ms``: how long one may take.
 
     ``limits``: of the validator that is to run it.
@@ -43,7 +43,7 @@ class Judge:
         self.limits = limits
         self.namespaces = handler.namespaces
         self._family = family
-        self._judged_by = (handler.family_name, handler.family_version)
+        self._run_as = (handler.family_name, handler.family_version)
         self._dispatcher = Dispatcher((handler,))
         # Codecs are recorded only where values are to be shown: hardly any transaction differs.
         self._recording = Dispatcher((handler,), contexts=(RecordingContext, RecordingMigrationContext))
@@ -81,37 +81,37 @@ class Judge:
         return BlockHistory(self.store, num)
 
     def _outcome(self, past: PastTransaction, before: Before) -> Outcome:
-        judgement = self._timed(before, lambda: self._dispatcher.judge(self._judged_by, past.transaction, before))
-        return outcome_of(past, judgement, before, self.namespaces, self.limits)
+        result = self._timed(before, lambda: self._dispatcher.run_apply(self._run_as, past.transaction, before))
+        return outcome_of(past, result, before, self.namespaces, self.limits)
 
     def _differences(self, past: PastTransaction, outcome: Outcome, before: Before) -> Iterator[Difference]:
         context = None
         if outcome.kind is None:
             context = self._timed(
-                before, lambda: self._recording.judge(self._judged_by, past.transaction, before)
+                before, lambda: self._recording.run_apply(self._run_as, past.transaction, before)
             ).context
         return differences(past, outcome, context)
 
-    def slice(self, prefixes: tuple[str, ...], before: Before) -> Judgement:
+    def slice(self, prefixes: tuple[str, ...], before: Before) -> ApplyResult:
         """How the handler ends the slice of its migration under ``prefixes``, its codecs recorded.
 
         Raises StorageFailed.
         """
         with self._clock.running():
-            return self._timed(before, lambda: self._recording.judge_slice(self._judged_by, prefixes, before))
+            return self._timed(before, lambda: self._recording.run_slice(self._run_as, prefixes, before))
 
-    def _timed(self, before: Before, judge: Callable[[], Judgement]) -> Judgement:
+    def _timed(self, before: Before, run: Callable[[], ApplyResult]) -> ApplyResult:
         try:
             self._clock.begin()
-            judgement = judge()
+            result = run()
             self._clock.end()
         except Overtime as error:
             # The alarm came just before, or just after, the dispatcher was there to take it for the handler's.
             self._clock.end()
-            judgement = Judgement(processor_pb2.TpProcessResponse.INTERNAL_ERROR, f"Overtime: {error}", error=error)
+            result = ApplyResult(processor_pb2.TpProcessResponse.INTERNAL_ERROR, f"Overtime: {error}", error=error)
         if before.failed is not None:
             raise before.failed
-        return judgement
+        return result
 
 
 class Clock:

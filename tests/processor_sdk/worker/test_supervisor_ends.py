@@ -99,14 +99,14 @@ def test_a_start_waits_for_nobody_to_read(monkeypatch: pytest.MonkeyPatch) -> No
     resource_tracker.ensure_running()
     # A worker that ends before it has read anything.
     monkeypatch.setattr(spawn, "_python_exe", b"/bin/false")
-    with contextlib.closing(worker.Parcel.holding(bytes(1024 * 1024))) as parcel:
+    with contextlib.closing(worker.SharedBytes.holding(bytes(1024 * 1024))) as shared:
         place = slot.Slot(0)
-        place.start(worker.Orders(parcel, 1000, 1, None, 0, None))
+        place.start(worker.Orders(shared, 1000, 1, None, 0, None))
         assert place.process is not None
         place.process.join()
         assert place.ended()
         place.release()
-        assert parcel.content() == bytes(1024 * 1024)
+        assert shared.content() == bytes(1024 * 1024)
 
 
 @pytest.mark.parametrize(
@@ -215,11 +215,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def watcher() -> Iterator[Supervisor]:
     """A supervisor of one worker that is not there, with a limit of 1 s."""
-    parcel = worker.Parcel.holding(b"-")
+    shared = worker.SharedBytes.holding(b"-")
     waker, wake = socket.socketpair()
     with waker, wake:
-        yield Supervisor(worker.Orders(parcel, 1000, 1, None, 0, None), 1, wake, None, REPORT_S_MAX)
-    parcel.close()
+        yield Supervisor(worker.Orders(shared, 1000, 1, None, 0, None), 1, wake, None, REPORT_S_MAX)
+    shared.close()
 
 
 def test_a_beat_puts_off_the_abortion_and_takes_back_none(watcher: Supervisor, clock: Clock) -> None:

@@ -1,7 +1,7 @@
-"""Who turns the connection: the apply thread whenever it waits, and beside an apply the keeper; one at a time.
+"""One connection, shared by two threads under a lock: the apply thread polls it while it waits, the keeper otherwise.
 
-So a message wakes the thread that is to work on it and no other, while pings, signals and time limits are heeded also
-where a handler runs long (docs/explanation/adr/0016-a-message-wakes-one-thread.md). No messages and no timers here.
+A message wakes only the thread that works on it, and pings, signals and time limits are handled even while a handler
+runs long (docs/explanation/adr/0016-a-message-wakes-one-thread.md). No messages and no timers here.
 """
 
 import signal
@@ -15,78 +15,78 @@ from processor_sdk.worker.connection import Connection
 from protos import validator_pb2
 
 KEEP_S: Final = 0.1
-"""How long pings, signals and time limits may wait while an apply runs."""
+"""The longest time that pings, signals and time limits wait while an apply runs."""
 
 
-class Turns:
-    """What the apply thread calls, and the keeper's thread beside it."""
+class SharedConnection:
+    """The methods that the apply thread and the keeper thread call."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._turning = threading.Lock()
+        self._lock = threading.Lock()
         self._keeper_dismissed = threading.Event()
         self._ended = _Ended()
         self.finished = False
-        """There is nothing left to do; as of the last turn, whoever is in one meanwhile."""
+        """Whether the work was finished after the latest poll."""
 
     def next_task(self) -> Task | None:
-        """The next; waits until something happens where there is none, and gives None where that was something else."""
-        with self._turning:
+        """The next task. Without one, wait for any event; None if the event brought no task."""
+        with self._lock:
             tasks = self._connection.tasks
-            # All that is there is taken note of first: a lost connection voids the tasks that wait.
-            self._turn(wait=not tasks)
+            # Polled first, because a lost connection voids the waiting tasks.
+            self._poll(wait=not tasks)
             return tasks.popleft() if tasks else None
 
     def ask(self, task: Task, kind: validator_pb2.Message.MessageType, content: bytes) -> validator_pb2.Message:
-        """The answer to a state call of ``task``. Raises StateUnavailable where the connection is lost before."""
+        """The answer to a state call of ``task``. Raises StateUnavailable if the connection is lost."""
         connection = self._connection
-        with self._turning:
+        with self._lock:
             connection.ask(task, kind, content)
             while connection.reply is None:
                 if task.generation != connection.generation or self.finished:
                     raise StateUnavailable("the connection to the validator was lost")
-                self._turn(wait=True)
+                self._poll(wait=True)
             return connection.reply
 
     def answer(self, task: Task, content: bytes) -> None:
-        """Send the answer to ``task``; of a connection that is lost by now it is dropped."""
-        with self._turning:
+        """Send the answer to ``task``; drop it if the task's connection is lost."""
+        with self._lock:
             self._connection.answer(task, content)
 
     def keep(self) -> None:
-        """The body of the keeper's thread, until ``dismiss_keeper``."""
-        # Signals are for the thread that called TransactionProcessor.run.
+        """The keeper thread: polls while an apply runs, until ``dismiss_keeper``."""
+        # The thread that called TransactionProcessor.run receives the signals.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         while not self._keeper_dismissed.wait(KEEP_S):
-            if self._turning.acquire(blocking=False):
+            if self._lock.acquire(blocking=False):
                 try:
-                    # What ended a turn of the apply thread is that one's to raise.
+                    # The apply thread raises the exception that ended its own poll.
                     if self._ended.by is None:
-                        self._turn(wait=False)
+                        self._poll(wait=False)
                 finally:
-                    self._turning.release()
+                    self._lock.release()
 
     def dismiss_keeper(self) -> None:
-        """``keep`` is to end."""
+        """Make ``keep`` return."""
         self._keeper_dismissed.set()
 
     def finish(self) -> None:
-        """Let what was sent last leave, where it is finished; it is not turned after this."""
-        with self._turning:
+        """Close the connection, after the last messages are sent if the work is finished. The last call."""
+        with self._lock:
             self._connection.end(in_order=self.finished)
 
-    def _turn(self, *, wait: bool) -> None:
-        # One that ended half-way is the last: dispatch, or the handler, may have caught what ended it.
+    def _poll(self, *, wait: bool) -> None:
+        # No poll after one that raised: dispatch or the handler may have caught the exception.
         if self._ended.by is not None:
             raise self._ended.by
         with self._ended:
             if not self._connection.nothing_left:
-                self._connection.turn(wait=wait)
+                self._connection.poll(wait=wait)
         self.finished = self._connection.nothing_left
 
 
 class _Ended:
-    """What has ended a turn before its end, if anything did; it goes on to whoever turned."""
+    """Keeps the exception that ended a poll, and lets it propagate."""
 
     by: BaseException | None = None
 
