@@ -1,1 +1,1 @@
-"""The bundled transaction families: business rules and client-side builders, nothing else."""
+"""The bundled transaction families: their rules and the builders for clients."""

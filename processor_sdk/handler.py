@@ -73,7 +73,7 @@ class TransactionHandler(ABC, Generic[P]):
     def migrate(self, context: MigrationContext) -> None:
         """Migrate one slice of the state of an earlier version. Define it only in versions that migrate.
 
-        Runs once for each slice, before the version's first transaction (docs/reference/sdk.md). A method inherited from
+        Runs once for each slice, before the version's first transaction (docs/reference/sdk.md). One inherited from
         a class of another version does not run (``migrates``). Must depend only on the slice: not on the clock, on
         chance or on other slices. Raise InvalidTransaction if the state cannot be migrated: then no slice is changed,
         and the version is not activated.

@@ -1,11 +1,11 @@
-"""Whether a read, a list or a write may stand: the one rule for what processors ask and for what they claim."""
+"""The access rules for reads, lists and writes of a transaction, with the messages of their refusals."""
 
 from dovetail.ledger.addresses import AccessList, is_address, is_prefix
 from dovetail.ledger.errors import some_of
 
 
 def write_refusal(address: str, outputs: AccessList, namespaces: tuple[str, ...]) -> str | None:
-    """Why nothing may be written at ``address``, with the values; None if it may."""
+    """Why a transaction may not write at ``address``; None if it may."""
     if not is_address(address):
         return f"it wrote at {address[:80]!r}, which is no address of 70 lower-case hex characters"
     if not outputs.permits(address):
@@ -16,7 +16,7 @@ def write_refusal(address: str, outputs: AccessList, namespaces: tuple[str, ...]
 
 
 def read_refusal(address: str, inputs: AccessList) -> str | None:
-    """Why ``address`` may not be read; None if it may."""
+    """Why a transaction may not read ``address``; None if it may."""
     if not is_address(address):
         return f"it read {address[:80]!r}, which is no address of 70 lower-case hex characters"
     if not inputs.permits(address):
@@ -25,7 +25,7 @@ def read_refusal(address: str, inputs: AccessList) -> str | None:
 
 
 def list_refusal(prefix: str, inputs: AccessList) -> str | None:
-    """Why what lies under ``prefix`` may not be listed; None if it may."""
+    """Why a transaction may not list the entries under ``prefix``; None if it may."""
     if not is_prefix(prefix):
         return f"it listed {prefix[:80]!r}, which is not an even number of lower-case hex characters, 0 to 70"
     if not inputs.permits_prefix(prefix):

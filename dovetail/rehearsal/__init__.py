@@ -1,4 +1,4 @@
-"""Rehearsal: a family's next handler on what the chain holds already. Reads a store, writes only its own progress.
+"""Rehearsal: runs a family's next handler on the chain's past transactions. Reads a store, writes only its progress.
 
-No command line here (``dovetail.cli.commands.upgrade.rehearse``), and no validator: the store is all that is needed.
+It needs no running validator. The command line is ``dovetail.cli.commands.upgrade.rehearse``.
 """

@@ -1,4 +1,4 @@
-"""Where a new handler ends a transaction otherwise than history did. Values only: nothing is read or run here."""
+"""The differences between a new handler's outcome and history. Pure values: reads no store, runs no handler."""
 
 import traceback
 from collections import Counter
@@ -23,8 +23,8 @@ from protos.transaction_receipt_pb2 import TransactionReceipt
 Kind = Literal[
     "invalid", "internal_error", "write_missing", "write_added", "write_changed", "events", "receipt_data"
 ]  # fmt: skip
-"""What differs: the verdict (OK in history; the new handler refuses, or ends without a verdict), a write that only
-history, or only the new handler has, or that writes something else, the events, the receipt data."""
+"""What differs: the verdict (the new handler refuses, or ends without a verdict), a write that only history or only the
+new handler has, a written value, the events, the receipt data."""
 
 _INVALID: Final = processor_pb2.TpProcessResponse.INVALID_TRANSACTION
 _EVENTS_SHOWN_MAX: Final = 8
@@ -34,7 +34,7 @@ _OURS: Final = (str(Path(processor_sdk.__file__).parent), str(Path(__file__).par
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One of them. ``old``: what history has there, ``new``: what the new handler leaves; None: nothing."""
+    """One difference. ``old``: the value in history; ``new``: the new handler's value; None: no value."""
 
     block_num: int
     batch_id: str
@@ -50,10 +50,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a rehearsal of some blocks found. ``transactions``: rehearsed, ``differing``: of those, with a difference.
+    """The result of a rehearsal. ``transactions``: rehearsed ones; ``differing``: those with a difference.
 
-    ``kinds`` counts all differences, ``differences`` holds the first of them, ``other_versions`` counts the
-    transactions of the family's other versions.
+    ``kinds`` counts all differences, ``differences`` holds the first of them. ``other_versions`` counts transactions of
+    the family's other versions.
     """
 
     transactions: int = 0
@@ -63,7 +63,7 @@ class Findings:
     other_versions: dict[str, int] = field(default_factory=dict)
 
     def plus(self, later: "Findings", differences_max: int) -> "Findings":
-        """Both, of spans that follow each other."""
+        """The sum of these findings and those of the following span."""
         return Findings(
             self.transactions + later.transactions,
             self.differing + later.differing,
@@ -74,7 +74,7 @@ class Findings:
 
 
 class Outcome(NamedTuple):
-    """What a validator makes of a new handler's apply: a serialized receipt, or why there is none."""
+    """The outcome of a new handler's apply on a validator: a serialized receipt, or the reason why there is none."""
 
     kind: Literal["invalid", "internal_error"] | None
     refusal: str
@@ -88,7 +88,7 @@ def _sums(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 def outcome_of(
     past: PastTransaction, result: ApplyResult, before: Before, namespaces: tuple[str, ...], limits: Limits
 ) -> Outcome:
-    """``namespaces``: of the new handler; ``limits``: of the validator that is to run it."""
+    """The outcome of ``result``. ``namespaces``: of the new handler; ``limits``: of its future validator."""
     context = result.context
     if context is None:
         return Outcome(*failure_of(result), b"")
@@ -98,7 +98,7 @@ def outcome_of(
 
 
 def failure_of(result: ApplyResult) -> tuple[Literal["invalid", "internal_error"], str]:
-    """Kind and message of an apply that a handler did not end well."""
+    """Kind and message of an apply that was refused or failed."""
     if result.status == _INVALID:
         return "invalid", result.message
     return "internal_error", result.message + _place_of(result.error)
@@ -113,7 +113,7 @@ def kept_of(
     limits: Limits,
     migrates: bool = False,
 ) -> Kept | str:
-    """What a validator keeps of an apply, or why it keeps nothing (``dovetail.ledger.outcome``)."""
+    """The effects that a validator keeps of an apply, or its refusal (``dovetail.ledger.outcome``)."""
     events = tuple(map(decode_event, context.events)) if context.events else ()
     data = tuple(context.receipt_data)
     return keep(
@@ -122,7 +122,7 @@ def kept_of(
 
 
 def differences(past: PastTransaction, outcome: Outcome, context: Context | None) -> Iterator[Difference]:
-    """What differs. ``context``: of an apply that recorded its codecs, so that values can be read."""
+    """All differences. ``context``: of an apply that recorded its codecs, which decode the values."""
     difference = partial(Difference, past.block_num, past.batch_id, past.transaction.id)
     if outcome.kind is not None:
         yield difference(outcome.kind, outcome.refusal)
@@ -172,7 +172,7 @@ def _written(changes: Mapping[str, bytes | None], address: str, who: str = "hist
 
 
 def _place_of(error: BaseException | None) -> str:
-    """Where in the author's code ``error`` came up."""
+    """The place in the author's code where ``error`` was raised."""
     frames = traceback.extract_tb(error.__traceback__) if error is not None else []
     theirs = [frame for frame in frames if not frame.filename.startswith(_OURS)]
     return f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
@@ -186,7 +186,7 @@ def _shown_event(message: events_pb2.Event) -> str:
 
 
 def _first_difference(data: list[bytes], other: list[bytes]) -> Value | None:
-    """The first piece of ``data`` that is not in its place in ``other``."""
+    """The first piece of ``data`` that differs from ``other`` at its position."""
     for place, piece in enumerate(data):
         if place >= len(other) or other[place] != piece:
             return shown(piece, "", {})

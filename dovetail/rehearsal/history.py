@@ -1,4 +1,4 @@
-"""What happened: the transactions of a family, each with what it did and the state that it saw. Reads a store only."""
+"""The past transactions of a family, each with its receipt and the state before it. Reads a store only."""
 
 import struct
 from collections import Counter
@@ -23,7 +23,7 @@ _SET: Final = transaction_receipt_pb2.StateChange.SET
 
 
 class Span(NamedTuple):
-    """Transactions ``first`` to before ``end``, by their numbers, in blocks ``first_block`` to ``last_block``."""
+    """The transactions with numbers from ``first`` to below ``end``, in blocks ``first_block`` to ``last_block``."""
 
     first_block: int
     last_block: int
@@ -45,10 +45,10 @@ class PastTransaction(NamedTuple):
 
 
 class Before:
-    """A view as an apply asks for it (``processor_sdk.context.StateBefore``).
+    """The state before a transaction, for an apply (``processor_sdk.context.StateBefore``).
 
-    ``failed``: what the store could not be read for, once it could not; each read that fails raises it. An apply may
-    catch that: whoever judges looks here as well, for what came of it is not the handler's doing.
+    ``failed``: the first failure to read the store. Failed reads raise it. An apply may catch it, so the rehearsal also
+    checks ``failed`` afterwards.
     """
 
     __slots__ = ("failed", "view")
@@ -58,7 +58,7 @@ class Before:
         self.failed: StorageFailed | None = None
 
     def get(self, address: str) -> bytes | None:
-        """The value at an address; None where there is none."""
+        """The value at an address, or None."""
         try:
             return self.view.get(address)
         except GARBLED as error:
@@ -84,20 +84,20 @@ class Before:
 
 
 def changes_of(receipt: transaction_receipt_pb2.TransactionReceipt) -> dict[str, bytes | None]:
-    """Address to new value, None where the transaction removed the entry."""
+    """The receipt's changes: address to new value, None if the entry was removed."""
     return {change.address: change.value if change.type == _SET else None for change in receipt.state_changes}
 
 
 def span_of(store: StoreReader, first_block: int, last_block: int) -> Span:
-    """All transactions of these blocks. Raises StorageFailed where the store has not both."""
+    """All transactions of these blocks. Raises StorageFailed if the store lacks one of the two."""
     begin, end = _required(store, first_block), _required(store, last_block)
     return Span(first_block, last_block, begin.first_transaction, end.transaction_end)
 
 
 class BlockHistory:
-    """One committed block, gone through once. Raises StorageFailed where the store has it not as validators write it.
+    """One committed block, read once from the first to the last transaction. Raises StorageFailed if it is damaged.
 
-    ``num``: of the block, ``next``: the number of the transaction that comes next.
+    ``num``: of the block. ``next``: the number of the next transaction.
     """
 
     def __init__(self, store: StoreReader, num: int) -> None:
@@ -108,13 +108,13 @@ class BlockHistory:
         self.num = num
         self.next = self._block.first_transaction
         self.before = Before(Changed(Stored(store.node, store.root_after(num - 1)), self._changes))
-        """The state that the transaction given last saw, until the next is asked for."""
+        """The state before the transaction that ``of`` yielded last."""
 
     def of(self, family: FamilyVersion, first: int, end: int, others: Counter[str]) -> Iterator[PastTransaction]:
-        """The transactions of ``family`` among those numbered ``first`` to before ``end``, in order.
+        """The transactions of ``family`` with numbers from ``first`` to below ``end``, in order, without migrations.
 
-        Goes on where it stopped before: ``end`` is not less than ``next``. Leaves out a migration, which no client
-        sent. Counts in ``others`` the transactions of the family's other versions.
+        Continues at ``next``; ``end`` must not be less. Counts the transactions of the family's other versions in
+        ``others``.
         """
         try:
             for raw, batch_id, receipt in islice(self._rest, end - self.next):

@@ -1,4 +1,4 @@
-"""A version's migration, rehearsed: what each slice would write over the state of a store. Nothing is written."""
+"""Rehearses a version's migration: the changes of each slice to the state of a store. Writes nothing."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,12 +22,12 @@ from processor_sdk.context import Context
 from processor_sdk.handler import TransactionHandler
 
 _SOME_ID: Final = TransactionId("0" * 128)
-"""Receipts are measured with it; every id is as long."""
+"""Any id, to measure receipts: all ids have the same length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an address would hold afterwards; None: nothing."""
+    """The value at an address before and after the migration; None: no value."""
 
     address: str
     old: Value | None
@@ -36,9 +36,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class SliceFindings:
-    """What one slice would do. ``unchanged``: written with what was there; ``changes``: the first of them.
+    """The effects of one slice. ``unchanged``: written with the same value; ``changes``: the first changes.
 
-    ``refused``: why the whole migration would leave nothing; None where the slice is done.
+    ``refused``: why the whole migration would fail; None if the slice succeeds.
     """
 
     prefixes: tuple[str, ...]
@@ -53,15 +53,15 @@ class SliceFindings:
 
 
 def state_after(store: StoreReader, block_num: int) -> Before:
-    """The state after a block; the empty one where there is none."""
+    """The state after a block; empty before the first block."""
     return Before(Stored(store.node, store.root_after(block_num)))
 
 
 def prefixes_for(store: StoreReader, block_num: int, handler: TransactionHandler[Any]) -> tuple[tuple[str, ...], bool]:
-    """What the migration of the handler's version covers after block ``block_num``, and whether the chain says so.
+    """The prefixes that the handler's version migrates after block ``block_num``, and whether the chain names them.
 
-    Of several plans, the one that comes first and is neither done by then nor out of its span; where there is none,
-    the handler's namespaces. Raises Refused where the only plans are done, and StorageFailed.
+    They are those of the first plan that is neither committed nor expired by then, or else the handler's namespaces.
+    Raises Refused if all plans are committed, and StorageFailed.
     """
     family = FamilyVersion(handler.family_name, handler.family_version)
     permitted = permitted_families(state_after(store, block_num).get) or ()
@@ -91,13 +91,13 @@ def _block_of(store: StoreReader, permission: Permission) -> int | None:
 
 
 def slices_of(before: Before, prefixes: Sequence[str]) -> list[tuple[str, ...]]:
-    """The slices in which the validator would migrate that state. Raises StorageFailed."""
+    """The slices in which a validator would migrate this state. Raises StorageFailed."""
     values = (value for prefix in prefixes for _, value in before.under(prefix))
     return migration.slices(prefixes, sliced=migration.is_sliced(values))
 
 
 def migrate_slice(rehearser: Rehearser, block_num: int, prefixes: tuple[str, ...], changes_max: int) -> SliceFindings:
-    """What the slice under ``prefixes`` of the state after block ``block_num`` would do. Raises StorageFailed."""
+    """Migrate the slice under ``prefixes`` of the state after block ``block_num``. Raises StorageFailed."""
     rehearser.store.refresh()
     before = state_after(rehearser.store, block_num)
     leaves = sum(1 for prefix in prefixes for _ in before.under(prefix))

@@ -1,4 +1,4 @@
-"""What a rehearsal keeps on disk, so that an interrupted one goes on where it stood: one JSON file. No judging."""
+"""The progress of a rehearsal in one JSON file, so that an interrupted rehearsal can resume."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ from dovetail.rehearsal.history import Span
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What was asked; progress with one question is none with another. ``blocks``: as given, empty for all.
+    """The arguments of a rehearsal. Progress is valid only for the same arguments. ``blocks``: as given, empty for all.
 
     ``chain``: the id of the first block. ``sources_sha256``: of the handler (``dovetail.rehearsal.sources``).
     """
@@ -37,7 +37,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """``next`` is the number of the first transaction of ``span`` that is still to be judged."""
+    """``next``: the number of the first transaction of ``span`` that is still to be rehearsed."""
 
     question: Question
     span: Span
@@ -46,26 +46,26 @@ class Progress:
 
     @property
     def done(self) -> int:
-        """How many transactions of ``span``, of whatever family, have been gone through."""
+        """The number of finished transactions of ``span``, of any family."""
         return self.next - self.span.first
 
 
 def default_file(question: Question, environ: Mapping[str, str] = os.environ) -> Path:
-    """Where progress with a question is kept unless told otherwise: the same for every build of the handler."""
+    """The default file for a question's progress. It is the same for every build of the handler."""
     same = (question.store, question.handler, question.family, question.version, question.blocks)
     name = hashlib.sha256(repr(same).encode()).hexdigest()[:16]
     return home(environ) / "rehearsals" / f"{name}.json"
 
 
 def save(file: Path, progress: Progress) -> None:
-    """Replace what is there. Raises Refused."""
+    """Write ``file``, replacing its content. Raises Refused."""
     if not file.parent.exists():
         make_private_dir(file.parent)
     write_whole(file, msgspec.json.encode(progress), mode=0o600, overwrite=True)
 
 
 def load(file: Path, question: Question) -> Progress:
-    """Progress with ``question``. Raises Refused where there is none, or with another."""
+    """The progress of ``question``. Raises Refused if the file is missing or belongs to another question."""
     try:
         progress = msgspec.json.decode(file.read_bytes(), type=Progress)
     except FileNotFoundError:

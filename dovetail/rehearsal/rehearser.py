@@ -1,6 +1,6 @@
-"""One handler over some blocks of one store: each transaction of the family judged again, and compared.
+"""Applies one handler to the family's transactions in some blocks of a store, and compares the outcomes.
 
-In one process; which blocks, and in how many processes, is ``dovetail.rehearsal.run``'s to say.
+In one process. ``dovetail.rehearsal.run`` divides the blocks among processes.
 """
 
 import signal
@@ -22,13 +22,13 @@ from protos import processor_pb2
 
 
 class Overtime(BaseException):
-    """An apply took longer than its limit. No Exception: a handler that catches those must not go on."""
+    """An apply exceeded its time limit. No Exception, so that a handler with ``except Exception`` cannot go on."""
 
 
 class Rehearser:
-    """``handler``, whatever its version, on transactions of ``family``; ``apply_timeout_ms``: how long one may take.
+    """Applies ``handler``, whatever its version, to transactions of ``family``.
 
-    ``limits``: of the validator that is to run it.
+    ``apply_timeout_ms``: the time limit of one apply. ``limits``: of the validator that will run the handler.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class Rehearser:
         self._family = family
         self._run_as = (handler.family_name, handler.family_version)
         self._dispatcher = Dispatcher((handler,))
-        # Codecs are recorded only where values are to be shown: hardly any transaction differs.
+        # Only transactions that differ, which are few, run a second time with recorded codecs.
         self._recording = Dispatcher((handler,), contexts=(RecordingContext, RecordingMigrationContext))
         self._clock = Clock(apply_timeout_ms)
         self._begun: BlockHistory | None = None
 
     def span(self, span: Span, differences_max: int) -> Findings:
-        """What the transactions of ``span`` have; so many differences in full. Raises StorageFailed."""
+        """The findings of ``span``, with at most ``differences_max`` differences. Raises StorageFailed."""
         self.store.refresh()
         transactions = differing = 0
         kinds: Counter[str] = Counter()
@@ -74,7 +74,7 @@ class Rehearser:
         return Findings(transactions, differing, dict(kinds), tuple(found), dict(others))
 
     def _block(self, num: int, first: int) -> BlockHistory:
-        """Block ``num``, where the span before ended in it, or else from its beginning."""
+        """Block ``num``: continued, if the previous span ended in it, or else from its beginning."""
         begun, self._begun = self._begun, None
         if begun is not None and begun.num == num and begun.next <= first:
             return begun
@@ -93,10 +93,7 @@ class Rehearser:
         return differences(past, outcome, context)
 
     def slice(self, prefixes: tuple[str, ...], before: Before) -> ApplyResult:
-        """How the handler ends the slice of its migration under ``prefixes``, its codecs recorded.
-
-        Raises StorageFailed.
-        """
+        """Migrate the slice under ``prefixes``, with recorded codecs. Raises StorageFailed."""
         with self._clock.running():
             return self._timed(before, lambda: self._recording.run_slice(self._run_as, prefixes, before))
 
@@ -106,7 +103,7 @@ class Rehearser:
             result = run()
             self._clock.end()
         except Overtime as error:
-            # The alarm came just before, or just after, the dispatcher was there to take it for the handler's.
+            # The alarm was raised just outside the dispatcher, which otherwise catches it.
             self._clock.end()
             result = ApplyResult(processor_pb2.TpProcessResponse.INTERNAL_ERROR, f"Overtime: {error}", error=error)
         if before.failed is not None:
@@ -115,10 +112,10 @@ class Rehearser:
 
 
 class Clock:
-    """Ends an apply that takes longer than its limit, in the main thread of a process, by raising Overtime in it.
+    """Raises Overtime in an apply that exceeds its time limit, in the main thread of a process.
 
-    One alarm every ``limit_ms`` for all applies: setting one for each would cost more than most applies. So an apply
-    is ended after one to two times its limit.
+    One periodic alarm every ``limit_ms`` serves all applies, because an alarm for each would cost more than most
+    applies. An apply therefore ends after one to two times its limit.
     """
 
     def __init__(self, limit_ms: int) -> None:
@@ -133,12 +130,12 @@ class Clock:
         self._running = self._begun
 
     def end(self) -> None:
-        """It has ended."""
+        """The apply has ended."""
         self._running = None
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """As long as this lasts, applies are limited."""
+        """Limit the applies within the block."""
         before = signal.signal(signal.SIGALRM, self._alarm)
         signal.setitimer(signal.ITIMER_REAL, self._limit_ms / 1000, self._limit_ms / 1000)
         try:

@@ -1,7 +1,7 @@
-"""A whole rehearsal: history handed to worker processes piece by piece, results put together in the chain's order.
+"""A whole rehearsal: gives pieces of history to worker processes and adds up the results in the chain's order.
 
-Handlers run in worker processes alone: one that hangs or ends its process takes nothing else with it. What is judged
-how is in ``rehearser``, what is kept on disk between two runs in ``progress``.
+Handlers run only in worker processes, so that one that hangs or exits harms nothing else. ``rehearser`` applies the
+handler; ``progress`` keeps results on disk between two runs.
 """
 
 import functools
@@ -33,11 +33,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PIECE_TRANSACTIONS: Final = 250
-"""What is handed to a worker at once, and what at most is judged again after Ctrl-C, for each worker."""
+"""The size of a piece for one worker. After Ctrl-C each worker repeats at most one piece."""
 
 
 class Setup(NamedTuple):
-    """What each worker needs to know; passes from process to process. ``handler``: MODULE:HANDLER."""
+    """The settings of the workers, passed to their processes. ``handler``: MODULE:HANDLER."""
 
     store: Path
     handler: str
@@ -48,7 +48,7 @@ class Setup(NamedTuple):
 
 
 def handler_for(named: str, family: str) -> TransactionHandler[Any]:
-    """The handler that MODULE:HANDLER names. Raises Refused where it is none of ``family``."""
+    """The handler named MODULE:HANDLER. Raises Refused if it is not of ``family``."""
     from dovetail.node.handlers import make_handlers
 
     made = make_handlers(named)
@@ -67,9 +67,10 @@ def rehearse(
     workers: int,
     on_piece: Callable[[int, Findings], None],
 ) -> Findings:
-    """Judge the transactions of ``span`` from number ``begin`` on; ``findings``: of those before it.
+    """Rehearse the transactions of ``span`` from number ``begin`` on. ``findings``: of those before ``begin``.
 
-    ``on_piece`` is told, in order: the next number, and all that was found before it. Raises Refused, StorageFailed.
+    ``on_piece`` is called after each piece, in order, with the next number and all findings before that number. Raises
+    Refused and StorageFailed.
     """
     waiting: deque[tuple[Span, Future[Findings]]] = deque()
     coming = pieces(store, span, begin)
@@ -96,7 +97,7 @@ def rehearse_migration(
     workers: int,
     on_slice: Callable[[SliceFindings], None],
 ) -> None:
-    """Migrate the state after block ``block_num``, slice by slice; ``on_slice`` is told of each, in order."""
+    """Rehearse the migration of the state after block ``block_num``. Call ``on_slice`` for each slice, in order."""
     with _working(workers) as pool:
         futures = [(prefixes, _submit(pool, _migrate_slice, setup, block_num, prefixes)) for prefixes in slices]
         for number, (_, future) in enumerate(futures):
@@ -116,13 +117,13 @@ def _working(workers: int) -> Iterator[Workers]:
             yield pool
             done = True
         finally:
-            # What they are at is of no use any more, and a handler that hangs would keep this process.
+            # Unfinished work is useless now, and a handler that hangs would keep this process alive.
             for child in () if done else multiprocessing.active_children():
                 child.terminate()
 
 
 def _submit(pool: Workers, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> "Future[T]":
-    """Where a worker has ended meanwhile, a future that says so: what is told first is what comes first."""
+    """Submit ``work``. If a worker has ended, return a failed future, so that earlier results are reported first."""
     try:
         return pool.submit(work, *arguments, **named)
     except BrokenProcessPool as error:
@@ -132,7 +133,7 @@ def _submit(pool: Workers, work: Callable[P, T], *arguments: P.args, **named: P.
 
 
 def _lost(handed_out: Iterable[tuple[T, "Future[Any]"]], workers: int) -> list[T]:
-    """What a worker may have had when it ended: they take work in its order, so the first without a result."""
+    """The work that a worker may have had when it ended: the first items without a result, one for each worker."""
     lost = (what for what, future in handed_out if isinstance(future.exception(), BrokenProcessPool))
     return list(islice(lost, workers))
 
@@ -145,7 +146,7 @@ def _ended(where: str, workers: int) -> Refused:
 
 
 def pieces(store: StoreReader, span: Span, begin: int) -> Iterator[Span]:
-    """``span`` from transaction number ``begin`` on, in parts little enough to be seen moving on."""
+    """``span`` from transaction number ``begin`` on, in pieces small enough for a progress bar."""
     first, first_block = begin, -1
     for num in range(span.first_block, span.last_block + 1):
         block = store.block(num)
@@ -179,8 +180,8 @@ def _migrate_slice(setup: Setup, block_num: int, prefixes: tuple[str, ...]) -> S
 
 @functools.lru_cache(maxsize=1)
 def _rehearser(setup: Setup) -> Rehearser:
-    """The one of this worker process."""
-    # What an apply prints or logs, a hundred thousand times, is no part of what it does.
+    """The Rehearser of this worker process."""
+    # Output and log records of a hundred thousand applies are of no use.
     logging.disable()
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (as long as the process lives)
     handler = handler_for(setup.handler, setup.family.name)

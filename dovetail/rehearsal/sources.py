@@ -1,4 +1,4 @@
-"""Which program a handler is: a digest of the files that it is made of. Nothing is judged here."""
+"""A digest of the source files of a handler, to recognize a changed handler."""
 
 import hashlib
 import json
@@ -18,12 +18,11 @@ _PROGRAM: Final = (
 
 
 def sources_sha256(named: str) -> str:
-    """The SHA-256, in hex, of the files of all modules that importing MODULE:HANDLER brings into a fresh process.
+    """The SHA-256, in hex, of the files of all modules that a fresh process imports for MODULE:HANDLER.
 
-    It says nothing of what is imported only when an apply runs, nor of files that are no modules. Raises Refused where
-    there is no such handler.
+    Modules that are imported during an apply and other files do not count. Raises Refused if there is no such handler.
     """
-    # Not one of the workers: those import what this program began with, and that differs with how it was called.
+    # A fresh process, because the modules that this process has imported depend on how it was called.
     command = [sys.executable, "-c", _PROGRAM, json.dumps(sys.path), named]
     fresh = subprocess.run(command, capture_output=True, text=True, check=False)
     if fresh.returncode or not fresh.stdout:
@@ -35,7 +34,7 @@ def sources_sha256(named: str) -> str:
 
 
 def digest_or_refusal(named: str) -> dict[str, str]:
-    """What the fresh process answers: ``sha256``, or ``refused`` and why."""
+    """The fresh process's answer: ``sha256``, or ``refused`` with the reason."""
     before = set(sys.modules)
     try:
         make_handlers(named)
@@ -49,14 +48,14 @@ def digest_or_refusal(named: str) -> dict[str, str]:
 
 
 def _content(module: ModuleType) -> bytes:
-    """Nothing for what has no file: built in, or a package without one."""
+    """The module's source; empty for built-in modules and packages without a file."""
     file = getattr(module, "__file__", None)
     if not file:
         return b""
     try:
         return Path(file).read_bytes()
     except OSError:
-        # In an archive: only what loaded it knows how to read there.
+        # Inside an archive, which only the module's loader can read.
         loader = getattr(getattr(module, "__spec__", None), "loader", None)
     try:
         content: bytes = loader.get_data(file)  # type: ignore[union-attr]

@@ -1,6 +1,6 @@
-"""Values as people and scripts read them: decoded by the codecs that a handler itself used at an address, else as hex.
+"""Values for people and scripts: decoded by the codecs that the handler used, or else in hex.
 
-So a family declares nothing for it. No store, no judging.
+A family need not declare anything for it. No store, no handlers.
 """
 
 from collections import defaultdict
@@ -18,14 +18,14 @@ from processor_sdk.migration import MigrationContext
 HEX_BYTES_SHOWN_MAX: Final = 64
 DECODED_CHARACTERS_SHOWN_MAX: Final = 400
 _MISFITS: Final = (NotDecodable, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What a codec may raise for bytes that are not its own, and what careless ones raise."""
+"""The exceptions of codecs for bytes that do not fit, including those of careless codecs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What an address holds: its size, its beginning in hex, and what a codec made of it (None where none fits).
+    """A value: its size, its first bytes in hex, and its decoded form (None if no codec fits).
 
-    ``decoded`` is of the types that JSON knows, or text.
+    ``decoded``: of JSON's types, or text.
     """
 
     size_bytes: int
@@ -39,7 +39,7 @@ class Value:
 
 
 class _Recording:
-    """Keeps which codecs were used at which address; to stand before a Context."""
+    """Records the codecs that are used at each address; a mixin before a Context."""
 
     codecs: dict[str, list[Codec[Any]]]
 
@@ -77,11 +77,11 @@ class _Recording:
 
 
 class RecordingContext(_Recording, Context):
-    """A Context that keeps which codecs were used."""
+    """A Context that records the used codecs."""
 
 
 class RecordingMigrationContext(_Recording, MigrationContext):
-    """A MigrationContext that keeps which codecs were used."""
+    """A MigrationContext that records the used codecs."""
 
     def leaves(self, codec: Codec[Any] | None = None) -> Iterator[Any]:
         """See ``MigrationContext``."""
@@ -91,12 +91,12 @@ class RecordingMigrationContext(_Recording, MigrationContext):
 
 
 def codecs_of(context: Context | None) -> Mapping[str, Sequence[Codec[Any]]]:
-    """The codecs that were used at each address, in the order of their first use."""
+    """The codecs used at each address, in the order of their first use."""
     return context.codecs if isinstance(context, _Recording) else {}
 
 
 def shown(data: bytes | None, address: str, codecs: Mapping[str, Sequence[Codec[Any]]]) -> Value | None:
-    """``data`` as the codecs used at ``address`` read it, or else those used elsewhere; None where nothing was held."""
+    """``data``, decoded by a codec used at ``address`` or else elsewhere. None without data."""
     if data is None:
         return None
     here = codecs.get(address) or [codec for used in codecs.values() for codec in used]
@@ -110,9 +110,9 @@ def shown(data: bytes | None, address: str, codecs: Mapping[str, Sequence[Codec[
 
 
 def _plain(value: object) -> Any:
-    """``value`` in the types that JSON knows, bounded; text where it is something else, or long."""
+    """``value`` in JSON's types; text if it has other types or is long."""
     try:
-        # There and back: what is shown must not depend on whether it was kept in a file meanwhile.
+        # Encoded and decoded, so that values look the same before and after they were kept in a file.
         plain = msgspec.json.decode(msgspec.json.encode(value, enc_hook=repr))
     except _MISFITS:
         plain = repr(value)

@@ -1,1 +1,1 @@
-"""A real node for the tests of a family, and the pytest plugin that offers it."""
+"""A real node for the tests of a family, and the pytest plugin with its fixtures."""

@@ -1,7 +1,7 @@
-"""The pytest plugin: ``ledger`` and ``running_validator`` for the tests of a family.
+"""The pytest plugin: the fixtures ``ledger`` and ``running_validator`` for the tests of a family.
 
-Nothing but pytest is imported before a test asks for a fixture: the plugin is loaded in every run of every project that
-has Dovetail installed.
+The fixtures import Dovetail when they are used, because pytest loads this plugin in every project where Dovetail is
+installed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def handlers() -> "Sequence[TransactionHandler[Any]]":
-    """The handlers of ``ledger``: a test module or conftest.py has its own fixture of this name."""
+    """The handlers of ``ledger``. A test module or conftest.py must define its own fixture of this name."""
     pytest.fail(
         "the ledger needs to know its handlers: write a fixture `handlers` that returns them, as in [MyHandler()]",
         pytrace=False,
@@ -26,7 +26,7 @@ def handlers() -> "Sequence[TransactionHandler[Any]]":
 
 @pytest.fixture
 def ledger(handlers: "Sequence[TransactionHandler[Any]]") -> "Ledger":
-    """A ledger in memory over ``handlers``, empty for every test; see ``processor_sdk.testing.Ledger``."""
+    """A ledger in memory over ``handlers``, empty for every test. See ``processor_sdk.testing.Ledger``."""
     from processor_sdk.testing import Ledger
 
     return Ledger(*handlers)
@@ -34,10 +34,10 @@ def ledger(handlers: "Sequence[TransactionHandler[Any]]") -> "Ledger":
 
 @pytest.fixture(scope="module")
 def running_validator(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RunningValidator]":
-    """A real validator with REST API on free ports; see ``dovetail.testing.running.RunningValidator``.
+    """A real validator with REST API on free ports. See ``dovetail.testing.running.RunningValidator``.
 
-    One for each module: it takes seconds to start, too long for every test, and modules that know nothing of each other
-    would share state and processors in one for the session. When a test fails, its processes' last words are shown.
+    One for each module: starting takes seconds, too long for every test, and independent modules must not share state
+    and processors. The report of a failed test shows the end of the processes' logs.
     """
     from dovetail.testing.running import RunningValidator
 
@@ -50,7 +50,7 @@ def running_validator(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Run
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Put what the processes of a failed test's validator said into its report."""
+    """Add the logs of the validator's processes to the report of a failed test."""
     report: Any = yield
     running: Any = item.funcargs.get("running_validator") if isinstance(item, pytest.Function) else None
     if report.failed and running is not None:

@@ -1,6 +1,6 @@
-"""A real node for somebody's tests: processes in a folder and on ports of its own, and processors beside it.
+"""A real node for tests: starts its processes in a folder on free ports, waits until they serve, and ends them.
 
-What lives here: starting them, waiting until they serve, ending them, and what they said. No assertions, no fixtures.
+No assertions, no fixtures.
 """
 
 import contextlib
@@ -25,18 +25,18 @@ from processor_sdk.testing.path import python_path
 __all__ = ["NotRunning", "RunningValidator"]
 
 START_S: Final = 120.0
-"""How long a node or a processor may take until it serves; far longer than any takes."""
+"""The time limit for a node or a processor to serve; far longer than they take."""
 
 _END_S: Final = 60.0
 _TAIL_BYTES: Final = 8_192
 
 
 class NotRunning(Exception):
-    """A process ended, or did not serve, where it should have. The message holds its last words."""
+    """A process ended or did not serve in time. The message holds the end of its log."""
 
 
 class RunningValidator:
-    """What ``dovetail up`` runs: a validator, a REST API, and the settings and intkey processors."""
+    """A node as ``dovetail up`` runs it: a validator, a REST API, and the settings and intkey processors."""
 
     def __init__(self, folder: Path) -> None:
         """Start in the empty or missing ``folder`` and wait until everything serves. Raises NotRunning."""
@@ -47,7 +47,7 @@ class RunningValidator:
         self._number = 0
         self._undo = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:
-            # A socket's name has little room, and a test's own folder may be far down.
+            # A socket's path must be short, and a test's own folder may have a long one.
             self._sockets = Path(tempfile.mkdtemp(prefix="dovetail-", dir="/tmp"))
             undo.callback(shutil.rmtree, self._sockets)
             validator_port, rest_port = ReservedPort(), ReservedPort()
@@ -57,19 +57,19 @@ class RunningValidator:
             """The validator's endpoint, for processors and clients of the socket protocol."""
             rest_bind = f"127.0.0.1:{rest_port.number}"
             self.url: str = f"http://{rest_bind}"
-            """Where the REST API is."""
+            """The URL of the REST API."""
             key_file = folder / "key.priv"
             create_key(key_file, overwrite=False)
             self.signer = load_signer(key_file)
-            """The key that may change the ledger's settings; also good for everything else."""
+            """The key that may change the ledger's settings; also for any other transaction."""
             self._environment = {
                 name: value for name, value in os.environ.items() if not name.startswith("DOVETAIL_")
             } | {
                 "DOVETAIL_HOME": str(folder / "home"),
-                # Enough for tests, and quicker to start than one for each core.
+                # Enough for tests, and faster to start than one process for each core.
                 "DOVETAIL_VALIDATOR_VERIFIER_PROCESSES": "1",
                 "PYTHONPATH": python_path(),
-                # The current folder, before all else, is for nobody: neither for it nor for what it starts.
+                # Keeps the current folder off the module search path of the node and its child processes.
                 "PYTHONSAFEPATH": "1",
             }
             places = ("--data-dir", str(folder / "data"), "--validator", self.validator, "--rest", rest_bind)
@@ -79,9 +79,9 @@ class RunningValidator:
             self._undo = undo.pop_all()
 
     def run(self, handler: str | type[TransactionHandler[Any]]) -> None:
-        """Start a processor and wait until it is registered; it ends with the node. Raises NotRunning.
+        """Start a processor and wait until it is registered. It ends with the node. Raises NotRunning.
 
-        ``handler``: MODULE:CLASS, or the class, at the top of a module that this process could import by its name.
+        ``handler``: MODULE:CLASS, or a class at the top of a module that this process can import by name.
         """
         named = handler if isinstance(handler, str) else f"{handler.__module__}:{handler.__qualname__}"
         self._undo.enter_context(
@@ -89,12 +89,12 @@ class RunningValidator:
         )
 
     def transcript(self) -> str:
-        """The last words of every process."""
+        """The end of every process's log."""
         logs = [*sorted(self._node_logs.glob("*.log")), *sorted(self._logs.glob("*.log"))]
         return "\n".join(f"=== {log.stem}\n{_tail(log)}" for log in logs)
 
     def close(self) -> None:
-        """End everything in order: processors first."""
+        """End all processes, processors first."""
         self._undo.close()
 
     @contextlib.contextmanager
@@ -102,7 +102,7 @@ class RunningValidator:
         self._number += 1
         log = self._logs / f"{name}-{self._number}.log"
         listener = NotifyListener(self._sockets / f"{self._number}.socket")
-        # Its end of file says that the process is gone; the other pipe's tells the process that we are.
+        # End of file on ``gone`` means that the process has ended; on the lifeline, that this process has.
         gone, gone_end = os.pipe()
         lifeline_end, lifeline = os.pipe()
         with contextlib.ExitStack() as undo:
@@ -129,7 +129,7 @@ class RunningValidator:
                 if gone in readable or not readable:
                     what = "ended before it served" if readable else f"does not serve after {START_S:g} s"
                     raise NotRunning(f"dovetail {' '.join(words)} {what}:\n{self.transcript()}")
-            listener.close()  # Nobody would read what is said from now on.
+            listener.close()  # Later notifications would stay unread.
             yield
 
 
@@ -149,11 +149,11 @@ def _tail(log: Path) -> str:
 
 
 class ReservedPort:
-    """A loopback port that the kernel picked, kept from everybody else until ``close``.
+    """A loopback port that the kernel chose, reserved until ``close``.
 
-    A bound socket that never listens holds it: whoever asks the kernel for a port does not get this one, and a server
-    that is told to use it still can, since both sides allow the reuse of addresses. Where a system does not let two
-    sockets share it so, it is only likely to stay free.
+    A bound socket that never listens reserves the port: the kernel gives it to no other process, but a server can bind
+    it explicitly, because both sockets allow the reuse of addresses. On systems other than Linux the port is not
+    reserved; it is only likely to stay free.
     """
 
     def __init__(self) -> None:
@@ -165,5 +165,5 @@ class ReservedPort:
             self._socket.close()
 
     def close(self) -> None:
-        """Let it go."""
+        """Release the port."""
         self._socket.close()

@@ -1,1 +1,1 @@
-"""intkey: names that hold whole numbers, which are set, increased and decreased."""
+"""intkey: names with whole numbers that transactions set, increase and decrease."""

@@ -1,4 +1,4 @@
-"""Where names are stored. No keys, no encodings."""
+"""The addresses of names. No keys, no encodings."""
 
 import hashlib
 from typing import Final
@@ -10,5 +10,5 @@ NAMESPACE: Final = namespace_of(FAMILY_NAME)
 
 
 def intkey_address(name: str) -> Address:
-    """Where ``name`` is stored: the namespace, then the last 64 hex characters of its SHA-512 (WIRE.md, Families)."""
+    """The address of ``name``: the namespace, then the last 64 hex characters of its SHA-512 (WIRE.md, Families)."""
     return Address(NAMESPACE + hashlib.sha512(name.encode()).hexdigest()[-64:])

@@ -1,4 +1,4 @@
-"""What a client of intkey needs: the address of a name, signed transactions, and the codec of the leaves."""
+"""intkey for clients: the address of a name, signed transactions, and the codec of the leaves."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -16,11 +16,11 @@ __all__ = ["LEAF", "NAMESPACE", "VERSIONS", "intkey_address", "intkey_transactio
 
 
 class Version(NamedTuple):
-    """What a client must know of one version."""
+    """The payloads of one version."""
 
     payload: type[v1.IntkeyPayload]
     encodings: Mapping[str, Codec[Any]]
-    """For these payloads; the first is the one to use where nothing speaks for another."""
+    """The codec of each payload_encoding; the first is the default."""
 
 
 VERSIONS: Final[Mapping[str, Version]] = MappingProxyType(
@@ -29,7 +29,7 @@ VERSIONS: Final[Mapping[str, Version]] = MappingProxyType(
         v2.FAMILY_VERSION: Version(v2.IntkeyPayload, v2.ENCODINGS),
     }
 )
-"""By family_version, the oldest first."""
+"""The versions by family_version, the oldest first."""
 
 
 def intkey_transaction(
@@ -42,9 +42,9 @@ def intkey_transaction(
     payload_encoding: str | None = None,
     family_version: str = v1.FAMILY_VERSION,
 ) -> SignedTransaction:
-    """A transaction that does ``verb`` (set, inc or dec), in one of the version's encodings, by default its first.
+    """A transaction with ``verb`` (set, inc or dec). ``payload_encoding``: by default the version's first.
 
-    Raises ValueError where it can never be valid.
+    Raises ValueError if the transaction can never be valid.
     """
     version = VERSIONS[family_version]
     payload_encoding = payload_encoding or next(iter(version.encodings))

@@ -9,7 +9,7 @@ from processor_sdk import Codec, Context, InvalidTransaction, Transaction, Trans
 
 
 class IntkeyHandler(TransactionHandler[IntkeyPayload]):
-    """set makes a name that does not exist; inc and dec change one that does, within 0 to 2^32-1."""
+    """set creates a name; inc and dec change an existing one, within 0 to 2^32-1."""
 
     family_name = FAMILY_NAME
     family_version = FAMILY_VERSION
@@ -22,7 +22,7 @@ class IntkeyHandler(TransactionHandler[IntkeyPayload]):
         leaf = context.get(address, LEAF) or {}
         for value in leaf.values():
             if not 0 <= value <= payload.value_max:
-                # Damaged, or written by a version with wider values: neither is for this one to change.
+                # The entry is damaged or from a version with wider values. This version must not change it.
                 raise InvalidTransaction(
                     f"the entry at {address} holds the value {value}; {self.family_name} {self.family_version} knows"
                     f" 0 to {payload.value_max}"

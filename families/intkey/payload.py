@@ -18,10 +18,10 @@ VALUE_MAX: Final = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class IntkeyPayload:
-    """``verb`` by ``value`` (0 to 2^32-1) on ``name`` (1 to 20 characters); ValueError for others (WIRE.md)."""
+    """``value``: 0 to 2^32-1; ``name``: 1 to 20 characters (WIRE.md). Raises ValueError for others."""
 
     value_max: ClassVar[int] = VALUE_MAX
-    """The largest value, of a payload and of what it leaves."""
+    """The largest value of a payload and of a name."""
 
     verb: Verb = field(metadata={"key": "Verb"})
     name: str = field(metadata={"key": "Name"})
@@ -37,7 +37,7 @@ class IntkeyPayload:
 ENCODINGS: Final[Mapping[str, Codec[IntkeyPayload]]] = MappingProxyType(
     {"application/cbor": CborCodec(IntkeyPayload), "application/json": JsonCodec(IntkeyPayload)}
 )
-"""Clients of the 1.x line send CBOR and, mostly, no payload_encoding: it stands first."""
+"""CBOR is first, because most 1.x clients send CBOR without a payload_encoding."""
 
 LEAF: Final[Codec[dict[str, int]]] = CborCodec(dict[str, int])
-"""The names at one address, several where their hashes collide, and their values."""
+"""The names at one address and their values; several names if their hashes collide."""

@@ -1,1 +1,1 @@
-"""sawtooth_settings: on-chain settings, changed by proposals that authorized keys vote on."""
+"""sawtooth_settings: on-chain settings. Authorized keys propose changes and vote on them."""

@@ -1,4 +1,4 @@
-"""Proposals that are still voted on, as they are stored under ``sawtooth.settings.vote.proposals``. No rules."""
+"""The encoding of open proposals, which are stored under ``sawtooth.settings.vote.proposals``. No rules."""
 
 import base64
 import binascii
@@ -16,7 +16,7 @@ PAYLOAD_ENCODING: Final = "application/protobuf"
 
 
 class Proposal(NamedTuple):
-    """A change that is asked for; ``nonce`` tells two proposals of the same change apart."""
+    """A proposed change. ``nonce``: distinguishes two proposals of the same change."""
 
     setting: str
     value: str
@@ -24,14 +24,14 @@ class Proposal(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """What the holder of one key said."""
+    """The vote of one key."""
 
     public_key: str
     accept: bool
 
 
 class Candidate(NamedTuple):
-    """A proposal, its id and the votes so far; the first is its proposer's."""
+    """An open proposal, its id and the votes so far. The proposer's vote is the first."""
 
     proposal_id: str
     proposal: Proposal
@@ -55,7 +55,7 @@ def decode_proposal(data: bytes) -> Proposal:
 
 
 def proposal_id_of(data: bytes) -> str:
-    """The id of the proposal that these SettingProposal bytes make: their SHA-256 as 64 hex characters (WIRE.md)."""
+    """The id of a serialized SettingProposal: its SHA-256 as 64 hex characters (WIRE.md)."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -74,7 +74,7 @@ def encode_candidates(candidates: Iterable[Candidate]) -> str:
 
 
 def decode_candidates(value: str) -> tuple[Candidate, ...]:
-    """The candidates in a value of the setting, oldest first; none in an empty value. Raises NotDecodable."""
+    """The candidates in a value of the setting, oldest first. An empty value has none. Raises NotDecodable."""
     try:
         message = settings_pb2.SettingCandidates.FromString(base64.b64decode(value, validate=True))
     except (binascii.Error, ValueError, DecodeError):

@@ -1,4 +1,4 @@
-"""What a client of the settings family needs: signed proposals and votes, and the candidates in a leaf."""
+"""The settings family for clients: signed proposals and votes, and the candidates in a leaf."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,14 +26,14 @@ from protos import settings_pb2
 
 
 class SignedProposal(NamedTuple):
-    """A proposal ready for a batch, and the id to vote by."""
+    """A proposal's transaction, and the id for votes."""
 
     proposal_id: str
     transaction: SignedTransaction
 
 
 def propose(signer: Signer, batcher_pubkey: str, setting: str, value: str, nonce: str) -> SignedProposal:
-    """Ask for ``setting`` to become ``value``; the signer's vote counts as accepting."""
+    """Propose ``value`` for ``setting``. The signer's vote counts as accepting."""
     data = encode_proposal(Proposal(setting, value, nonce))
     payload = settings_pb2.SettingsPayload(action=settings_pb2.SettingsPayload.PROPOSE, data=data)
     return SignedProposal(proposal_id_of(data), _transaction(signer, batcher_pubkey, setting, payload, nonce))
@@ -42,14 +42,14 @@ def propose(signer: Signer, batcher_pubkey: str, setting: str, value: str, nonce
 def propose_authorized_keys(
     signer: Signer, batcher_pubkey: str, public_keys: Sequence[str], nonce: str
 ) -> SignedProposal:
-    """Ask for these to be the keys that may change settings; at genesis the first thing, and in effect at once."""
+    """Propose the keys that may change settings. At genesis this comes first and takes effect at once."""
     return propose(signer, batcher_pubkey, AUTHORIZED_KEYS, ",".join(public_keys), nonce)
 
 
 def vote(
     signer: Signer, batcher_pubkey: str, proposal_id: str, setting: str, *, accept: bool, nonce: str
 ) -> SignedTransaction:
-    """Vote on a candidate; ``setting`` is the key that it would change."""
+    """Vote on a candidate. ``setting``: the setting that it would change."""
     answer = settings_pb2.SettingVote.ACCEPT if accept else settings_pb2.SettingVote.REJECT
     payload = settings_pb2.SettingsPayload(
         action=settings_pb2.SettingsPayload.VOTE,
@@ -59,7 +59,7 @@ def vote(
 
 
 def candidates_in(leaf: bytes | None) -> tuple[Candidate, ...]:
-    """The proposals still voted on, oldest first, from the leaf at the address of PROPOSALS. Raises NotDecodable."""
+    """The open proposals, oldest first, in the leaf at the address of PROPOSALS. Raises NotDecodable."""
     return decode_candidates(decode_setting(leaf).get(PROPOSALS, ""))
 
 

@@ -1,7 +1,7 @@
-"""The rules of sawtooth_settings 1.0: who may change a setting, and by how many votes (WIRE.md, Families).
+"""The rules of sawtooth_settings 1.0: which keys may change a setting, and with how many votes (WIRE.md, Families).
 
-Reads and writes the leaves of the setting itself, of the authorized keys, of the threshold and of the proposals, and no
-other: that is what clients of the 1.x line declare.
+The handler reads and writes only the leaves of the setting, the authorized keys, the threshold and the proposals,
+because 1.x clients declare only these.
 """
 
 import re
@@ -38,18 +38,18 @@ from processor_sdk import Context, InvalidTransaction, ProtobufCodec, Transactio
 from protos import settings_pb2
 
 is_threshold = re.compile(r"[1-9][0-9]{0,8}").fullmatch
-"""Whether a text is a number of votes as APPROVAL_THRESHOLD may hold it."""
+"""Whether a text is a valid number of votes for APPROVAL_THRESHOLD."""
 
 
 class _Electorate(NamedTuple):
-    """Who votes; no keys before the first are set."""
+    """The keys that vote; empty before the first keys are set."""
 
     keys: tuple[str, ...]
     threshold: int
 
 
 class SettingsHandler(TransactionHandler[settings_pb2.SettingsPayload]):
-    """A proposal takes effect when as many authorized keys accept it as the threshold says; at 1, at once."""
+    """A proposal takes effect when a threshold of authorized keys has accepted it; at threshold 1, at once."""
 
     family_name = FAMILY_NAME
     family_version = FAMILY_VERSION
@@ -104,12 +104,12 @@ def _vote(context: Context, electorate: _Electorate, signer: str, data: bytes) -
     votes = (*candidate.votes, Vote(signer, message.vote == settings_pb2.SettingVote.ACCEPT))
     others = (*candidates[:position], *candidates[position + 1 :])
 
-    # Only those who may vote now count: a key that lost its authority takes its votes along.
+    # Only votes of currently authorized keys count.
     answers = {vote.public_key: vote.accept for vote in votes if vote.public_key in electorate.keys}
     accepted = sum(answers.values())
     undecided = len(electorate.keys) - len(answers)
     if accepted >= electorate.threshold:
-        # The electorate may have changed since this was proposed.
+        # The electorate may have changed since the proposal.
         _check_proposal(electorate, candidate.proposal)
         _change(context, candidate.proposal.setting, candidate.proposal.value)
         left: tuple[Candidate, ...] = others
@@ -121,7 +121,7 @@ def _vote(context: Context, electorate: _Electorate, signer: str, data: bytes) -
 
 
 def _check_proposal(electorate: _Electorate, proposal: Proposal) -> None:
-    """Whether ``proposal`` may take effect under this electorate. Raises InvalidTransaction."""
+    """Check that ``proposal`` may take effect under this electorate. Raises InvalidTransaction."""
     setting, value = proposal.setting, proposal.value
     if not setting:
         raise InvalidTransaction("the proposal names no setting")
@@ -166,7 +166,7 @@ def _electorate(context: Context) -> _Electorate:
     keys = _stored(context, AUTHORIZED_KEYS)
     threshold = _stored(context, APPROVAL_THRESHOLD)
     if keys is not None and not _split(keys):
-        # Taking it for unset would let anybody in.
+        # Treating the setting as unset would authorize every key.
         raise InvalidTransaction(f"state of {AUTHORIZED_KEYS} is damaged: it names no key")
     if threshold is not None and not is_threshold(threshold):
         raise InvalidTransaction(f"state of {APPROVAL_THRESHOLD} is damaged: {threshold[:80]!r}")

@@ -1,8 +1,7 @@
-"""What an author's tests import: a ledger in memory that applies transactions under the validator's own rules.
+"""The test kit for handlers: a ledger in memory that applies transactions under the validator's own rules.
 
-Every apply runs more than once, in different surroundings, so that what would make nodes disagree fails the test; see
-``Ledger`` for what is found and what is not. No sockets; signed transactions need the curve library, unsigned ones do
-not.
+Every apply runs several times in different environments, so that a test finds what would make nodes disagree.
+``Ledger`` lists what is found and what is not. No sockets. Only signed transactions need the curve library.
 """
 
 from dovetail.ledger.receipt import Event, Receipt

@@ -1,4 +1,4 @@
-"""The exception with which an apply ended that gave no verdict: what dispatch logs, kept for whoever runs a test."""
+"""Captures the exception of an apply that ended without a verdict; dispatch only logs it."""
 
 import contextlib
 import logging
@@ -9,7 +9,7 @@ from processor_sdk.apply import dispatch
 
 @contextlib.contextmanager
 def failures() -> Iterator[list[BaseException]]:
-    """The exceptions that dispatch logs meanwhile, which are not logged elsewhere."""
+    """Collect the exceptions that dispatch logs during the block, instead of logging them."""
     found: list[BaseException] = []
 
     def keep(record: logging.LogRecord) -> bool:

@@ -1,8 +1,8 @@
-"""The process where applies run the second time: ``python -m processor_sdk.testing.child DESCRIPTOR SECONDS``.
+"""The process of the second run: ``python -m processor_sdk.testing.child DESCRIPTOR SECONDS``.
 
-Makes handlers as they are told and never applies with them itself: every apply runs in a fork of this process, so that
-whatever an earlier one left in a handler, a class or a module is not there. Talks to ``interpreters`` alone, in pickle.
-Nothing here outlives its bound, and no fork the process on the other side.
+It makes handlers and runs every apply in a fork of itself, so that no apply sees data that an earlier one left in a
+handler, a class or a module. It exchanges pickles with ``interpreters``. Every apply has a time limit, and every fork
+ends when the parent process has ended.
 """
 
 import gc
@@ -26,10 +26,9 @@ _ANSWERED: Final = b"answered"
 
 
 class Make(NamedTuple):
-    """Make handlers out of ``pickled``, with modules (name, file) from the folders of ``path``; answered by Made.
+    """Make handlers of ``pickled``, with ``modules`` (name, file) and the module search ``path``. The answer is Made.
 
-    ``pickled``: a list of handlers, and of classes that make one when they are called. ``seconds_max``: SIGALRM ends
-    this process then.
+    ``pickled``: a list of handlers, and of classes to call. ``seconds_max``: after this time SIGALRM ends the process.
     """
 
     key: str
@@ -40,13 +39,14 @@ class Make(NamedTuple):
 
 
 class Made(NamedTuple):
-    """The handlers are there."""
+    """The handlers are made."""
 
 
 class Apply(NamedTuple):
-    """Apply a serialized TpProcessRequest with the handlers ``key``: any number of Call, then Applied or Died.
+    """Apply a serialized TpProcessRequest with the handlers ``key``. Answered by any number of Call,
+    then Applied or Died.
 
-    ``seconds_max``: SIGALRM ends it then.
+    ``seconds_max``: after this time SIGALRM ends the apply.
     """
 
     key: str
@@ -55,16 +55,16 @@ class Apply(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A state request of the apply; the content of its answer is expected."""
+    """A state request of the apply. The reply is the content of the answer."""
 
     message_type: int
     content: bytes
 
 
 class Applied(NamedTuple):
-    """``response``: a serialized TpProcessResponse; ``trace``: of an exception that is no verdict, or empty.
+    """``response``: a serialized TpProcessResponse. ``trace``: of an exception that is no verdict, or empty.
 
-    ``forbidden``: what it did that no apply may do, a sentence each.
+    ``forbidden``: a sentence for each forbidden action.
     """
 
     response: bytes
@@ -73,13 +73,13 @@ class Applied(NamedTuple):
 
 
 class Died(NamedTuple):
-    """The apply ended its process; as os.waitpid tells it."""
+    """The apply ended its process. ``status``: from os.waitpid."""
 
     status: int
 
 
 def main(descriptor: int, seconds: int) -> None:
-    """Serve until the other side closes. A handler that cannot be made ends the process with its traceback."""
+    """Serve until the parent closes the connection. A handler that cannot be made ends the process with a traceback."""
     surroundings.shift_clock(seconds)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     watch = surroundings.Watch()
@@ -94,10 +94,10 @@ def main(descriptor: int, seconds: int) -> None:
             signal.setitimer(signal.ITIMER_REAL, message.seconds_max)
             dispatchers[message.key] = _make(message)
             signal.setitimer(signal.ITIMER_REAL, 0)
-            gc.freeze()  # What forks share, a collection in one of them would copy.
+            gc.freeze()  # A garbage collection in a fork would copy the shared memory.
             connection.send(Made())
             continue
-        # Its end of file says that the fork has ended: nothing else holds the other end.
+        # End of file means that the fork has ended, because only the fork holds the other end.
         ended, ended_end = os.pipe()
         fork = os.fork()
         if not fork:
@@ -115,7 +115,7 @@ def main(descriptor: int, seconds: int) -> None:
 
 
 def _is_lost_before(connection: "Connection[Any, Any]", ended: int) -> bool:
-    """Wait until ``connection``, on which a fork talks, or ``ended`` hangs up: whether it is the connection."""
+    """Wait until ``connection`` or ``ended`` hangs up. True if the connection does."""
     waiting = select.poll()
     waiting.register(connection.fileno(), 0)
     waiting.register(ended, 0)
@@ -129,7 +129,7 @@ def _make(message: Make) -> Dispatcher:
     made = pickle.loads(message.pickled)
     environment = dict(os.environ)
     _empty_environment()
-    # A module may have seeded it when it was imported, and the handler of the test then drew the same.
+    # A module may have seeded ``random`` at import time, as in the test's interpreter.
     random.seed()
     dispatcher = Dispatcher([handler() if isinstance(handler, type) else handler for handler in made])
     os.environ.update(environment)
@@ -137,7 +137,7 @@ def _make(message: Make) -> Dispatcher:
 
 
 def _empty_environment() -> None:
-    """All but the time zone, which parts of the C library read again at every call."""
+    """Keep only TZ, which parts of the C library read at every call."""
     zone = os.environ["TZ"]
     os.environ.clear()
     os.environ["TZ"] = zone
@@ -150,9 +150,9 @@ def _answer(
     request: bytes,
     ended_end: int,
 ) -> None:
-    """In a fork: apply, answer, say so to ``ended_end``, and end. Python seeds ``random`` anew in every fork."""
+    """In a fork: apply, answer, write to ``ended_end``, and exit. Python seeds ``random`` anew in every fork."""
     try:
-        # Standard error holds what this process dies of; a handler's words were shown by the first run.
+        # Standard error is for the traceback of this process. The first run has shown the handler's output.
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (1, 2):
             os.dup2(nowhere, stream)
@@ -175,7 +175,7 @@ def _answer(
 
 
 def _load(name: str, file: str | None) -> None:
-    """Make sure that ``name`` is the module of ``file``, as it is where the handler comes from."""
+    """Load ``file`` as module ``name``, unless it is loaded."""
     if file is None or _is_file(sys.modules.get(name), file):
         return
     if name != "__main__":
@@ -183,8 +183,8 @@ def _load(name: str, file: str | None) -> None:
             if _is_file(importlib.import_module(name), file):
                 return
         except ModuleNotFoundError:
-            pass  # Test runners load modules that no folder of the path leads to.
-    # The name keeps a script from doing what it does when it is started.
+            pass  # Test runners load modules that are not on the path.
+    # The name keeps a script from running its ``__main__`` part.
     spec = importlib.util.spec_from_file_location("__dovetail_main__" if name == "__main__" else name, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} is no Python module")
@@ -199,7 +199,7 @@ def _is_file(module: ModuleType | None, file: str) -> bool:
 
 
 if __name__ == "__main__":
-    # Under its own name: what the other side pickles are the classes of the imported module.
+    # Imported under its own name, because the parent pickles the classes of the imported module.
     from processor_sdk.testing import child
 
     child.main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,6 +1,6 @@
-"""The interpreters in which applies run the second time: started when first needed, shared by all ledgers of a process.
+"""The interpreters of the second run: started when first needed, shared by all ledgers of a process.
 
-Each has a hash seed, a clock and a time zone of its own. Knows handlers and requests; compares nothing.
+Each has its own hash seed, clock and time zone. ``processor_sdk.testing.runs`` compares the results.
 """
 
 import atexit
@@ -33,8 +33,8 @@ class _Kind(NamedTuple):
     time_zone: str
 
 
-# More hash seeds find more: two interpreters and the test's own iterate a set of n elements in the same order once in
-# about (n!)². Fixed ones, so that a test that fails goes on failing.
+# Two more hash seeds: three interpreters iterate a set of n elements in the same order with probability 1/(n!)². The
+# seeds are fixed, so that a failing test keeps failing.
 _KINDS: Final = (
     _Kind(1009, 401 * _DAY_S + 18_431, "Pacific/Kiritimati"),
     _Kind(2003, 77 * _DAY_S + 40_961, "Etc/GMT+9"),
@@ -42,17 +42,17 @@ _KINDS: Final = (
 _TRACE_BYTES_MAX: Final = 8_192
 
 APPLY_S_MAX: Final = 60.0
-"""How long one apply may take when it runs again, and making the handlers before; far longer than any takes."""
+"""The time limit of a second run, and of making its handlers; far longer than they take."""
 
 
 class Recipe(NamedTuple):
-    """How to make handlers again: those whose class takes no arguments as a node makes them, others as they are now."""
+    """How to make handlers again: by the class if it takes no arguments, as nodes do; otherwise as copies."""
 
     make: Make
 
     @classmethod
     def of(cls, handlers: Sequence[TransactionHandler[Any]]) -> "Recipe":
-        """Raises CannotRunTwice where a handler can only be made in this interpreter."""
+        """Raises CannotRunTwice if a handler can only be made in this interpreter."""
         makers = [type(handler) if not inspect.signature(type(handler)).parameters else handler for handler in handlers]
         for handler, maker in zip(handlers, makers, strict=True):
             try:
@@ -93,7 +93,7 @@ class _Interpreter:
             )
 
     def start(self, recipe: Recipe, request: bytes) -> None:
-        """Begin to apply."""
+        """Begin an apply."""
         if recipe.make.key not in self._made:
             with self._lost_means_cannot_make():
                 self._connection.send(recipe.make)
@@ -102,7 +102,7 @@ class _Interpreter:
         self._connection.send(Apply(recipe.make.key, request, APPLY_S_MAX))
 
     def finish(self, link: Link) -> Applied | Died:
-        """Serve what was started to its end."""
+        """Serve the state calls of the apply until it ends."""
         while True:
             message: Applied | Died | Call = self._connection.recv()
             if not isinstance(message, Call):
@@ -125,7 +125,7 @@ class _Interpreter:
             ) from None
 
     def close(self) -> None:
-        """End it with what it runs, whatever that does."""
+        """Kill the interpreter and its forks."""
         self._connection.close()
         if self._process.returncode is None:
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -134,7 +134,7 @@ class _Interpreter:
 
 
 class _Pool:
-    """All interpreters of this process; none until they are needed."""
+    """All interpreters of this process, started when needed."""
 
     def __init__(self) -> None:
         self._interpreters: list[_Interpreter] = []
@@ -142,7 +142,7 @@ class _Pool:
 
     def get(self) -> list[_Interpreter]:
         if self._owner != os.getpid():
-            # A fork of the process that started them: they are not its own.
+            # In a fork: the interpreters belong to the parent.
             self._interpreters, self._owner = [], os.getpid()
         if not self._interpreters:
             self._interpreters = [_Interpreter(kind) for kind in _KINDS]
@@ -160,9 +160,9 @@ atexit.register(_pool.close)
 
 
 def apply_again(recipe: Recipe, request: bytes, links: Sequence[Link]) -> list[Applied | Died]:
-    """Apply a serialized TpProcessRequest in every interpreter, each with a link of its own."""
+    """Apply a serialized TpProcessRequest in every interpreter, each with its own link."""
     with contextlib.ExitStack() as undo:
-        # Whatever interrupts a conversation leaves its halves behind: the next one needs new interpreters.
+        # An interrupted conversation leaves unread messages, so the next one needs new interpreters.
         undo.callback(_pool.close)
         interpreters = _pool.get()
         for interpreter in interpreters:

@@ -1,7 +1,7 @@
-"""The ledger in memory: what an author's tests apply transactions to, under the validator's own rules.
+"""The ledger in memory: applies transactions of an author's tests under the validator's own rules.
 
-Which rules: batches are whole or nothing; reads within inputs, writes within outputs and namespaces; sizes of values
-and receipts; permitted families; every transaction once; dependencies. Order is the order of ``apply``.
+The rules: batches are atomic; reads within inputs, writes within outputs and namespaces; sizes of values and receipts;
+permitted families; no transaction twice; dependencies. Transactions run in the order of the calls.
 """
 
 import re
@@ -32,20 +32,20 @@ from processor_sdk.testing.transactions import SIGNER, Applicable, Batch, Unsign
 class Ledger:
     """A ledger in memory over ``handlers``.
 
-    Every apply runs in this interpreter, with the handlers as given, and again in two others that differ in hash seed,
-    clock, time zone, chance, environment and current folder, each time with handlers freshly made: by its class where
-    that takes no arguments, as nodes make it, or else as it was when the ledger was made. Any difference in verdict,
-    message, extended_data, writes, events or receipt data raises NonDeterministic. That finds: clocks, random numbers,
-    the order of sets, ids of objects, environment variables, what an earlier transaction left on the handler, its class
-    or its module; and, by refusing the call: network, files, processes, threads. So does a run that does not end the
-    second time; a bound for the first is the test runner's business.
+    Every apply runs in this interpreter with the given handlers, and again in two others with another hash seed, clock,
+    time zone, random seed, environment and current folder. Each of these runs has new handlers: made by the class if it
+    takes no arguments, as nodes do; otherwise copied as they were when the ledger was made. A difference in verdict,
+    message, extended_data, writes, events or receipt data raises NonDeterministic.
 
-    It does not find: what this machine and this Python do alike every time (floating point that another processor
-    rounds otherwise, a library of another version, what a module read from files or the environment when it was
-    imported); what the system tells without opening anything, as os.stat, os.path.exists, os.readlink, os.uname,
-    os.cpu_count and os.getuid do; clocks that are read outside Python; what a handler whose class takes arguments read
-    when it was made; what the second run changes outside Python, and an order of reads that leaves no trace in the
-    result. What a test has patched, in a module or on a handler, is not there in the second run.
+    Found are: clocks, random numbers, the order of sets, ids of objects, environment variables, and data that an
+    earlier transaction left on the handler, its class or its module. Calls to network, files, processes and threads are
+    refused. A second run that does not end is found; the test runner must bound the first run.
+
+    Not found are: results that are the same on every run on this machine (floating point of another processor, other
+    library versions, files and environment read at import time); os.stat, os.path.exists, os.readlink, os.uname,
+    os.cpu_count and os.getuid; clocks read outside Python; data that a handler with constructor arguments read when it
+    was made; changes of the second run outside Python; an order of reads without a trace in the result. Patches that a
+    test made in a module or on a handler do not exist in the second run.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Ledger:
         limits: Limits | None = None,
         twice: bool = True,
     ) -> None:
-        """``state``: what it holds at first. ``twice``: False gives up the second runs, and with them that check.
+        """``state``: the first state. ``twice``: False switches the second runs off, and with them that check.
 
         Raises CannotRunTwice for a handler that only this interpreter can make.
         """
@@ -67,11 +67,11 @@ class Ledger:
                     f"{handler!r} is no handler: give instances, as in Ledger(MyHandler()){style if old else ''}"
                 )
         self.state = State(state or {})
-        """What each address holds now. Tests may change it."""
+        """The current state. Tests may change it."""
         self.receipts: dict[TransactionId, Receipt] = {}
-        """One for each transaction that took effect, in order."""
+        """The receipts of all transactions that took effect, in order."""
         self.block_num = 0
-        """The number of the block that comes next: every batch that takes effect is one. Tests may set it."""
+        """The number of the next block. Every batch that takes effect is a block. Tests may set it."""
         self._limits = limits or Limits()
         self._handlers = {FamilyVersion(handler.family_name, handler.family_version): handler for handler in handlers}
         self._dispatcher = Dispatcher(handlers)
@@ -100,9 +100,9 @@ class Ledger:
         """An unsigned transaction.
 
         ``payload``: bytes, or a value that the handler's codec for ``encoding`` (or its first) encodes. ``family`` and
-        ``version`` may be left out where the handlers leave one choice. ``inputs`` and ``outputs``: by default the
-        handler's namespaces. ``signer``: a public key. ``nonce``: by default a new one, so that no two are the same.
-        Raises RefusedBatch for a form that the validator would not take in.
+        ``version`` may be left out if only one handler fits. ``inputs`` and ``outputs``: by default the handler's
+        namespaces. ``signer``: a public key. ``nonce``: by default a new one, so that no two transactions are equal.
+        Raises RefusedBatch if the validator would not accept the transaction's form.
         """
         if signer == PUBLIC_KEY:
             raise RefusedBatch("migration_key", "its signer is the key of migrations, which only validators make")
@@ -132,8 +132,8 @@ class Ledger:
     def apply(self, what: Applicable) -> Result:
         """Apply one transaction (a batch of its own), a list of them (one batch), or a signed batch.
 
-        Raises ApplyFailed where a handler or its codec raises something else than a refusal, NonDeterministic, and
-        RefusedBatch for what the validator would not take in.
+        Raises ApplyFailed if a handler or its codec raises an exception that is no refusal, NonDeterministic, and
+        RefusedBatch if the validator would not accept the batch.
         """
         batch = batch_of(what, self._limits.body_bytes_max)
         result = self._result(batch)
@@ -144,20 +144,20 @@ class Ledger:
     def migrate(
         self, *, family: str = "", version: str = "", prefixes: Sequence[str] = (), sliced: bool = False
     ) -> Result:
-        """Migrate the state as the validator does before the first transaction of a version: whole, or not at all.
+        """Migrate the state as the validator does before a version's first transaction: completely or not at all.
 
         ``family`` and ``version``: as for ``transaction``. ``prefixes``: by default those of the setting's entry for
-        this block, or else the handler's namespaces. State of more than 2,000 leaves or 1 MiB under them is migrated in
-        256 slices, and less in one, unless ``sliced``: an author sees by it whether both leave the same. Of many slices
-        a few are run again elsewhere: the first, the last, and some that hold or write something.
+        this block, or else the handler's namespaces. More than 2,000 leaves or 1 MiB are migrated in 256 slices, less
+        in one. ``sliced`` forces 256 slices, to test that both ways have the same result. Of many slices a few run
+        again in other interpreters: the first, the last, and some that hold or write entries.
 
-        What is migrated once, by the same entry and prefixes, is a duplicate_transaction. Raises as ``apply`` does, and
+        A second migration by the same entry and prefixes is a duplicate_transaction. Raises as ``apply`` does, and
         NotDecodable for prefixes that no setting can hold.
         """
         name = self._family(family, version)
         handler = self._handlers.get(name)
         if handler is None or not handler.migrates:
-            # The validator gives a migration to no other processor.
+            # The validator sends migrations only to processors that migrate.
             why = f"this ledger's handler of {name} declares no migrate; {INHERITED_MIGRATE}"
             return Result(Verdict.PENDING, "waiting_for_processor", why if handler else _no_handler(name))
         activation = Activation(self.state, self.block_num, self.receipts)
@@ -166,14 +166,14 @@ class Ledger:
         return self._result(migration_of(plan, sliced=sliced or is_sliced(values)), plan)
 
     def accepts(self, what: Applicable) -> Result:
-        """``apply`` what must take effect; AssertionError with the reason where it does not."""
+        """``apply`` and expect the batch to take effect. Raises AssertionError with the reason otherwise."""
         result = self.apply(what)
         if not result:
             raise AssertionError(f"it did not take effect: {result.verdict} ({result.reason}): {result.message}")
         return result
 
     def refuses(self, what: Applicable, match: str = "") -> Result:
-        """``apply`` what must be invalid, for a reason in which the regular expression ``match`` is found."""
+        """``apply`` and expect an invalid batch, with a message that the regular expression ``match`` finds."""
         result = self.apply(what)
         if result.verdict is not Verdict.INVALID:
             raise AssertionError(f"it is not invalid but {result.verdict}{result.reason and f' ({result.reason})'}")
@@ -191,7 +191,7 @@ class Ledger:
         return found[0]
 
     def _result(self, batch: Batch, plan: Permission | None = None) -> Result:
-        """``plan``: what ``batch`` migrates by, where it does."""
+        """``plan``: the permission by which ``batch`` migrates, if it is a migration."""
         refusal = self._refusal(batch, plan)
         result = self._execute(batch, plan is not None) if refusal is None else refusal
         if result:
@@ -206,7 +206,7 @@ class Ledger:
         return result
 
     def _refusal(self, batch: Batch, plan: Permission | None) -> Result | None:
-        """Why nothing of ``batch`` runs now: a wait for a processor is told before one for a dependency."""
+        """Why ``batch`` does not run now. A missing processor is reported before a missing dependency."""
         refusal = self._rules(batch, plan)
         if refusal is not None and refusal.verdict is Verdict.INVALID:
             return refusal
@@ -217,7 +217,7 @@ class Ledger:
         return refusal
 
     def _rules(self, batch: Batch, plan: Permission | None) -> Result | None:
-        """The rules of the validator's journal, in its words."""
+        """The rules of the validator's journal, with the same messages."""
         activation = Activation(self.state, self.block_num, self.receipts)
         migrated = done(plan, self.receipts) if plan else None
         own: set[TransactionId] = set()
@@ -247,13 +247,13 @@ class Ledger:
             transactions = tuple(group)
             handler = self._handlers[family]
             runs = Runs(self._dispatcher, self._recipe, handler.namespaces, self._limits, migrates=migrates)
-            # No slice of a migration reads what another writes, and to lay all over the state is work for each page.
+            # No slice of a migration reads the writes of another, and overlaying them would slow every page.
             before = View(self.state, {} if migrates else changes)
             outcomes = (runs.singly if migrates else runs.packed)(batch.id, transactions, before)
             sample = Sample(transactions, self.state) if migrates else None
-            for place, (transaction, told) in enumerate(zip(transactions, outcomes, strict=False)):
-                outcome = told._replace(changes=without_idle_removals(told.changes, before.get))
-                # Before the rules: what a handler does wrong at all is more than what they say of one time.
+            for place, (transaction, first) in enumerate(zip(transactions, outcomes, strict=False)):
+                outcome = first._replace(changes=without_idle_removals(first.changes, before.get))
+                # Before the rules: a non-deterministic handler is a worse fault than one refused result.
                 if sample is None or sample.takes(place, outcome):
                     runs.check(batch.id, transaction, before, outcome)
                 if outcome.verdict == INVALID:
@@ -262,7 +262,7 @@ class Ledger:
                     transaction.id,
                     transaction.outputs,
                     handler.namespaces,
-                    told.changes,
+                    first.changes,
                     outcome.events,
                     outcome.data,
                     before.get,

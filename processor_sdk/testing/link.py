@@ -1,6 +1,6 @@
-"""The validator's side of a state conversation, in memory: what it answers, and what a transaction did through it.
+"""The validator's side of a state conversation, in memory: answers state calls and collects a transaction's effects.
 
-Both protocols: packed execution reads and lists here; the 1.x conversation writes here too. No handlers.
+Packed execution reads and lists here; the 1.x conversation also writes here. No handlers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ _REQUESTS: Final[Mapping[int, type[Message]]] = {
 class StateLink:
     """A ``processor_sdk.apply.state.Link`` for ``transactions`` over ``before``.
 
-    Transaction n asks under the context id "test:n".
+    Transaction n has the context id "test:n".
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Versions and their migrations in a ledger in memory: which may enter, of what a migration is made, what is run again.
+"""Permitted versions and their migrations in a ledger in memory, under the validator's rules.
 
-The rules are the validator's; that a migration is run, and what becomes of it, is the ledger's business.
+``processor_sdk.testing.ledger`` runs the migrations.
 """
 
 from collections.abc import Container, Sequence
@@ -25,28 +25,28 @@ from processor_sdk.testing.state import State
 from processor_sdk.testing.transactions import Batch, UnsignedTransaction, made, unsigned
 
 SLICES_CHECKED_MAX: Final = 8
-"""Most slices of one migration that are run again, beside one that is refused."""
+"""The most slices of one migration that run again, not counting a refused one."""
 
 _HOLDING_CHECKED_MAX: Final = 4
 _PLANS_KEPT_MAX: Final = 64
 
 
 def migration_of(plan: Permission, *, sliced: bool) -> Batch:
-    """The batch by which a validator migrates by ``plan``, but for its signatures."""
+    """The validator's batch for the migration by ``plan``, without signatures."""
     slices = migration.slices(plan.migrate, sliced=sliced)
     return made(tuple(_slice(plan, slices, number) for number in range(len(slices))))
 
 
 def done(plan: Permission, committed: Container[TransactionId]) -> TransactionId | None:
-    """The first transaction of the migration by ``plan`` where that is committed, in whichever way it was sliced."""
+    """The first transaction of the migration by ``plan`` if it is committed, sliced or not; else None."""
     return next((first for first in _firsts(plan) if first in committed), None)
 
 
 class Activation:
-    """Which versions may enter the next block, by the setting."""
+    """The versions that may enter the next block, by the setting of permitted families."""
 
     def __init__(self, state: State, block_num: int, committed: Container[TransactionId]) -> None:
-        """``block_num``: of the next block; ``committed``: whether earlier ones hold a transaction."""
+        """``block_num``: of the next block. ``committed``: the transactions of earlier blocks."""
         self._permitted = permitted_families(state.get)
         self._block_num = block_num
         self._committed = committed
@@ -55,10 +55,9 @@ class Activation:
         )
 
     def plan(self, family: FamilyVersion, prefixes: Sequence[str], namespaces: Sequence[str]) -> Permission:
-        """By what ``family`` migrates: the next of its entries that waits for that, else the one that permits it.
+        """The plan of a migration: the next entry of ``family`` that awaits one, else the entry that permits it.
 
-        Raises NotDecodable for ``prefixes`` that no setting can hold; without any they are the entry's, or
-        ``namespaces``.
+        ``prefixes``: by default the entry's, or ``namespaces``. Raises NotDecodable if no setting can hold them.
         """
         entry = next((entry for entry in self._awaiting if entry.family == family), None)
         entry = entry or permission_for(family, self._permitted, self._block_num) or Permission(family)
@@ -69,7 +68,7 @@ class Activation:
         return plan
 
     def refusal(self, family: FamilyVersion, id_: TransactionId, plan: Permission | None) -> Result | None:
-        """Why the transaction ``id_`` may not enter, by its family; ``plan``: it migrates by it."""
+        """Why the family of transaction ``id_`` may not enter. ``plan``: the transaction is part of this migration."""
         not_permitted = permission_refusal(family, self._permitted, self._block_num)
         if not_permitted is not None:
             return Result(Verdict.INVALID, "family_not_permitted", not_permitted, id_)
@@ -95,9 +94,9 @@ class Activation:
 
 
 class Sample:
-    """Which slices are run again: the first, the last, and others that hold or write something.
+    """The slices that run again: the first, the last, and some that hold or write entries.
 
-    A run of one slice again costs as much as that of an apply, and 256 of them what no test can wait for.
+    Running all 256 slices again would take too long for a test.
     """
 
     def __init__(self, transactions: Sequence[UnsignedTransaction], state: State) -> None:
@@ -112,10 +111,10 @@ class Sample:
         self._left = SLICES_CHECKED_MAX - len(self._places)
 
     def takes(self, place: int, outcome: Outcome) -> bool:
-        """Whether the slice at ``place``, which ended as ``outcome``, is one of them; asked once for each, in order."""
+        """Whether the slice at ``place`` runs again. Called once for each slice, in order."""
         if place in self._places or outcome.verdict != OK:
             return True
-        # What there is once, such as a mark of the version, may be written where there is nothing else.
+        # A slice may write a single entry, such as a version mark, although it holds nothing.
         if self._left and outcome.changes and place not in self._holding:
             self._left -= 1
             return True
@@ -123,7 +122,7 @@ class Sample:
 
 
 def _spread(places: Sequence[int], most: int) -> list[int]:
-    """At most so many of ``places``, evenly: the last, and not the first unless it is the only one."""
+    """At most ``most`` of ``places``, evenly spread. The last is included, the first only if it is the only one."""
     count = min(len(places), most)
     return [places[(number + 1) * len(places) // count - 1] for number in range(count)]
 

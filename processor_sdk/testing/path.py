@@ -1,20 +1,20 @@
-"""Where an interpreter that is started beside this one finds modules. Starts none."""
+"""The module search path for an interpreter that this process starts."""
 
 import os
 import sys
 from typing import Final
 
 _START_FOLDER: Final = os.getcwd()
-"""What an empty entry meant when the modules of the test were imported; a test may have gone elsewhere since."""
+"""The folder that an empty entry of ``sys.path`` meant at import time; a test may change the current folder."""
 
 _LIBRARY: Final = os.path.dirname(os.__file__)
 
 
 def absolute_path() -> tuple[str, ...]:
-    """``sys.path`` in its order, as any folder may be the current one elsewhere."""
+    """``sys.path`` with absolute entries, in its order."""
     return tuple(os.path.join(_START_FOLDER, entry).rstrip("/") or "/" for entry in sys.path)
 
 
 def python_path() -> str:
-    """The same as PYTHONPATH, behind the standard library: a types.py of the project must not stop an interpreter."""
+    """The same as PYTHONPATH, after the standard library: a project's types.py must not shadow the standard module."""
     return os.pathsep.join([_LIBRARY, os.path.join(_LIBRARY, "lib-dynload"), *absolute_path()])

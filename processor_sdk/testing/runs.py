@@ -1,6 +1,6 @@
-"""Running transactions through the SDK's own dispatch, once as a packed message and again one by one elsewhere.
+"""Runs transactions through the SDK's dispatch: once as a packed message, then one by one in other interpreters.
 
-What comes back is put into one form, so that runs can be compared. Which run counts is the ledger's business.
+All results have one form, so that runs can be compared. ``processor_sdk.testing.ledger`` uses the first run's result.
 """
 
 import os
@@ -27,7 +27,7 @@ _SHOWN_CHARACTERS_MAX = 2_000
 
 
 class Runs:
-    """How the transactions of one family are applied: ``recipe`` is None where once is enough."""
+    """Applies the transactions of one family. ``recipe``: None if no second run is wanted."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Runs:
         *,
         migrates: bool = False,
     ) -> None:
-        """``migrates``: what is run are slices of a migration."""
+        """``migrates``: the transactions are slices of a migration."""
         self._migrates = migrates
         self._method = "migrate" if migrates else "apply"
         self._dispatcher = dispatcher
@@ -47,7 +47,7 @@ class Runs:
         self._limits = limits
 
     def packed(self, batch_id: BatchId, transactions: Sequence[UnsignedTransaction], before: View) -> list[Outcome]:
-        """Apply all in one message: outcomes up to the first that is not OK. Raises ApplyFailed."""
+        """Apply all in one message. Returns the outcomes up to the first that is not OK. Raises ApplyFailed."""
         request = packed_pb2.PackedProcessRequest(context_id=CONTEXT_ID)
         request.units.add(transactions=[transaction.raw for transaction in transactions], batch_id=batch_id)
         named = dict.fromkeys(entry for transaction in transactions for entry in transaction.inputs)
@@ -65,7 +65,7 @@ class Runs:
         return outcomes
 
     def singly(self, batch_id: BatchId, transactions: Sequence[UnsignedTransaction], before: View) -> Iterator[Outcome]:
-        """Apply each in a message of its own, when its outcome is asked for. Raises ApplyFailed."""
+        """Apply each in its own message, during the iteration. Raises ApplyFailed."""
         for transaction in transactions:
             link = StateLink((transaction,), before, self._namespaces, self._limits)
             with capture.failures() as failures:
@@ -82,7 +82,7 @@ class Runs:
         before: View,
         outcome: Outcome,
     ) -> None:
-        """Apply ``transaction`` again in other interpreters. Raises NonDeterministic unless it ends as ``outcome``."""
+        """Apply ``transaction`` in other interpreters. Raises NonDeterministic unless the result is ``outcome``."""
         if self._recipe is None:
             return
         links = [
@@ -158,7 +158,7 @@ def _single_outcome(response: processor_pb2.TpProcessResponse, link: StateLink) 
 
 
 def _differences(first: Outcome, second: Outcome) -> str:
-    """Line by line what differs; empty where nothing does."""
+    """The differences, one a line; empty if there is none."""
     lines = []
     for field in ("verdict", "message", "extended_data", "events", "data"):
         lines += _line(field, getattr(first, field), getattr(second, field))

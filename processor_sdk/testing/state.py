@@ -24,7 +24,7 @@ class State(MutableMapping[str, bytes]):
         self._order = sorted(self._entries)
 
     def read(self, address: str, codec: Codec[T]) -> T:
-        """The entry at ``address`` as ``codec`` decodes it. Raises KeyError where there is none."""
+        """The decoded entry at ``address``. Raises KeyError if there is none."""
         return codec.decode(self[address])
 
     def under(self, prefix: str) -> dict[str, bytes]:
@@ -54,7 +54,7 @@ class State(MutableMapping[str, bytes]):
         del self._order[bisect_left(self._order, address)]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(tuple(self._order))  # A test may remove what it finds.
+        return iter(tuple(self._order))  # A copy, so that a test may remove entries during the iteration.
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -64,14 +64,14 @@ class State(MutableMapping[str, bytes]):
 
 
 class View:
-    """What ``base`` is with ``changes`` laid over it, where None removes; both may go on to change."""
+    """``base`` with ``changes`` laid over it; None removes. Both may change afterwards."""
 
     def __init__(self, base: "State | View", changes: Mapping[str, bytes | None]) -> None:
         self._base = base
         self._changes = changes
 
     def get(self, address: str) -> bytes | None:
-        """What ``address`` holds."""
+        """The value at ``address``, or None."""
         return self._changes[address] if address in self._changes else self._base.get(address)
 
     def entries(self, prefix: str, after: str = "") -> Iterator[Entry]:

@@ -1,7 +1,6 @@
-"""What is different where an apply runs the second time, and what is forbidden there. For that process alone.
+"""The environment of the second run: a shifted clock, and a hook that refuses network, files, processes, threads.
 
-A shifted clock, and an audit hook that refuses network, files, processes and threads. Hash seed, time zone and
-environment are set by whoever starts the process.
+For the process of the second run only. ``interpreters`` sets its hash seed, time zone and environment.
 """
 
 import ctypes
@@ -33,21 +32,21 @@ _FORBIDDEN: Final = {
     "os.rename": "changes files",
     "os.rmdir": "changes files",
 }
-"""Beginnings of audit events, and what an apply does that raises one. Python itself raises none for a thread."""
+"""Prefixes of audit events, and the action that raises them. Python itself raises none for a thread."""
 
 _ALLOWED_IN: Final = ("importlib._bootstrap", "importlib._bootstrap_external", "zipimport", "linecache", "traceback")
 """Modules that may open files: imports inside an apply, and the lines of a traceback that it logs."""
 
 
 class Forbidden(RuntimeError):
-    """An apply did what none may do."""
+    """An apply used a forbidden resource."""
 
 
 class Watch:
-    """While ``active``, refuses what an apply must not do and keeps a sentence on each in ``seen``."""
+    """While ``active``, refuses forbidden actions and adds a sentence on each to ``seen``."""
 
     def __init__(self) -> None:
-        """Cannot be undone: an audit hook stays as long as its process."""
+        """Installs an audit hook, which stays until the process ends."""
         self.active = False
         self.seen: list[str] = []
         sys.addaudithook(self._on_event)
@@ -81,7 +80,7 @@ def _is_allowed(frame: FrameType | None) -> bool:
 
 
 def _place(frame: FrameType | None) -> str:
-    """The innermost line that is neither the standard library's nor this module's."""
+    """The innermost line outside the standard library and this module."""
     while frame is not None:
         name = str(frame.f_globals.get("__name__"))
         if name != __name__ and name.partition(".")[0] not in sys.stdlib_module_names:
@@ -91,9 +90,9 @@ def _place(frame: FrameType | None) -> str:
 
 
 def shift_clock(seconds: int) -> None:
-    """From now on every clock of ``time``, ``datetime`` and ``os.times`` is so many seconds ahead.
+    """Move every clock of ``time``, ``datetime`` and ``os.times`` ahead by ``seconds``.
 
-    Whoever took a function out of ``time`` or ``os`` before keeps the true one: call it before handlers are loaded.
+    Call it before handlers are loaded: code that imported a function of ``time`` or ``os`` before keeps the true one.
     """
     for name in ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime"):
         setattr(time, name, _ahead(getattr(time, name), seconds))
@@ -117,14 +116,14 @@ def _ahead(clock: Callable[..., Any], more: int) -> Callable[..., Any]:
 
 
 def _of_now(convert: Callable[[float], Any]) -> Callable[..., Any]:
-    """``convert``, which means the shifted now where it is given no time."""
+    """``convert`` with the shifted time as its default."""
     return lambda at=None: convert(time.time() if at is None else at)
 
 
 def _set_methods(kind: type, **methods: Callable[..., Any]) -> None:
-    """Give ``kind``, a class written in C, other class methods.
+    """Replace class methods of ``kind``, a class written in C.
 
-    A class that only stood in for it would be seen: by subclasses, pickle and whoever compares types.
+    A substitute class would be noticed by subclasses, pickle and comparisons of types.
     """
     [attributes] = gc.get_referents(kind.__dict__)
     attributes.update({name: classmethod(method) for name, method in methods.items()})

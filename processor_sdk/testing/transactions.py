@@ -1,8 +1,7 @@
-"""Transactions and batches on their way into a test ledger: made by fields without a key, or signed ones checked.
+"""Transactions and batches for a test ledger: unsigned ones made of fields, and signed ones.
 
-Signed ones are checked by the validator's own rule (``dovetail.ledger.batch``), which needs the curve library: it is
-imported
-when the first one comes.
+The validator's own rule (``dovetail.ledger.batch``) checks signed ones. It needs the curve library, which is imported
+for the first one.
 """
 
 import hashlib
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
     from dovetail.ledger.building import SignedBatch, SignedTransaction
 
 SIGNER: Final = PublicKey("02" + "5e" * 32)
-"""The public key that unsigned transactions name where the test names none."""
+"""The default public key of unsigned transactions."""
 
 
 class UnsignedTransaction(NamedTuple):
-    """A transaction that never had a signature; ``id`` is made from its content. ``raw``: a serialized Transaction."""
+    """A transaction without a signature. ``id``: a hash of its header; ``raw``: a serialized Transaction."""
 
     id: TransactionId
     family: FamilyVersion
@@ -34,7 +33,7 @@ class UnsignedTransaction(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What is applied whole or not at all."""
+    """Transactions that are applied all or not at all."""
 
     id: BatchId
     transactions: tuple[UnsignedTransaction, ...]
@@ -43,7 +42,7 @@ class Batch(NamedTuple):
 Applicable: TypeAlias = (
     "UnsignedTransaction | SignedTransaction | SignedBatch | Sequence[UnsignedTransaction | SignedTransaction]"
 )
-"""One transaction, a batch by its transactions in order, or a signed batch."""
+"""One transaction, the transactions of a batch in order, or a signed batch."""
 
 
 def unsigned(
@@ -57,7 +56,7 @@ def unsigned(
     dependencies: Iterable[TransactionId],
     nonce: str,
 ) -> UnsignedTransaction:
-    """A transaction by its fields, signed by anybody. Raises RefusedBatch for what the validator would not take in."""
+    """An unsigned transaction of these fields. Raises RefusedBatch if the validator would not accept it."""
     for name, values in (("inputs", inputs), ("outputs", outputs), ("dependencies", dependencies)):
         if isinstance(values, str):
             raise TypeError(f"{name} is the text {values!r}; write a list: [{values!r}]")
@@ -85,9 +84,9 @@ def unsigned(
 
 
 def batch_of(what: Applicable, body_bytes_max: int) -> Batch:
-    """The batch that ``what`` means. Raises RefusedBatch for one that the validator would not take in.
+    """``what`` as a batch. Raises RefusedBatch if the validator would not accept it.
 
-    ``body_bytes_max``: of the BatchList that would hold it alone.
+    ``body_bytes_max``: the size limit of a BatchList with only this batch.
     """
     if isinstance(what, UnsignedTransaction):
         return _batch((what,), body_bytes_max)
@@ -118,7 +117,7 @@ def _transaction_of(what: object) -> UnsignedTransaction:
 
 
 def made(transactions: tuple[UnsignedTransaction, ...]) -> Batch:
-    """A batch of these, unchecked."""
+    """A batch of ``transactions``, unchecked."""
     ids = "".join(transaction.id for transaction in transactions)
     return Batch(BatchId(hashlib.sha512(ids.encode()).hexdigest()), transactions)
 
@@ -129,7 +128,7 @@ def _batch(transactions: tuple[UnsignedTransaction, ...], body_bytes_max: int) -
     batch = made(transactions)
     id_ = batch.id
     ids = [transaction.id for transaction in transactions]
-    # Never signed, and as long as if it were.
+    # As long as a signed batch.
     header = batch_pb2.BatchHeader(signer_pubkey=SIGNER, transaction_ids=ids).SerializeToString()
     raw = raw_pb2.RawBatch(header=header, header_signature=id_, transactions=[item.raw for item in transactions])
     _check_body(raw.SerializeToString(), body_bytes_max)

@@ -1,1 +1,1 @@
-"""intkey 2.0: what differs from 1.0, whose rules, addresses and leaves it shares; both serve one state side by side."""
+"""intkey 2.0: wider values than 1.0, with the same rules, addresses and leaves. Both versions serve one state."""

@@ -1,4 +1,4 @@
-"""The payloads of intkey 2.0: those of 1.0 with wider values, in JSON unless they name CBOR. Leaves are 1.0's."""
+"""The payloads of intkey 2.0: those of 1.0 with wider values, by default in JSON. The leaves are those of 1.0."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,4 +22,4 @@ class IntkeyPayload(v1.IntkeyPayload):
 ENCODINGS: Final[Mapping[str, Codec[IntkeyPayload]]] = MappingProxyType(
     {"application/json": JsonCodec(IntkeyPayload), "application/cbor": CborCodec(IntkeyPayload)}
 )
-"""JSON stands first; CBOR, where it is named, makes transactions of 1.0 that name it mean the same here."""
+"""JSON is the default. CBOR is kept for 1.0 transactions that name CBOR: they mean the same here."""

@@ -1,6 +1,6 @@
-"""A transaction's view of state while a 1.x processor applies it: what it may read and write, and what it wrote so far.
+"""A transaction's view of state in the 1.x conversation: access checks, and its writes so far.
 
-Packed execution needs no such view: the processor holds it, and what comes back is checked whole.
+In packed execution the processor keeps the writes, and the validator checks them in the answer.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,15 +17,15 @@ from dovetail.validator.core.execution.model import TransactionOutcome, Verdict
 from dovetail.validator.core.state.view import Changed, View
 
 _ENTRY_BYTES: Final = 64
-"""What an empty event, attribute or data entry costs in memory, so that their number is bounded as well."""
+"""The memory of an empty event, attribute or data entry. Counting it bounds their number."""
 
 
 class Unauthorized(Exception):
-    """An address outside the declared inputs or outputs, or outside the processor's namespaces."""
+    """An address is outside the declared inputs or outputs, or outside the processor's namespaces."""
 
 
 class TransactionContext:
-    """``before``: the state before this transaction, earlier transactions of its batch included."""
+    """``before``: the state before this transaction, including earlier transactions of its batch."""
 
     def __init__(
         self,
@@ -48,22 +48,22 @@ class TransactionContext:
         self._receipt_bytes = 0
 
     def get(self, addresses: Iterable[str]) -> dict[str, bytes]:
-        """The addresses that hold data. Raises Unauthorized if one is outside the inputs."""
+        """The entries at ``addresses``, without the missing ones. Raises Unauthorized outside the inputs."""
         wanted = dict.fromkeys(addresses)
         for address in wanted:
             self._refuse_if(read_refusal(address, self._inputs))
         return {address: value for address in wanted if (value := self._view.get(address)) is not None}
 
     def under(self, prefix: str, after: str) -> Iterator[Entry]:
-        """The entries under ``prefix`` behind ``after``, by address, its own writes so far included.
+        """The entries under ``prefix`` after ``after``, in address order, including the transaction's writes so far.
 
-        Raises Unauthorized if no one of the inputs covers the prefix.
+        Raises Unauthorized if no single input covers the prefix.
         """
         self._refuse_if(list_refusal(prefix, self._inputs))
         return self._view.under(prefix, after)
 
     def set(self, entries: Iterable[tuple[str, bytes]]) -> list[str]:
-        """The addresses written: all, or Unauthorized and none."""
+        """Write all entries and return their addresses. Raises Unauthorized, and then writes none."""
         wanted = list(entries)
         self._check_writes(address for address, _ in wanted)
         self._changes_bytes += sum(len(address) + len(data) for address, data in wanted)
@@ -72,7 +72,7 @@ class TransactionContext:
         return [address for address, _ in wanted]
 
     def delete(self, addresses: Iterable[str]) -> list[str]:
-        """The addresses that held data and are gone. Raises Unauthorized, and then nothing is."""
+        """Remove entries and return the addresses that held data. Raises Unauthorized, and then removes none."""
         wanted = list(addresses)
         self._check_writes(wanted)
         gone = [address for address in dict.fromkeys(wanted) if self._view.get(address) is not None]
@@ -90,11 +90,11 @@ class TransactionContext:
 
     @property
     def receipt_bytes(self) -> int:
-        """About how much of a receipt has been added so far, so that the caller can stop it at a limit."""
+        """The approximate size of the receipt so far, for the caller's limit."""
         return self._receipt_bytes
 
     def outcome(self, verdict: Verdict, message: str, extended_data: bytes) -> TransactionOutcome:
-        """The answer of the processor together with what it did here; a refused access makes it invalid."""
+        """The processor's answer with the effects. A refused access makes the transaction invalid."""
         if self._refused is not None and verdict is not Verdict.INVALID:
             return TransactionOutcome(Verdict.INVALID, self._refused)
         if verdict is not Verdict.OK:

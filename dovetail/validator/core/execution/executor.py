@@ -25,7 +25,7 @@ from dovetail.validator.core.execution.model import (
     Verdict,
     Withdrawn,
 )
-from dovetail.validator.core.execution.run import Found, Run
+from dovetail.validator.core.execution.run import BatchView, Run
 from dovetail.validator.core.execution.schedule import Dependent, schedule
 from dovetail.validator.core.state.view import Changed, View
 
@@ -143,7 +143,7 @@ class Execution:
         completed, though others are merged meanwhile and the next execution takes over: whatever may write there waits.
         Where the batch got its result meanwhile, or the execution was dropped, reading raises Settled.
         """
-        return Found(self._runs[batch])
+        return BatchView(self._runs[batch])
 
     def drop(self) -> None:
         """Nothing comes of this execution: tasks that are out read nothing any more."""

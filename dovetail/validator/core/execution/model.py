@@ -10,7 +10,7 @@ from dovetail.ledger.settings import FamilyVersion
 
 
 class Verdict(IntEnum):
-    """What a processor said of one transaction; the numbers are TpProcessResponse's."""
+    """A processor's verdict on one transaction. The numbers are those of TpProcessResponse."""
 
     OK = 1
     INVALID = 2
@@ -29,11 +29,11 @@ class TransactionOutcome(NamedTuple):
 
 
 class Settled(Exception):
-    """What a task reads means nothing any more: its batch has a result, or its block was dropped."""
+    """A task's reads are useless: its batch has a result, or its block was dropped."""
 
 
 class Unit(NamedTuple):
-    """The consecutive transactions of one batch that one family processes; ``batch`` is its index in the block."""
+    """Consecutive transactions of one batch and one family. ``batch``: the batch's index in the block."""
 
     batch: int
     batch_id: BatchId
@@ -41,11 +41,11 @@ class Unit(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Work for one processor: units that run in this order, each over what the earlier ones left.
+    """Work for one processor: units that run in order, each over the writes of the earlier ones.
 
-    ``alone``: its one unit must not share a message, and goes by the 1.x conversation, whose messages stay small.
-    ``migration``: it is one, and goes to a processor that migrates. ``follows``: the number of the task that its
-    processor has before it, and whose writes its units run over as well.
+    ``alone``: the only unit must not share a message; it is sent in the 1.x conversation, whose messages are small.
+    ``migration``: the task is a migration, for a processor that migrates. ``follows``: the number of the processor's
+    previous task, whose writes the units also see.
     """
 
     number: int
@@ -57,13 +57,13 @@ class Task(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """All transactions of a batch took effect; their receipts, serialized, in order."""
+    """All transactions of a batch took effect. ``receipts``: serialized, in order."""
 
     receipts: tuple[bytes, ...]
 
 
 class Rejected(NamedTuple):
-    """A batch is INVALID: one word, and what was wrong with the values. Final."""
+    """A batch is INVALID for good. ``reason``: a code; ``message``: the explanation with its values."""
 
     reason: str
     message: str
@@ -73,7 +73,7 @@ class Rejected(NamedTuple):
 
 
 class Withdrawn(NamedTuple):
-    """A batch got no verdict in this block and stays pending; what it waits for, by the reason."""
+    """A batch got no verdict in this block and stays pending. ``reason``: a code for what the batch waits for."""
 
     reason: str
     family: FamilyVersion | None = None

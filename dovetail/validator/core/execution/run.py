@@ -1,7 +1,7 @@
-"""One batch on its way through an execution: what it finds, and what may stand of what its processors wrote.
+"""One batch during an execution: the state that it reads, and the effects of its finished transactions.
 
-Authorization of what comes back and merging it into the batch happen here and nowhere else. When it runs, and what
-follows for others, is ``dovetail.validator.core.execution.executor``'s.
+``Run.merge`` checks the answers of processors by ``dovetail.ledger.outcome``. The scheduling of batches is in
+``dovetail.validator.core.execution.executor``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ _family_of: Final[Callable[[VerifiedTransaction], FamilyVersion]] = attrgetter("
 
 
 class Run:
-    """Its consecutive transactions of one family each, and what the finished ones left."""
+    """A batch's segments (consecutive transactions of one family) and the effects of the finished ones."""
 
     __slots__ = ("alone", "batch_id", "changes", "migration", "position", "receipts", "running", "segments", "state")
 
@@ -41,7 +41,7 @@ class Run:
         self.receipts: list[bytes] = []
         self.running = False
         self.state: View | None = None
-        """Of the execution that carries it; None when it has its result, or is carried by none."""
+        """The state of the execution that runs the batch; None if the batch has a result or no execution."""
 
     @property
     def route(self) -> FamilyVersion:
@@ -53,7 +53,7 @@ class Run:
 
     @property
     def view(self) -> View:
-        """The state that its next transaction finds. Raises Settled where it is carried by no execution."""
+        """The state before the batch's next transaction. Raises Settled if no execution runs the batch."""
         if self.state is None:
             raise Settled(f"batch {self.batch_id} is not being executed")
         return Changed(self.state, self.changes) if self.changes else self.state
@@ -61,7 +61,7 @@ class Run:
     def merge(
         self, unit: Unit, outcomes: Sequence[TransactionOutcome], namespaces: tuple[str, ...], limits: Limits
     ) -> Rejected | Withdrawn | None:
-        """Add what a unit of it wrote, and its receipts; the reason where they may not stand."""
+        """Add the effects of a unit. If they break a rule, add none and return the result of the batch."""
         changes = dict(self.changes)
         before = Changed(self.view, changes).get
         receipts = []
@@ -93,10 +93,10 @@ class Run:
         return None
 
 
-class Found:
-    """The state that a run finds, of whichever execution carries it: that of one before is pruned some time.
+class BatchView:
+    """The state before a batch's next transaction, always read through the execution that runs the batch now.
 
-    Reading raises Settled where none does.
+    The state of an earlier execution may be pruned. Reads raise Settled if no execution runs the batch.
     """
 
     __slots__ = ("_run",)
