@@ -1,4 +1,4 @@
-"""intkey, both versions on one state: verbs and ranges, strict payloads, leaves, and what each makes of the other's."""
+"""intkey, both versions on one state: verbs and ranges, strict payloads, leaves, and entries of the other version."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ SIGNER = Signer("11" * 32)
 
 @pytest.fixture(params=TOPS)
 def version(request: pytest.FixtureRequest) -> str:
-    """Each version: what has no other source holds for both."""
+    """Each version. Tests that use this fixture hold for both."""
     return str(request.param)
 
 
@@ -68,7 +68,7 @@ def test_set_inc_dec(ledger: Ledger, version: str) -> None:
 
 
 TOP = -1
-"""Stands for the version's largest value, and what is added to it for one less or more."""
+"""Stands for the version's largest value, plus an offset."""
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_both_versions_change_the_same_names(ledger: Ledger) -> None:
 
 
 def test_1_0_leaves_alone_what_is_too_wide_for_it(ledger: Ledger) -> None:
-    """Also where it is the value of another name at the address."""
+    """Even if it is the value of another name at the address."""
     address = intkey_address("n")
     assert do(ledger, "2.0", "set", "n", 2**32)
     before = dict(ledger.state)
@@ -152,7 +152,7 @@ def changed(**fields: Any) -> bytes:
 
 
 INDEFINITE = b"\xbf" + b"".join(cbor2.dumps(item) for pair in GOOD.items() for item in pair) + b"\xff"
-# A 16-bit length, as some encoders write for every map.
+# A 16-bit length, which some encoders write for every map.
 WIDE = b"\xb9\x00\x03" + cbor2.dumps(GOOD)[1:]
 
 

@@ -1,4 +1,4 @@
-"""sawtooth_settings 1.0: who may change what, votes, and damage."""
+"""sawtooth_settings 1.0: authorization, votes, and damaged state."""
 
 import base64
 import hashlib
@@ -39,7 +39,7 @@ def vote(ledger: Ledger, signer: Signer, proposal_id: str, key: str, *, accept: 
 
 
 def updated(*keys: str) -> tuple[Event, ...]:
-    """The events that tell of these keys."""
+    """The events of updates of these keys."""
     return tuple(Event("settings/update", (("updated", key),)) for key in keys)
 
 
@@ -239,7 +239,7 @@ ADDRESSES = [setting_address(key) for key in (PROPOSALS, AUTHORIZED_KEYS, APPROV
 )
 def test_what_is_wrong_with_a_payload_is_said(action: int, data: bytes, said: str) -> None:
     ledger = a_ledger(voters=1, threshold=1)
-    # Written out, because the generated type keeps unknown actions from the caller.
+    # Raw bytes, because the generated class does not accept unknown actions.
     payload = bytes([0x08, action, 0x12, len(data)]) + data
     assert said in do_raw(ledger, payload).message
     assert "payload_encoding" in do_raw(ledger, payload, "application/cbor").message

@@ -1,4 +1,4 @@
-"""What several test modules of the SDK's runtime stand before."""
+"""Fixtures for tests of running processors."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from tests.processor_sdk.running import Running
 
 @pytest.fixture
 def validator() -> Iterator[Validator]:
-    """One that nobody has registered with."""
+    """A validator without registered processors."""
     opened = Validator()
     yield opened
     opened.close()
@@ -19,7 +19,7 @@ def validator() -> Iterator[Validator]:
 
 @pytest.fixture
 def start(validator: Validator) -> Iterator[Callable[..., Running]]:
-    """Starts processors with workers, and ends them and waits for them when the test is over."""
+    """Starts processors with workers. They are stopped and joined after the test."""
     running: list[Running] = []
 
     def begin(run: dict[str, Any] | None = None, url: str = "", **options: Any) -> Running:

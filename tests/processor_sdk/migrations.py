@@ -1,7 +1,4 @@
-"""A handler that migrates as a test says, and what a dispatcher without sockets answers to one slice of it.
-
-What lives here: what several test modules need. What must not: assertions on more than that a slice ended well.
-"""
+"""A handler whose migration is given by the test, and a dispatcher without sockets that runs one slice of it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +19,7 @@ Migrate = Callable[[MigrationContext], object]
 
 
 class Moving(TransactionHandler[bytes]):
-    """Migrates as a test says."""
+    """Migrates with the test's function."""
 
     family_name, family_version = FAMILY
     namespaces = (NAMESPACE,)
@@ -38,7 +35,7 @@ class Moving(TransactionHandler[bytes]):
 
 
 class Staying(TransactionHandler[bytes]):
-    """Declares no migrate."""
+    """Has no migrate."""
 
     family_name, family_version = FAMILY
     namespaces = (NAMESPACE,)
@@ -74,7 +71,7 @@ def run(
 
 
 def migrated(how: Migrate, values: dict[str, bytes], prefixes: tuple[str, ...] = (SLICE,)) -> State:
-    """The state after a migration that must be OK."""
+    """Migrate and expect OK. Returns the state afterwards."""
     state = State(values)
     response = run(Moving(how), state, prefixes)
     assert (response.status, response.message) == (OK, "")
@@ -82,7 +79,7 @@ def migrated(how: Migrate, values: dict[str, bytes], prefixes: tuple[str, ...] =
 
 
 def refused(how: Migrate, values: dict[str, bytes] | None = None) -> processor_pb2.TpProcessResponse:
-    """The answer to a migration that must leave nothing."""
+    """Migrate and expect no change. Returns the answer."""
     state = State(values or {})
     response = run(Moving(how), state)
     assert response.status != OK

@@ -1,7 +1,4 @@
-"""Bytes that were right once: cut, flipped, doubled, lengthened, or with an enum's number that nobody knows.
-
-What lives here: one hypothesis strategy over another. What must not: messages.
-"""
+"""A hypothesis strategy that mutates valid bytes: cut, flipped, doubled, lengthened, or with an unknown enum number."""
 
 from hypothesis import strategies as st
 
@@ -12,7 +9,7 @@ _REPEATS = (2, 50, 500)
 
 @st.composite
 def mutated(draw: st.DrawFn, sources: st.SearchStrategy[bytes]) -> bytes:
-    """Half of the time what ``sources`` gives, else that with a few changes."""
+    """Values of ``sources``, half of them with a few mutations."""
     data = draw(sources)
     if draw(st.booleans()):
         return data

@@ -1,4 +1,4 @@
-"""A payload that has a field of every type, and the codecs that carry it. No tests."""
+"""A payload type with a field of every supported type, and its codecs."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -21,7 +21,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Payload:
-    """Every type that a field may have."""
+    """A field of every supported type."""
 
     text: str
     number: int

@@ -1,7 +1,4 @@
-"""A validator in the test's own thread: what comes is received and answered step by step.
-
-What lives here: its socket and its words. What must not: assertions about processors.
-"""
+"""A validator's ROUTER socket in the test's own thread: the test receives and answers each message itself."""
 
 from typing import Any
 
@@ -17,7 +14,7 @@ WAIT_MS = 10_000
 
 
 class Validator:
-    """A ROUTER in the test's own thread: what comes is received and answered step by step."""
+    """A ROUTER socket whose messages the test receives and answers."""
 
     def __init__(
         self,
@@ -25,7 +22,7 @@ class Validator:
         context: "zmq.Context[zmq.Socket[bytes]] | None" = None,
         keys: KeyFiles | None = None,
     ) -> None:
-        """``keys``: its own, where it asks others for theirs."""
+        """``keys``: its own keys, if it asks processors for keys."""
         self._context = context or zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
         self._router.setsockopt(zmq.LINGER, 0)
@@ -76,7 +73,7 @@ class Validator:
         self.reply(request, response.SerializeToString())
 
     def part(self) -> None:
-        """Answer the ping by which a processor that drains makes sure that nothing more comes."""
+        """Answer the ping that a stopping processor sends after its last answer."""
         self.reply(self.receive(Message.PING_REQUEST))
 
     def verdict(self, correlation_id: str) -> int:

@@ -1,4 +1,4 @@
-"""A processor with workers, in a thread of the test or as a script. No assertions about what it does."""
+"""A processor with workers, in a thread of the test or as a script."""
 
 import os
 import queue
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Running:
-    """A processor in a thread of the test; ``reports`` are all that it said of itself."""
+    """A processor in a thread of the test. ``reports``: all its reports so far."""
 
     def __init__(self, url: str, run: dict[str, Any], options: dict[str, Any]) -> None:
         handler = options.pop("handler", WorkerHandler())

@@ -1,7 +1,4 @@
-"""A family whose payloads are scripts, a state that answers the SDK's calls, and a plain interpreter as the oracle.
-
-What lives here: what several test modules of the SDK need. What must not: assertions.
-"""
+"""A family whose payloads are scripts, a state that answers the SDK's calls, and a plain interpreter as the oracle."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +12,7 @@ from protos import packed_pb2, processor_pb2, state_context_pb2, transaction_pb2
 FAMILY, VERSION, NAMESPACE = "script", "1.0", "aaaaaa"
 OK, INVALID, INTERNAL = 1, 2, 3
 LIST_ENTRIES_MAX = 2
-"""How many entries a page of State has."""
+"""The number of entries in a page of State."""
 Script = Sequence[Sequence[Any]]
 
 
@@ -24,7 +21,7 @@ def address(number: int, namespace: str = NAMESPACE) -> str:
 
 
 class ScriptHandler(TransactionHandler[bytes]):
-    """Does what the payload's list of operations says, and reports in receipt data what it saw."""
+    """Executes the payload's list of operations, and adds the read values to the receipt data."""
 
     family_name = FAMILY
     family_version = VERSION
@@ -41,7 +38,7 @@ class ScriptHandler(TransactionHandler[bytes]):
             elif operation == "list":
                 context.add_receipt_data(repr(list(context.list(arguments[0]))).encode())
             elif operation == "list_and_change":
-                # What is written while entries are taken must not show in them.
+                # Writes during the iteration must not show in the entries.
                 for name, data in context.list(arguments[0]):
                     context.add_receipt_data(repr((name, data)).encode())
                     context.set(arguments[1], b"while listing")
@@ -59,7 +56,7 @@ class ScriptHandler(TransactionHandler[bytes]):
 
 
 class Spec(NamedTuple):
-    """One transaction to be: what it declares and what it does."""
+    """A transaction to make: its declarations and its script."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -143,7 +140,7 @@ def packed_request(
     batch_id: str = "ba" * 64,
     follows: str = "",
 ) -> bytes:
-    """As a validator builds it: every fully named input that holds data stands in the entries."""
+    """A packed request as validators build it: its entries hold every fully named input that has data."""
     request = packed_pb2.PackedProcessRequest(context_id=context_id, follows=follows)
     named: dict[str, None] = {}
     for unit in units:
@@ -178,14 +175,14 @@ def packed(
 
 
 class Outcome(NamedTuple):
-    """What came of one transaction."""
+    """The outcome of one transaction."""
 
     status: int
     receipt_data: tuple[bytes, ...] = ()
 
 
 def interpret(spec: Spec, values: Mapping[str, bytes]) -> tuple[Outcome, dict[str, bytes]]:
-    """What ``spec`` must do to ``values``, by the rules alone: nothing of the SDK is used."""
+    """The expected outcome of ``spec`` on ``values``, computed without the SDK."""
     state = dict(values)
     own: dict[str, bool] = {}
     seen: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What a handler's list gives, when it is fetched, and what comes of a validator that cannot list or lists wrongly."""
+"""``Context.list``: its entries, when pages are fetched, and validators that cannot list or list wrongly."""
 
 import pytest
 
@@ -26,7 +26,7 @@ quiet = Dispatcher([ScriptHandler()])
 
 
 def test_pages_are_fetched_as_they_are_taken_under_the_transactions_own_context() -> None:
-    """Of five entries in pages of two, three are taken; what is read alongside disturbs nothing."""
+    """Three of five entries are taken, in pages of two. Other reads meanwhile do not disturb the list."""
     state = State({address(number): b"%d" % number for number in range(5)})
 
     class Taker(ScriptHandler):
@@ -48,7 +48,7 @@ LISTS = Spec(ALL, ALL, [["list", NAMESPACE]])
 
 
 def seen(*entries: tuple[str, bytes]) -> list[bytes]:
-    """The receipt data of a list that gave these."""
+    """The receipt data of a list with these entries."""
     return [repr(list(entries)).encode()]
 
 
@@ -103,7 +103,7 @@ def test_a_list_through_a_codec_is_typed_and_names_what_is_damaged() -> None:
 
 
 class Number:
-    """A codec as a third party writes one."""
+    """A codec of a third party."""
 
     def decode(self, data: bytes) -> int:
         return int(data)
@@ -113,7 +113,7 @@ class Number:
 
 
 def test_a_validator_that_does_not_tell_the_batch_is_not_asked_to_list() -> None:
-    """One of the 1.x line, or packed one from before the list: it would never answer."""
+    """A 1.x validator, or an older packed one without lists, would never answer."""
     state = State({A: b"a"})
     response = single(quiet, Spec((NAMESPACE,), (), [["list", NAMESPACE]]), state, batch_id="")
     assert response.status == INTERNAL

@@ -1,4 +1,4 @@
-"""What is checked when a handler's class is made, and what a context refuses."""
+"""The checks of a handler's class, and the refusals of a context."""
 
 import functools
 import struct
@@ -183,7 +183,7 @@ def test_the_namespaces_of_an_instance_are_hashed() -> None:
 
 
 class BuggyCodec:
-    """Takes four bytes, and has not thought of others."""
+    """Decodes four bytes, and fails unexpectedly for others."""
 
     def decode(self, data: bytes) -> int:
         number: int = struct.unpack(">I", data)[0]
@@ -204,7 +204,7 @@ def test_a_codec_that_breaks_is_no_verdict_and_is_named() -> None:
 
 
 class Judging(TransactionHandler[Any]):
-    """A base of an author's own: it applies, and leaves one step to others."""
+    """An author's base class: it applies, and leaves one step to subclasses."""
 
     def apply(self, transaction: Transaction[Any], context: Context) -> None:
         self.judge(transaction)

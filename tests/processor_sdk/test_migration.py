@@ -1,7 +1,7 @@
-"""A handler's migrate: how it is declared, what one slice of it sees, what is no migration, and how state is sliced.
+"""A handler's migrate: its declaration, the view of one slice, transactions that are no migration, and slicing.
 
-What lives here: the dispatcher without sockets. What must not: migrations that misbehave
-(``test_migration_misbehaviour``), and the ledger in memory (``test_testing_migration``).
+Through the dispatcher, without sockets. ``test_migration_misbehaviour`` has migrations with mistakes,
+``testing/test_migrating`` the ledger in memory.
 """
 
 import abc
@@ -59,7 +59,7 @@ class Mixin:
 
 
 class Template(Staying, abc.ABC):
-    """Migrates 2.0, as it is an heir of that."""
+    """Migrates 2.0, because it inherits from a handler of 2.0."""
 
     @abc.abstractmethod
     def apply(self, transaction: Transaction[bytes], context: Context) -> None: ...
@@ -163,13 +163,13 @@ def test_a_handler_of_the_1x_line_never_migrates() -> None:
     response = run(old, State({}))
     assert response.status == INVALID
     assert "declares no migrate" in response.message
-    # Beside a validator of that line the key is one like any other: all nodes must judge alike, whatever their SDK.
+    # For a 1.x validator the key is like any other: all nodes must give the same verdict, whatever their SDK.
     state = State({})
     assert run(old, state, batch_id="", migration=False).status == OK
     assert state.receipt_data == [b"applied"]
 
 
-# --- what a slice sees ------------------------------------------------------------------------------------------------
+# --- the view of a slice ----------------------------------------------------------------------------------------------
 
 
 def test_every_leaf_of_the_slice_is_given_once_in_order_whatever_is_written() -> None:
@@ -215,7 +215,7 @@ def test_leaves_of_several_prefixes_come_in_the_order_of_addresses() -> None:
 
 
 class Number:
-    """A codec of a test's own."""
+    """A custom codec."""
 
     def decode(self, data: bytes) -> int:
         if not data.isdigit():
@@ -310,12 +310,12 @@ def test_many_removals_are_told_in_several_calls() -> None:
     assert [(kind, len(removed)) for kind, _, removed in state.calls] == [("delete", len(names) - 1), ("delete", 1)]
 
 
-# --- what is no migration ---------------------------------------------------------------------------------------------
+# --- transactions that are no migration -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("batch_id", ["", "ba" * 64])
 def test_the_key_makes_no_migration_where_the_validator_does_not_say_so(batch_id: str) -> None:
-    """As one of the 1.x line, which tells no batch, or an earlier one of ours, which does: both let anybody use it."""
+    """A 1.x validator, which sends no batch id, and an earlier Dovetail validator let any client use the key."""
 
     def never(context: MigrationContext) -> NoReturn:
         raise AssertionError

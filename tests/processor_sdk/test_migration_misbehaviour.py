@@ -1,6 +1,6 @@
-"""A migrate that misbehaves: it raises, writes elsewhere or too much, hangs, or does anything in any order.
+"""A faulty migrate is answered and changes nothing: it raises, writes elsewhere or too much, hangs, or acts at random.
 
-What lives here: that it is answered, and leaves nothing. What must not: what a right one sees (``test_migration``).
+``test_migration`` has correct migrations.
 """
 
 import contextlib
@@ -136,7 +136,7 @@ operations = st.lists(
 def test_whatever_migrate_does_it_stays_in_its_slice_and_is_answered(
     script: list[tuple[str, str]], there: set[str]
 ) -> None:
-    """What is OK changed only the slice, as a plain dict says; what is not left nothing."""
+    """A slice that is OK changes only its own addresses, as a plain dict predicts; any other changes nothing."""
     values = dict.fromkeys(there, b"old")
     expected = dict(values)
 
@@ -177,13 +177,13 @@ def test_whatever_migrate_does_it_stays_in_its_slice_and_is_answered(
 
 
 class Hanging(TransactionHandler[bytes]):
-    """Never done with a slice."""
+    """Never finishes a slice."""
 
     family_name, family_version = FAMILY
     namespaces = (NAMESPACE,)
 
     def apply(self, transaction: Transaction[bytes], context: Context) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def migrate(self, context: MigrationContext) -> None:
         while True:

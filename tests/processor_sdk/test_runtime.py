@@ -1,4 +1,4 @@
-"""The running processor against validators on real sockets: one that knows 1.x only, and one that speaks packed."""
+"""The running processor with validators on real sockets: one for 1.x only, and one for packed execution."""
 
 import logging
 import os
@@ -33,7 +33,7 @@ Message = validator_pb2.Message
 
 
 class GatedHandler(ScriptHandler):
-    """Says when an apply has begun, and goes on when it is let."""
+    """Signals the begin of an apply, and waits until the test lets it continue."""
 
     def __init__(self) -> None:
         self.applied: list[str] = []
@@ -53,7 +53,7 @@ class SecondHandler(ScriptHandler):
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., TransactionProcessor]]:
-    """Runs processors in threads, and ends them and waits for them when the test is over."""
+    """Runs processors in threads. They are stopped and joined after the test."""
     running: list[tuple[TransactionProcessor, threading.Thread]] = []
 
     def begin(
@@ -275,7 +275,7 @@ def test_stop_unregisters_first_and_finishes_what_is_in_flight(start: Start, val
 
 
 def test_a_batch_that_it_is_in_the_middle_of_is_finished(start: Start, validator: Validator) -> None:
-    """By the 1.x conversation its next transaction comes only when the one before is answered."""
+    """In the 1.x conversation the batch's next transaction is sent only after the answer to the one before."""
     handler = GatedHandler()
     processor = start(validator.url, handler)
     validator.accept()

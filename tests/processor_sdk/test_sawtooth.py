@@ -1,4 +1,4 @@
-"""A handler in the style of the 1.x Python SDK: every name it may use, in both conversations and on a socket."""
+"""A handler in the style of the 1.x Python SDK: every name of that SDK, in both protocols and on a socket."""
 
 import json
 import logging
@@ -54,7 +54,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class OldHandler(TransactionHandler):
-    """Does what the payload's list of operations says; what it was told goes into receipt data."""
+    """Executes the payload's list of operations, and adds the results to the receipt data."""
 
     def __init__(self, namespaces: Any = (NAMESPACE,)) -> None:
         self._namespaces = namespaces
@@ -109,7 +109,7 @@ class OldHandler(TransactionHandler):
 
 
 class Done(NamedTuple):
-    """What came of one transaction: its verdict, the state after it, and what it told."""
+    """The outcome of one transaction: its verdict, the state after it, and its receipt data."""
 
     status: int
     message: str
@@ -144,7 +144,7 @@ def by_packed(spec: Spec, values: Mapping[str, bytes], handler: object) -> Done:
 
 @pytest.fixture(params=[by_conversation, by_packed], ids=["conversation", "packed"])
 def run(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Run:
-    """One transaction: ``run(script, values, inputs=…, outputs=…, handler=…)``."""
+    """Runs one transaction: ``run(script, values, inputs=…, outputs=…, handler=…)``."""
     caplog.set_level(logging.CRITICAL, "processor_sdk.apply.dispatch")
 
     def do(
@@ -294,7 +294,7 @@ class TestAdding:
 
 
 def bare_object(**attributes: Any) -> object:
-    """A handler without the base class, as some of 1.x are."""
+    """A handler without the base class, like some 1.x handlers."""
     good = {
         "family_name": FAMILY,
         "family_versions": ["1.0"],
@@ -348,7 +348,7 @@ def test_console_logging_has_the_levels_of_1x(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_values_are_made_without_a_validator() -> None:
-    """As tests of 1.x handlers do: requests by hand, and a stand-in for the context."""
+    """As in tests of 1.x handlers: hand-made requests, and a fake context."""
     header_bytes = Spec(ALL, ALL, []).header_bytes()
     transaction = Transaction(Spec((), (), []).transaction_id(), decode_header(header_bytes), header_bytes, b"[]")
     seen: list[Any] = []

@@ -1,7 +1,4 @@
-"""Chains as a validator writes them, made without one: signed batches judged by handlers, receipts, state, blocks.
-
-What lives here: what the tests of rehearsals build on. What must not: assertions, sockets.
-"""
+"""Builds chains like a validator, without one: signed batches, applied by handlers; receipts, state and blocks."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -29,11 +26,11 @@ from tests.dovetail.validator.support import sealed_commit
 SIGNER = Signer("22" * 32)
 
 Step = tuple[Verb, str, int]
-"""What one intkey transaction does: verb, name, value."""
+"""One intkey transaction: verb, name, value."""
 
 
 class Chain:
-    """The store at ``folder``, and the handlers that judge what goes into it."""
+    """The store at ``folder``, and the handlers that apply its transactions."""
 
     def __init__(self, folder: Path, *handlers: TransactionHandler[Any]) -> None:
         self.store = Store(folder, Limits())
@@ -41,7 +38,7 @@ class Chain:
         self._nonce = self.store.head.transaction_end if self.store.head else 0
 
     def intkey(self, verb: Verb, name: str, value: int) -> SignedTransaction:
-        """A transaction that no other is equal to."""
+        """A unique transaction."""
         self._nonce += 1
         return intkey_transaction(SIGNER, SIGNER.public_key, verb, name, value, f"{self._nonce}")
 
@@ -50,7 +47,7 @@ class Chain:
         return self.block([[self.intkey(*step) for step in batch] for batch in batches])
 
     def block(self, batches: Iterable[Sequence[SignedTransaction]]) -> BlockInfo:
-        """The next block, of those ``batches`` in which every transaction is OK."""
+        """Commit the next block, with those ``batches`` in which every transaction is OK."""
         store, head = self.store, self.store.head
         base = head.root if head else EMPTY
         changes: dict[str, bytes | None] = {}
@@ -82,7 +79,7 @@ class Chain:
         return self._commit(committed, changes)
 
     def migrated(self, permission: Permission) -> BlockInfo:
-        """The next block, of the migration of that version."""
+        """Commit the next block, with the migration of that version."""
         head = self.store.head
         view = Stored(self.store.node, head.root if head else EMPTY)
         batch = batch_for(permission, view)
@@ -99,12 +96,12 @@ class Chain:
         return self.store.commit_block(sealed_commit(self.store, SIGNER, committed, changes))
 
     def close(self) -> None:
-        """Let go of the store, so that it can be read here."""
+        """Close the store, so that this process can open it for reading."""
         self.store.close()
 
 
 def long_chain(folder: Path, transactions: int, block_transactions: int, names: int) -> None:
-    """An intkey chain of that many transactions, one a batch: names are set, then increased and decreased in turn."""
+    """Commit an intkey chain with one transaction a batch: names are set, then increased and decreased in turn."""
     chain = Chain(folder)
     for first in range(0, transactions, block_transactions):
         chain.steps(*([_step(number, names)] for number in range(first, min(first + block_transactions, transactions))))

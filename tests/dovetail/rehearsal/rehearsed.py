@@ -1,7 +1,4 @@
-"""Handlers that rehearsals are made with: intkey as it is, and with changes planted.
-
-What lives here: handlers, one change each. What must not: assertions.
-"""
+"""Handlers for rehearsals: variants of intkey, each with one change."""
 
 import os
 import signal
@@ -16,11 +13,11 @@ from families.intkey.payload import LEAF, IntkeyPayload
 from processor_sdk import Context, InvalidTransaction, MigrationContext, Transaction, TransactionHandler
 
 NAMED = "DOVETAIL_TEST_NAMED"
-"""The variable that holds the name, and a colon and a file, with which a handler does what it should not."""
+"""The environment variable NAME:FILE: the intkey name at which a handler misbehaves, and a file."""
 
 
 class Told(IntkeyHandler):
-    """intkey that also raises an event and adds receipt data: history for the ones below."""
+    """intkey with an event and receipt data; the history for the handlers below."""
 
     def apply(self, transaction: Transaction[IntkeyPayload], context: Context) -> None:
         super().apply(transaction, context)
@@ -32,7 +29,7 @@ class Told(IntkeyHandler):
 
 
 class DecByOneMore(IntkeyHandler):
-    """dec takes one more, and refuses where that is less than nothing."""
+    """dec subtracts one more, and refuses results below zero."""
 
     family_version = "1.1"
 
@@ -68,7 +65,7 @@ class DecAddsData(Told):
 
 
 class DecWritesElsewhere(IntkeyHandler):
-    """dec removes its name, and writes nothing where history wrote; other verbs remove what is not there."""
+    """dec removes its name instead of writing it; other verbs also remove a missing entry."""
 
     def apply(self, transaction: Transaction[IntkeyPayload], context: Context) -> None:
         payload = transaction.payload
@@ -90,7 +87,7 @@ class DecWritesNothing(IntkeyHandler):
 
 
 class DecWritesOutside(IntkeyHandler):
-    """dec writes where it may not."""
+    """dec writes outside its outputs."""
 
     def apply(self, transaction: Transaction[IntkeyPayload], context: Context) -> None:
         super().apply(transaction, context)
@@ -99,7 +96,7 @@ class DecWritesOutside(IntkeyHandler):
 
 
 class DecRaises(IntkeyHandler):
-    """dec has a mistake."""
+    """dec raises an exception that is no verdict."""
 
     def apply(self, transaction: Transaction[IntkeyPayload], context: Context) -> None:
         super().apply(transaction, context)
@@ -109,7 +106,7 @@ class DecRaises(IntkeyHandler):
 
 
 class Lister(IntkeyHandler):
-    """Reads by list what intkey gets."""
+    """Reads with list the entries that intkey reads with get."""
 
     def apply(self, transaction: Transaction[IntkeyPayload], context: Context) -> None:
         address = intkey_address(transaction.payload.name)
@@ -119,7 +116,7 @@ class Lister(IntkeyHandler):
 
 
 class RefusesWhateverHappens(IntkeyHandler):
-    """Takes every exception for a reason to refuse; migrates, too."""
+    """Turns every exception into a refusal, in apply and in migrate."""
 
     family_version = "2.0"
 
@@ -137,7 +134,7 @@ class RefusesWhateverHappens(IntkeyHandler):
 
 
 class Endless(IntkeyHandler):
-    """dec does not end, and lets no Exception end it."""
+    """dec never ends, and catches every Exception."""
 
     def apply(self, transaction: Transaction[IntkeyPayload], context: Context) -> None:
         while transaction.payload.verb == "dec":
@@ -145,14 +142,14 @@ class Endless(IntkeyHandler):
                 signal.pause()
             except Exception:
                 continue
-        # All else may take its time: the limit is as short as a stall of a busy machine.
+        # Other verbs get no time limit, because a busy machine may stall for as long as the limit.
         limit = signal.setitimer(signal.ITIMER_REAL, 0)
         super().apply(transaction, context)
         signal.setitimer(signal.ITIMER_REAL, *limit)
 
 
 class EndsItsProcess(IntkeyHandler):
-    """Ends its process, at the name that the environment says; once: then the file is there."""
+    """Exits its process once, at the name of NAMED, and creates the file."""
 
     def apply(self, transaction: Transaction[IntkeyPayload], context: Context) -> None:
         name, _, file = os.environ.get(NAMED, "").partition(":")
@@ -163,7 +160,7 @@ class EndsItsProcess(IntkeyHandler):
 
 
 class WaitsForCtrlC(DecByOneMore):
-    """Opens the file of the environment, a pipe, at the name that it says, and waits until that is closed."""
+    """Opens the file of NAMED, a pipe, at the name of NAMED, and waits until the pipe is closed."""
 
     def apply(self, transaction: Transaction[IntkeyPayload], context: Context) -> None:
         name, _, file = os.environ.get(NAMED, "").partition(":")
@@ -174,7 +171,7 @@ class WaitsForCtrlC(DecByOneMore):
 
 
 class Doubles(IntkeyHandler):
-    """Its migration doubles what is there, removes what is 7, keeps what is 1 as it is, and cannot do with 13."""
+    """Its migration doubles values, removes 7, writes 1 unchanged, and refuses 13."""
 
     family_version = "2.0"
 
@@ -189,7 +186,7 @@ class Doubles(IntkeyHandler):
 
 
 class OtherFamily(TransactionHandler[bytes]):
-    """Writes its payload where intkey reads."""
+    """Writes its payload to intkey's addresses."""
 
     family_name = "other"
     family_version = "1.0"
@@ -201,7 +198,7 @@ class OtherFamily(TransactionHandler[bytes]):
 
 
 class OtherRemoves(OtherFamily):
-    """Also removes what is at its second output, without knowing whether anything is."""
+    """Also removes the entry at its second output, which it does not read."""
 
     def apply(self, transaction: Transaction[bytes], context: Context) -> None:
         super().apply(transaction, context)
@@ -209,7 +206,7 @@ class OtherRemoves(OtherFamily):
 
 
 class SaysWhatIsPermitted(TransactionHandler[bytes]):
-    """Its payload is the leaf of the setting: what votes come to, without them."""
+    """Writes its payload as the setting's leaf, as if votes had changed the setting."""
 
     family_name = "says"
     family_version = "1.0"

@@ -1,4 +1,4 @@
-"""Rehearsals of history, in this process: what differs, what does not, and against which state."""
+"""Rehearsals of history, in this process: differences, and the state that each transaction sees."""
 
 import multiprocessing
 import signal
@@ -54,7 +54,7 @@ def rehearsed_whole(
     family: FamilyVersion = INTKEY,
     limits: Limits = LIMITS,
 ) -> Findings:
-    """What all blocks of the store at ``folder`` have."""
+    """The findings of all blocks of the store at ``folder``."""
     reader = StoreReader.open(folder)
     try:
         assert reader.head is not None
@@ -78,7 +78,7 @@ BLOCKS: list[list[list[Step]]] = [
     [[("dec", "a", 1), ("dec", "a", 2)], [("inc", "a", 3)]],
     [[("dec", "b", 1)]],
 ]
-"""Three times dec, of which the last leaves 0."""
+"""Blocks with three decs; the last one leaves 0."""
 
 
 @pytest.mark.parametrize("handler", [IntkeyHandler, rehearsed.Lister])
@@ -98,7 +98,7 @@ def test_a_write_differs(tmp_path: Path) -> None:
     assert first.new is not None
     assert (first.old.decoded, first.new.decoded) == ({"a": 9}, {"a": 8})
     assert second.old is not None
-    # The second of its batch sees what history's first one left, not what the new handler would have left.
+    # The second of its batch sees the first one's changes in history, not those of the new handler.
     assert (second.old.decoded, second.old.hex) == ({"a": 7}, LEAF.encode({"a": 7}).hex())
     assert (third.kind, third.message, third.old) == ("invalid", "no more to take", None)
     assert third.batch_id != first.batch_id == second.batch_id
@@ -123,7 +123,7 @@ def test_events_and_receipt_data_differ(tmp_path: Path) -> None:
 
 def test_writes_are_missing_and_added(tmp_path: Path) -> None:
     made(tmp_path, *BLOCKS)
-    # History sets what these remove: changed. That the others remove what is not there is no change.
+    # History sets the entries that these decs remove. Removing a missing entry is no change.
     found = rehearsed_whole(tmp_path, rehearsed.DecWritesElsewhere())
     assert found.kinds == {"write_changed": 3}
     assert {one.new for one in found.differences} == {None}
@@ -166,7 +166,7 @@ def test_only_some_are_shown_and_all_counted(tmp_path: Path) -> None:
 
 
 def other(value: int, *addresses: str, signer: Signer = SIGNER, encoding: str = "") -> SignedTransaction:
-    """One of the other family: it writes an intkey leaf of "a" at the first address."""
+    """A transaction of the other family. It writes an intkey leaf of "a" to the first address."""
     return build_transaction(
         signer,
         batcher_pubkey=SIGNER.public_key,
@@ -232,7 +232,7 @@ def receipts_of(folder: Path) -> list[bytes]:
 
 
 def test_a_receipt_that_no_validator_keeps_is_invalid(tmp_path: Path) -> None:
-    """To the byte: of writes, events and data, and of removals, which have no value."""
+    """Exact to the byte: with writes, events, data, and removals, which have no value."""
     chain = Chain(tmp_path / "told", rehearsed.Told())
     chain.steps([("set", "a", 10)], [("set", "a much longer name", 5)])
     chain.close()
@@ -288,7 +288,7 @@ def test_two_alarms_end_one_apply_alone() -> None:
 def test_an_alarm_beside_the_apply_ends_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
-    """Just before the dispatcher takes what comes up, or just after: it ends that transaction alone."""
+    """An alarm just before or just after the dispatcher's catch ends only that transaction."""
     made(tmp_path, *BLOCKS)
     run_apply = Dispatcher.run_apply
     alarms = 0
@@ -309,7 +309,7 @@ def test_an_alarm_beside_the_apply_ends_nothing_else(
 
 
 def grow(folder: Path, *block: list[Step]) -> None:
-    """One block more, as a validator writes it: in a process of its own."""
+    """Commit one more block in another process, as a validator would."""
     process = multiprocessing.get_context("spawn").Process(target=made, args=(folder, list(block)))
     process.start()
     process.join()
@@ -317,7 +317,7 @@ def grow(folder: Path, *block: list[Step]) -> None:
 
 
 def test_each_span_is_read_from_the_newest_snapshot(tmp_path: Path) -> None:
-    """An older one would keep a busy validator's file growing."""
+    """An older snapshot would make a busy validator's file grow."""
     made(tmp_path, *BLOCKS)
     reader = StoreReader.open(tmp_path)
     rehearser = Rehearser(reader, IntkeyHandler(), INTKEY, 60_000, LIMITS)
@@ -366,7 +366,7 @@ def test_a_slice_is_read_from_the_newest_snapshot(tmp_path: Path) -> None:
 def test_a_damaged_store_is_not_the_handlers_doing(
     tmp_path: Path, handler: type[IntkeyHandler], record: bytes | None
 ) -> None:
-    """Whatever the handler makes of a state that cannot be read."""
+    """Even if the handler catches the failed read."""
     made(tmp_path, *BLOCKS)
     for name, _ in entries(tmp_path, "nodes"):
         put(tmp_path, "nodes", name, record)
@@ -414,7 +414,7 @@ def test_a_damaged_store_is_not_the_migrations_doing(tmp_path: Path, record: byt
 def test_a_worker_that_ended_may_have_had_any_piece_without_a_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, where: str
 ) -> None:
-    """Of the first pieces without one, as many as there are workers; nothing can be handed out any more then."""
+    """The error names as many pieces without a result as there are workers."""
     blocks: list[list[list[Step]]] = [[[("set", f"{block}-{number}", 1)] for number in range(4)] for block in range(4)]
     made(tmp_path, *blocks)
     monkeypatch.setattr(run, "PIECE_TRANSACTIONS", 2)
@@ -468,7 +468,7 @@ CHAINS = st.lists(st.lists(st.lists(STEPS, min_size=1, max_size=4), max_size=4),
 @settings(max_examples=25, deadline=None)
 @given(CHAINS)
 def test_exactly_what_was_planted_differs(blocks: list[list[list[Step]]]) -> None:
-    """Against a model of intkey: which decs took effect, and what each left."""
+    """Compared with a model of intkey: which decs took effect, and the value after each."""
     values: dict[str, int] = {}
     expected: list[tuple[int, str, object, object]] = []
     transactions = 0
@@ -505,7 +505,7 @@ def test_exactly_what_was_planted_differs(blocks: list[list[list[Step]]]) -> Non
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(1, 7), st.integers(0, 12))
 def test_parts_come_to_the_whole(sizes: list[int], most: int, begin: int) -> None:
-    """Blocks cut into pieces, rehearsed in their order by one, by two that take turns, and anew from within a block."""
+    """The sum over pieces is the whole: with one rehearser, with two in turn, and resumed within a block."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "PIECE_TRANSACTIONS", most)
         names = iter(range(100))

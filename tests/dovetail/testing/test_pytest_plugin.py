@@ -1,4 +1,4 @@
-"""The pytest plugin as another project meets it: its fixtures, what a failure shows, and what it costs others."""
+"""The pytest plugin in another project: its fixtures, the report of a failure, and its cost for other projects."""
 
 import os
 import subprocess
@@ -77,7 +77,7 @@ def test_the_node_of_another_module_is_gone():
 
 
 def run_pytest(folder: Path, *words: str, plugin: bool = True, **files: str) -> tuple[int, str]:
-    """pytest in a project of these modules; its exit code and what it said."""
+    """Run pytest in a project of these modules. Returns its exit code and output."""
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n", encoding="utf-8")
@@ -90,7 +90,7 @@ def run_pytest(folder: Path, *words: str, plugin: bool = True, **files: str) -> 
             "PYTHONPATH": str(ROOT),
             "PYTHONDONTWRITEBYTECODE": "1",
             "TMPDIR": str(folder),
-            # Whether Dovetail is installed where these tests run, or only found through the path, is all the same.
+            # Dovetail may be installed here or only be on the path; both must work.
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         },
         capture_output=True,

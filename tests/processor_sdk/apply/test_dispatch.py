@@ -1,4 +1,4 @@
-"""Packed execution and the 1.x conversation against a plain interpreter, and against rubbish."""
+"""Packed execution and the 1.x conversation, compared with a plain interpreter, and with malformed messages."""
 
 import logging
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ operations = st.one_of(
     st.just(("event", "type")),
     st.sampled_from([("invalid", "no"), ("bug",)]),
 )
-# Declaring everything keeps most scripts alive for more than an operation or two.
+# With all addresses declared most scripts run for more than two operations.
 specs = st.builds(
     Spec,
     inputs=st.one_of(st.just((A, B, C, "aaaaaa")), st.just(("aaaaaa",)), declared),
@@ -159,9 +159,9 @@ def test_a_request_that_follows_runs_over_what_the_one_before_left() -> None:
     read = Spec((A, B, C), (), [["get", A], ["get", B], ["get", C]])
     _following(dispatcher, "first", "", [[write], [fail]], state)
     (result,) = _following(dispatcher, "second", "first", [[read]], state)
-    # Its entries are from before the first.
+    # Its entries hold the state before the first request.
     assert list(result.data) == [b"data new", b"none", b"data old"]
-    # What the first left is the validator's to tell from then on.
+    # From then on the validator's entries include the changes of the first.
     (result,) = _following(dispatcher, "third", "second", [[read]], state)
     assert list(result.data) == [b"data old", b"data old", b"data old"]
 
@@ -331,7 +331,7 @@ def test_two_handlers_of_one_family_are_refused() -> None:
 
 
 class Swallower(ScriptHandler):
-    """Takes a missing answer for missing data, as careless code does."""
+    """Treats a missing answer as missing data, as careless code does."""
 
     def apply(self, transaction: Transaction[bytes], context: Context) -> None:
         try:

@@ -1,8 +1,6 @@
-"""Arbitrary and mutated bytes as payload, header and message: one answer for each task, whatever comes.
+"""Arbitrary and mutated bytes as payload, header and message: the dispatcher answers every task exactly once.
 
-What lives here: the dispatcher without sockets (over one: ``tests/system/e2e/test_processor_fuzz.py``); the codecs
-alone are
-fuzzed in ``test_codec_fuzz``. What must not: what a right message does; that is ``test_dispatch``.
+Without sockets; ``tests/system/e2e/test_processor_fuzz.py`` fuzzes a running processor, ``test_codec_fuzz`` the codecs.
 """
 
 import logging
@@ -39,7 +37,7 @@ MANY = 20_000
 
 
 class Typed(TransactionHandler[Any]):
-    """Writes its payload, encoded again, where the transaction's first output is."""
+    """Writes its payload, encoded again, to the transaction's first output."""
 
     family_name: ClassVar[str] = "typed"
     family_version: ClassVar[str] = "1.0"
@@ -60,7 +58,7 @@ def _no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "processor_sdk.apply.dispatch")
 
 
-# --- messages that are right, to be mutated -------------------------------------------------------------------------
+# --- valid messages to mutate ---------------------------------------------------------------------------------------
 
 payloads = st.one_of(
     st.binary(max_size=200),
@@ -123,7 +121,7 @@ def answer_single(content: bytes, link: Any = None) -> processor_pb2.TpProcessRe
 
 
 def check_units(asked: packed_pb2.PackedProcessRequest, answered: packed_pb2.PackedProcessResponse) -> None:
-    """One result for each transaction of a unit up to the first that is not OK, and none behind it."""
+    """A unit has one result for each transaction up to the first that is not OK, and none after it."""
     assert len(answered.units) == len(asked.units)
     for unit, results in zip(asked.units, answered.units, strict=True):
         statuses = [result.status for result in results.results]
@@ -145,7 +143,7 @@ def test_a_mutated_packed_request_gets_one_answer(content: bytes) -> None:
     answered = answer_packed(content)
     try:
         asked = packed_pb2.PackedProcessRequest.FromString(content)
-    except Exception:  # What is no request at all has one unit with one result.
+    except Exception:  # The answer to an undecodable request has one unit with one result.
         asked = packed_pb2.PackedProcessRequest(units=[packed_pb2.PackedProcessRequest.Unit(transactions=[b""])])
         assert answered.units[0].results[0].status == INTERNAL
     check_units(asked, answered)
@@ -227,7 +225,7 @@ def test_deep_nesting_in_payloads_is_invalid_or_carried(encoding: str, opening: 
 
 
 class Mute(InvalidTransaction):
-    """Tells nothing, and ends the process that asks it."""
+    """An exception whose ``str`` exits the process."""
 
     def __str__(self) -> str:
         raise SystemExit(1)
@@ -238,7 +236,7 @@ class Mute(InvalidTransaction):
 
     @extended_data.setter
     def extended_data(self, data: bytes) -> None:
-        """Forgets it."""
+        """Ignore the value."""
 
 
 def _mute(context: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a transaction of packed execution costs the SDK and intkey, counted in operations. No clocks, no sockets."""
+"""The cost of a transaction in packed execution, in operations of the SDK and intkey. No clocks, no sockets."""
 
 import hashlib
 from collections import Counter
@@ -18,14 +18,14 @@ from protos import packed_pb2, processor_pb2
 
 SIGNER = Signer("11" * 32)
 UNITS = [1, 1, 3]
-"""So many transactions in each."""
+"""The numbers of transactions in a request."""
 
 ONCE = {"decode_header", "AccessList", "Context", "sha512", "encode", "begin", "end"}
-"""What is done once for each transaction of which inputs and outputs are the same."""
+"""The operations that run once for each transaction with equal inputs and outputs."""
 
 
 def request() -> bytes:
-    """Every transaction increases a name of its own."""
+    """A request whose transactions each increase their own name."""
     message = packed_pb2.PackedProcessRequest(context_id="c")
     for transactions in UNITS:
         unit = message.units.add(batch_id="b")
@@ -71,5 +71,5 @@ def test_each_thing_is_made_once_for_a_transaction(monkeypatch: pytest.MonkeyPat
 
     statuses = [[result.status for result in unit.results] for unit in answer.units]
     assert statuses == [[processor_pb2.TpProcessResponse.OK] * transactions for transactions in UNITS]
-    # The payload and the entry are decoded, and the clock is read once more than there are transactions.
+    # Two decodings for each transaction (payload and entry), and one clock reading more than transactions.
     assert counts == {**dict.fromkeys(ONCE, sum(UNITS)), "decode": 2 * sum(UNITS), "now": 1}

@@ -1,4 +1,4 @@
-"""What is known of applies from outside them, by a clock that the test moves."""
+"""The progress of applies as other threads see it, with a clock that the test moves."""
 
 import io
 import logging
@@ -81,7 +81,7 @@ def test_applies_are_counted_by_verdict_and_duration(clock: Clock) -> None:
 
 
 class Interrupted(Progress):
-    """The apply thread runs ``meanwhile`` right after another thread has looked at the current apply."""
+    """Runs ``meanwhile`` as the apply thread would, right after another thread has read the current apply."""
 
     meanwhile: Callable[[], None] | None = None
 
@@ -96,7 +96,7 @@ class Interrupted(Progress):
 
 @pytest.fixture
 def ends() -> Iterator[tuple["Connection[Any, Any]", "Connection[Any, Any]"]]:
-    """The supervisor's and the worker's end of a pipe."""
+    """The two ends of a pipe: the supervisor's and the worker's."""
     supervisors, workers = Pipe()
     with supervisors, workers:
         yield supervisors, workers
@@ -125,7 +125,7 @@ def task(name: str, generation: int = 7) -> Task:
 
 
 class Meanwhile(logging.Handler):
-    """The apply thread runs ``moves`` while a record is written."""
+    """Runs ``moves`` as the apply thread would, while a log record is written."""
 
     def __init__(self, moves: Callable[[], None]) -> None:
         super().__init__()

@@ -1,7 +1,4 @@
-"""Arbitrary and mutated bytes into the codecs: refused by a reason, or a value that encodes again.
-
-What lives here: every codec of the SDK over one payload type. What must not: transactions.
-"""
+"""Arbitrary and mutated bytes for every codec: refused with a reason, or decoded to a value that can be encoded."""
 
 import math
 import sys
@@ -44,7 +41,7 @@ def test_what_is_encoded_is_decoded(encoding: str, value: Payload) -> None:
     codec = CODECS[encoding]
     data = codec.encode(value)
     assert codec.decode(data) == value
-    # Neither the order in which a map was filled nor what a number was written as shows in the bytes.
+    # The bytes do not depend on the order of a map's keys or on the form of a number.
     again = replace(value, counts=dict(reversed(value.counts.items())))
     assert codec.encode(again) == data
 
@@ -84,7 +81,7 @@ def _json(members: str) -> bytes:
 
 
 def _cbor(key: str, value: str) -> bytes:
-    """The two needed members and one more, given in hex."""
+    """The two required members and one more, given in hex."""
     return bytes.fromhex("a3" + "64746578746174" + "666e756d62657201" + key + value)
 
 
@@ -160,7 +157,7 @@ def test_what_cannot_be_carried_is_not_encoded(encoding: str, value: Any) -> Non
 
 
 def test_no_payload_makes_the_stack_overflow() -> None:
-    """Also where the interpreter's own bound is far away, as an application may have it."""
+    """Not even with a high recursion limit, which an application may set."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(10**6)
     try:

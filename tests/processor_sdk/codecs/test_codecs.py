@@ -1,4 +1,4 @@
-"""The codecs: what fits, what does not and what is said of it, equal values and equal bytes; a codec of one's own."""
+"""The codecs: accepted and refused values with their messages, equal bytes for equal values, a custom codec."""
 
 import enum
 import json
@@ -234,7 +234,7 @@ def test_raw_bytes() -> None:
 
 
 class UpperCodec:
-    """A family's own: text in upper case."""
+    """A custom codec: text in upper case."""
 
     def decode(self, data: bytes) -> str:
         return data.decode("ascii").lower()

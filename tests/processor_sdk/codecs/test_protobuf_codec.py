@@ -40,9 +40,9 @@ UNKNOWN = b"\x98\x06\x01"
     "data",
     [
         UNKNOWN,
-        b"\x08\x01",  # Of a known field, in another form.
+        b"\x08\x01",  # A known field with another wire type.
         setting_pb2.Setting(entries=[setting_pb2.Setting.Entry(key="k")]).SerializeToString() + UNKNOWN,
-        b"\x0a\x06\x0a\x01k" + UNKNOWN,  # Inside of an entry.
+        b"\x0a\x06\x0a\x01k" + UNKNOWN,  # Inside a map entry.
     ],
 )
 def test_unknown_fields_are_refused_at_any_depth(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What types a codec takes, and refuses when it is made; where equal values, floats, depth and size end."""
+"""The types that codecs accept and refuse, and the limits of equality, floats, depth and size."""
 
 import enum
 import json

@@ -1,4 +1,4 @@
-"""Handlers with the mistakes that a second run must find, one way each. At the top of a module: it is made twice."""
+"""Handlers with mistakes that the second run must find. They are importable, because two interpreters make them."""
 
 import datetime
 import os
@@ -31,7 +31,7 @@ def write(context: Context, value: object) -> None:
 
 
 class Careless(TransactionHandler[bytes]):
-    """Does what the payload names."""
+    """Makes the mistake that the payload names."""
 
     family_name = "careless"
     family_version = "1.0"
@@ -80,7 +80,7 @@ class Careless(TransactionHandler[bytes]):
 
 
 class Made(TransactionHandler[bytes]):
-    """Writes what it was made with."""
+    """Writes its constructor argument."""
 
     family_name = "made"
     family_version = "1.0"
@@ -128,7 +128,7 @@ class MadeWithALock(Made):
 
 
 class Moment(datetime_class):
-    """A subclass of an author's own."""
+    """An author's subclass."""
 
     @property
     def half(self) -> int:
@@ -136,7 +136,7 @@ class Moment(datetime_class):
 
 
 class Day(datetime.date):
-    """Another."""
+    """Another subclass."""
 
     @property
     def quarter(self) -> int:
@@ -239,7 +239,7 @@ LATER: dict[str, Mistake] = {
     "in the module": Careless.remember_in_the_module,
     "chance of the module": writing(lambda: CHANCE.random()),
 }
-"""What only a second transaction shows."""
+"""Mistakes that show only in a second transaction."""
 
 FORBIDDEN: dict[str, Mistake] = {
     "uses the network: socket.getaddrinfo('localhost'": writing(lambda: socket.getaddrinfo("localhost", 80)[0][0]),

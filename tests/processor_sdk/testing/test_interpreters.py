@@ -1,4 +1,4 @@
-"""The interpreters of the second run as processes: what they differ in, how they end, whatever happens to the test."""
+"""The processes of the second run: their differences, and their end, whatever happens to the test."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ from tests.processor_sdk.testing.careless import ADDRESS, Careless
 
 ROOT = Path(__file__).parents[3]
 DEADLINE_S = 60
-"""Far longer than anything here takes."""
+"""A time limit, far longer than anything here takes."""
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def fresh_interpreters() -> Iterator[None]:
 
 
 def results(name: str) -> list[bytes | None]:
-    """What each interpreter writes when it does ``name``."""
+    """The value that each interpreter writes for the mistake ``name``."""
     ledger = Ledger(Careless())
     transaction = ledger.transaction(name.encode())
     message = transaction_pb2.Transaction.FromString(transaction.raw)
@@ -95,7 +95,7 @@ def test_making_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 class Interrupted(Exception):
-    """What a test runner raises in a test that takes too long."""
+    """Raised as a test runner does in a test that exceeds its time limit."""
 
 
 def test_an_interruption_ends_all_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_an_interruption_ends_all_that_runs(monkeypatch: pytest.MonkeyPatch) -> 
 
     def answer(link: StateLink, message_type: int, content: bytes) -> bytes:
         content = true_call(link, message_type, content)
-        # A run again is one that is asked for by a child: the first is over when there are any.
+        # Only the second run has child processes: the first run is over when a child exists.
         if children := set(psutil.Process().children(recursive=True)) - others:
             running.extend(children)
             pool.extend(interpreters._pool.get())
@@ -128,7 +128,7 @@ def test_an_interruption_ends_all_that_runs(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.undo()
     assert len(running) > interpreters.INTERPRETERS
     assert psutil.wait_procs(running, timeout=DEADLINE_S)[1] == []
-    # At once, and not when they come to see that nobody listens.
+    # They end at once, not only at their next failed write.
     assert {interpreter._process.returncode for interpreter in pool} == {-signal.SIGKILL}
     ledger.accepts(ledger.transaction(b"sorted"))
 
@@ -155,7 +155,7 @@ def test_nothing_outlives_a_test_process_that_is_killed() -> None:
         [sys.executable, "-c", KILLED], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
-        # The first run asks, and then the one that spins.
+        # The first run reads state, and then the spinning run does.
         assert [process.stdout.readline() for _ in range(2)] == [b"asked\n"] * 2
         children = psutil.Process(process.pid).children(recursive=True)
         process.kill()
@@ -177,7 +177,7 @@ def test_a_fork_of_the_test_has_interpreters_of_its_own(ends: bool) -> None:
         status = 1
         try:
             if ends:
-                # What a process does that ends: it leaves alone what is not its own.
+                # A fork that exits must not close interpreters of its parent.
                 interpreters._pool.close()
             ledger.accepts(ledger.transaction(b"sorted"))
             own = {interpreter._process.pid for interpreter in interpreters._pool.get()}

@@ -1,4 +1,4 @@
-"""The ledger in memory: what goes in, what comes out, and every rule that it shares with the validator."""
+"""The ledger in memory: its inputs, its results, and every rule that it shares with the validator."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,7 +22,7 @@ NAMESPACE = "abcdef"
 
 @dataclass(frozen=True)
 class Note:
-    """What to do at an address: text to write there, or nothing to remove it."""
+    """The change at an address: text to write, or nothing to remove the entry."""
 
     address: str
     text: str = ""
@@ -58,7 +58,7 @@ def place(number: int, namespace: str = NAMESPACE) -> str:
 
 
 class Text:
-    """A codec of a test's own."""
+    """A custom codec."""
 
     def decode(self, data: bytes) -> str:
         return data.decode()

@@ -1,4 +1,4 @@
-"""Migrations in the ledger in memory: slices, rules, all or nothing, and what another interpreter finds."""
+"""Migrations in the ledger in memory: slices, rules, atomicity, and the second run."""
 
 import random
 import re
@@ -23,7 +23,7 @@ VERSION = FamilyVersion("counts", "2.0")
 
 
 class Doubling(TransactionHandler[bytes]):
-    """Version 2.0 holds every number twice, and says once, at COUNT, that it does."""
+    """Version 2.0 doubles every number, and writes one mark at COUNT."""
 
     family_name, family_version = VERSION
     namespaces = (NAMESPACE,)
@@ -43,7 +43,7 @@ class Doubling(TransactionHandler[bytes]):
 
 
 class Slicing(Doubling):
-    """What it writes depends on how the state is sliced."""
+    """Writes values that depend on how the state is sliced."""
 
     def migrate(self, context: MigrationContext) -> None:
         for number, (address, _) in enumerate(context.leaves()):
@@ -51,7 +51,7 @@ class Slicing(Doubling):
 
 
 class Careless(Doubling):
-    """Knows what it must not."""
+    """Uses data that is not in its slice."""
 
     def migrate(self, context: MigrationContext) -> None:
         for address, _ in context.leaves():
@@ -59,7 +59,7 @@ class Careless(Doubling):
 
 
 class Remembering(Doubling):
-    """Carries something from one slice to the next."""
+    """Keeps data from one slice to the next."""
 
     def __init__(self) -> None:
         self.slices = 0
@@ -78,7 +78,7 @@ class RememberingInTheMiddle(Remembering):
 
 
 class Accumulating(Remembering):
-    """Shows what it carries only when it is much."""
+    """Writes the kept data only when there is much of it."""
 
     def migrate(self, context: MigrationContext) -> None:
         for address, data in context.leaves():

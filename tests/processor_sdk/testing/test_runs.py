@@ -1,4 +1,4 @@
-"""The second run of an apply: every common source of disagreement fails the test, and what is fine does not."""
+"""The second run of an apply finds every common source of disagreement, and accepts correct handlers."""
 
 import random
 
@@ -63,7 +63,7 @@ def test_what_is_the_same_everywhere_passes(name: str) -> None:
 
 @pytest.mark.parametrize("handler", [MadeAtATime, MadeSomewhere, MadeByChance, MadeInAnOrder])
 def test_what_a_handler_read_when_it_was_made_is_found(handler: type[Made]) -> None:
-    # As where nothing has drawn since the module was imported.
+    # As if no number was drawn since the module was imported.
     random.seed(7)
     ledger = Ledger(handler())
     with pytest.raises(NonDeterministic, match="write at abcdef"):

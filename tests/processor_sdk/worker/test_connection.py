@@ -1,4 +1,4 @@
-"""The connection, turned by the test's own thread: what is seen of it in the middle of a turn, and what ends one."""
+"""The connection, polled by the test's own thread: its state in the middle of a poll, and exceptions in a poll."""
 
 import logging
 import socket
@@ -20,7 +20,7 @@ from tests.processor_sdk.scripts import ScriptHandler, Spec, address
 
 @pytest.fixture
 def wires() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """What the connection is woken by: the end to write to, and the end that it reads."""
+    """The socket pair that wakes the connection: the end to write to, and the end that the connection reads."""
     waker, wake = socket.socketpair()
     with waker, wake:
         yield waker, wake
@@ -28,7 +28,7 @@ def wires() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 @pytest.fixture
 def link(validator: Validator, wires: tuple[socket.socket, socket.socket]) -> Connection:
-    """One that the validator has accepted. The test abandons it."""
+    """A connection that the validator has accepted. The test abandons it."""
     made = Connection(validator.url, [ScriptHandler()], max_occupancy=1, build_id=None, wake=wires[1])
     accepting = threading.Thread(target=validator.accept)
     accepting.start()
@@ -38,13 +38,13 @@ def link(validator: Validator, wires: tuple[socket.socket, socket.socket]) -> Co
     return made
 
 
-def test_in_the_middle_of_a_turn_it_is_not_finished(
+def test_in_the_middle_of_a_poll_the_connection_is_not_finished(
     link: Connection,
     validator: Validator,
     wires: tuple[socket.socket, socket.socket],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The apply thread asks that while the keeper may be in one, told to stop but not yet taking its leave."""
+    """The apply thread asks while the keeper may be in a poll that has read STOP but has not yet unregistered."""
     shared = SharedConnection(link)
     seen: list[bool] = []
 
@@ -99,7 +99,7 @@ class Bug(Exception):
 
 
 class BuggyBesideAnApply(ScriptHandler):
-    """Its apply lasts until the keeper has met the bug."""
+    """Its apply lasts until the keeper thread has hit the bug."""
 
     def __init__(self, begun: threading.Event, met: threading.Event) -> None:
         self._begun, self._met = begun, met
@@ -132,7 +132,7 @@ def test_a_bug_of_the_keeper_ends_the_serving(validator: Validator, monkeypatch:
 
 
 def test_a_bug_in_a_state_call_ends_the_serving(validator: Validator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no verdict of the apply that asks, which is told of it first."""
+    """The bug is raised in the apply first, but it gives no verdict."""
     asked = threading.Event()
     run_timers = Connection._run_timers
 

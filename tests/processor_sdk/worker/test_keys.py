@@ -1,4 +1,4 @@
-"""A processor that must show a key: on a real ROUTER that asks for one, and what it says when it is not let in."""
+"""A processor with a connection key at a real ROUTER that asks for keys, and its log when the handshake fails."""
 
 import contextlib
 import logging
@@ -31,7 +31,7 @@ def ring(tmp_path: Path) -> Ring:
 
 @pytest.fixture
 def said(request: pytest.FixtureRequest) -> Iterator["queue.Queue[str]"]:
-    """What the connection logs, as it comes."""
+    """The connection's log lines so far."""
     lines: queue.Queue[str] = queue.Queue()
 
     class Taker(logging.Handler):
@@ -48,7 +48,7 @@ def said(request: pytest.FixtureRequest) -> Iterator["queue.Queue[str]"]:
 
 
 def wait_said(said: "queue.Queue[str]", pattern: str) -> str:
-    """Among all lines of a time, since a processor that is not let in does not fall silent."""
+    """Wait for a line among all others, because a refused processor keeps logging."""
     until = time.monotonic() + WAIT_MS / 1000
     while not re.search(pattern, line := said.get(timeout=max(0, until - time.monotonic()))):
         pass
@@ -73,7 +73,7 @@ def running(url: str, own: KeyFiles | None, server: KeyFiles | None) -> Iterator
 
 @dataclass
 class Listed:
-    """Whose keys are let in, as the library's own authenticator asks."""
+    """The allowed keys, for the library's authenticator."""
 
     keys: set[str]
 

@@ -1,4 +1,4 @@
-"""What a processor says of a family: which build it is, and whether it migrates."""
+"""The registration of a family: its build id, and whether it migrates."""
 
 import hashlib
 import importlib
@@ -42,7 +42,7 @@ class Migrating(Here):
 
 
 class Legacy:
-    """As the 1.x line wrote them."""
+    """A 1.x handler."""
 
     family_name = "old"
     family_versions = ("1.0",)
@@ -85,7 +85,7 @@ def test_of_an_installed_package_it_is_the_version(site: Path) -> None:
 
 
 def test_of_an_editable_install_it_is_the_digest(site: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The version stays while its code changes."""
+    """The version stays the same while the code changes."""
     elsewhere = tmp_path_factory.mktemp("project")
     (site / "built_family").rename(elsewhere / "built_family")
     sys.path.insert(0, str(elsewhere))
@@ -97,7 +97,7 @@ def test_of_an_editable_install_it_is_the_digest(site: Path, tmp_path_factory: p
 
 
 def test_of_a_project_beside_its_egg_info_it_is_the_digest(site: Path) -> None:
-    """As setuptools leaves it when it installs a flat project to be edited, or only builds it."""
+    """setuptools leaves it after an editable install of a flat project, and after a build."""
     info = site / "built_family-1.4.2.dist-info"
     (info / "METADATA").rename(info / "PKG-INFO")
     (info / "RECORD").rename(info / "SOURCES.txt")

@@ -1,4 +1,4 @@
-"""A processor with worker processes, against a validator on a real socket: real processes, real signals."""
+"""A processor with worker processes and a validator on a real socket: real processes, real signals."""
 
 import functools
 import os
@@ -204,7 +204,7 @@ def test_a_script_without_its_guard_is_told_what_to_write(validator: Validator, 
 
 @pytest.fixture(params=[worker_family.DAY_S])
 def script(request: pytest.FixtureRequest, validator: Validator) -> Iterator["subprocess.Popen[str]"]:
-    """A processor of its own, registered; the parameter is how many seconds it may take to stop."""
+    """A registered processor as a script. The parameter: the seconds that it may take to stop."""
     process = started_script("-m", "tests.processor_sdk.worker.worker_family", validator.url, str(request.param))
     with process:
         validator.accept()
@@ -215,7 +215,7 @@ def script(request: pytest.FixtureRequest, validator: Validator) -> Iterator["su
 def test_workers_end_with_their_supervisor(validator: Validator, script: "subprocess.Popen[str]") -> None:
     script.kill()
     validator.release()
-    # The worker holds the other end of stderr: it closes when that is gone.
+    # The worker holds the other end of stderr, which closes when the worker ends.
     assert script.communicate(timeout=WAIT_MS / 1000)
 
 
@@ -239,7 +239,7 @@ def test_a_signal_ends_in_order_and_a_second_one_at_once(validator: Validator, s
         with held:
             script.send_signal(signal.SIGTERM)
             validator.release()
-            # What comes at once counts as the same.
+            # Signals at the same time count as one.
             while not select.select([held], [], [], ONE_SIGNAL_S)[0]:
                 script.send_signal(signal.SIGTERM)
             assert held.recv(1) == b""
@@ -256,7 +256,7 @@ def test_signals_that_come_at_once_let_what_is_in_flight_finish(
         validator.single("held", Spec((), (), ["hold", str(gate.getsockname()[1])]))
         held, _ = gate.accept()
         for _ in range(3):
-            # The whole group, as a terminal does it; and the process alone.
+            # The whole process group, as a terminal does; and the process alone.
             os.killpg(script.pid, number)
             script.send_signal(number)
         validator.release()

@@ -1,4 +1,4 @@
-"""How workers end, and what the supervisor makes of it: where it must not be deceived, held up or ended itself."""
+"""The ends of workers: the supervisor must not be deceived, blocked or ended by them."""
 
 import contextlib
 import functools
@@ -39,7 +39,7 @@ def pid_of(report: Report) -> int:
 
 @pytest.fixture
 def gate() -> Iterator[socket.socket]:
-    """Where a handler's child says that it is there, and waits."""
+    """A socket where a handler's child process reports and waits."""
     with socket.create_server(("127.0.0.1", 0)) as opened:
         opened.settimeout(WAIT_MS / 1000)
         yield opened
@@ -97,7 +97,7 @@ def test_a_large_handler_is_served(start: Start, validator: Validator) -> None:
 
 def test_a_start_waits_for_nobody_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
     resource_tracker.ensure_running()
-    # A worker that ends before it has read anything.
+    # A worker that ends before it has read its arguments.
     monkeypatch.setattr(spawn, "_python_exe", b"/bin/false")
     with contextlib.closing(worker.SharedBytes.holding(bytes(1024 * 1024))) as shared:
         place = slot.Slot(0)
@@ -214,7 +214,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def watcher() -> Iterator[Supervisor]:
-    """A supervisor of one worker that is not there, with a limit of 1 s."""
+    """A supervisor of one missing worker, with an apply limit of 1 s."""
     shared = worker.SharedBytes.holding(b"-")
     waker, wake = socket.socketpair()
     with waker, wake:
@@ -277,7 +277,7 @@ def test_workers_begin_with_the_signals_blocked_the_first_too(validator: Validat
         undo.callback(script.kill)
         validator.accept()
         assert script.stderr is not None
-        # A hangup is the supervisor's alone by then.
+        # By then the worker ignores SIGHUP.
         assert script.stderr.readline() == "blocked: SIGINT SIGTERM\n"
 
 
@@ -311,7 +311,7 @@ def test_closed_standard_streams_are_nobodys_pipe(validator: Validator) -> None:
 
 
 def test_a_worker_is_replaced_where_the_ends_of_children_are_ignored(validator: Validator) -> None:
-    """SIG_IGN for SIGCHLD outlives exec: whoever starts a processor may leave it so."""
+    """An ignored SIGCHLD survives exec, so a processor may be started with it."""
     script = (
         "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN);"
         "os.execv(sys.executable, [sys.executable, '-m', 'tests.processor_sdk.worker.worker_family', *sys.argv[1:]])"

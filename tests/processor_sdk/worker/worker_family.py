@@ -1,4 +1,4 @@
-"""A family whose payloads do to their worker what a test wants, importable from any process. No assertions."""
+"""A family whose payloads act on their worker process, importable from any process."""
 
 import ctypes
 import functools
@@ -49,7 +49,7 @@ class WorkerHandler(TransactionHandler[bytes]):
         elif word == "fork and go on":
             with socket.create_connection(("127.0.0.1", int(argument))) as gate:
                 if os.fork() == 0:
-                    # Open until the child ends.
+                    # The descriptor is open until the child ends.
                     os.dup(gate.fileno())
                     gate.send(b"here")
         elif word == "memory":
@@ -71,7 +71,7 @@ class Unpicklable(WorkerHandler):
 
 
 class OldUnpicklable:
-    """Of the 1.x line."""
+    """A 1.x handler."""
 
     family_name = FAMILY
     family_versions = (VERSION,)
@@ -81,18 +81,18 @@ class OldUnpicklable:
         self.held: Any = lambda: None
 
     def apply(self, transaction: Any, context: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Large(WorkerHandler):
-    """More than a pipe takes at once."""
+    """A handler larger than a pipe's buffer."""
 
     def __init__(self) -> None:
         self.held = bytes(1024 * 1024)
 
 
 def log_to(path: Path) -> None:
-    """Every record to a file."""
+    """Log every record to a file."""
     file = logging.FileHandler(path)
     file.setFormatter(logging.Formatter(LOG_FORMAT, defaults=dict.fromkeys(("transaction", "batch", "family"), "-")))
     file.formatter._style._defaults["version"] = "-"  # type: ignore[union-attr]
@@ -100,14 +100,14 @@ def log_to(path: Path) -> None:
 
 
 def begin(alone_margin_s: float) -> None:
-    """Tell the blocked signals to stderr, in a line."""
+    """Print the blocked signals to stderr, in one line."""
     worker.ALONE_MARGIN_S = alone_margin_s  # type: ignore[misc]
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     print("blocked:", *sorted(signal.Signals(number).name for number in blocked), file=sys.stderr, flush=True)
 
 
 def die_where(path: Path) -> None:
-    """As long as there is such a file."""
+    """End the process if the file exists."""
     if path.exists():
         os._exit(4)
 
