@@ -301,6 +301,18 @@ class Network:
             answer_type, content = Envelope.TP_PROCESS_RESPONSE, dispatcher.single(envelope.content, link)
         return list(self.processors.handle(name, answer_type, envelope.correlation_id, content))
 
+    @property
+    def busy(self) -> bool:
+        """Whether some processor has work."""
+        return any(self._frames[name] for name in self._dispatchers)
+
+    def run(self, run: BlockRun, transactions_max: int) -> None:
+        """Run a block to its end."""
+        while dispatch(run, self.processors, transactions_max) or not run.finished:
+            for event in self.step():
+                assert isinstance(event, TaskAnswered)
+                run.complete(event.task, event.outcomes, event.namespaces)
+
     def _lie(self, request_content: bytes, content: bytes) -> bytes:
         request = packed_pb2.PackedProcessRequest.FromString(request_content)
         response = packed_pb2.PackedProcessResponse.FromString(content)

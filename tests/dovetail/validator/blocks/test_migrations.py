@@ -404,7 +404,9 @@ def test_who_does_not_migrate_changes_nothing_about_a_refusal(tmp_path: Path) ->
 def test_a_migration_that_waits_is_sliced_anew_before_it_is_tried(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(SETTINGS), Permission(V2, 1, migrate=(PERMITTED_AT[:6],))]
-        async with network(tmp_path, plan, peers=3) as (_, (processor, proposing, client)):
+        # Long enough for the plan to change within the back-off on a busy machine.
+        limits = replace(LIMITS, internal_error_back_off_ms=5_000)
+        async with network(tmp_path, plan, peers=3, limits=limits) as (_, (processor, proposing, client)):
             await register(processor, V2, migrates=True)
             assert (await answer(processor, ERROR)).nonce == migration.nonce(0, 1, 1, plan[1].migrate)
             await register(proposing, SETTINGS)
