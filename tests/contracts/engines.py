@@ -56,6 +56,7 @@ class ScriptedEngine:
     """An engine that decides nothing itself: it carries out orders and sends a report of each."""
 
     name = "scripted"
+    alone = False
 
     def __init__(self) -> None:
         self._finalized: int | None = None

@@ -74,6 +74,7 @@ class Watched:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.name = engine.name
+        self.alone = engine.alone
         self.finalized: set[int] = set()
         self.asked: list[Effect] = []
 

@@ -51,7 +51,7 @@ from dovetail.validator.core.journal.model import BlockCommit, InvalidBatch, inv
 from dovetail.validator.core.journal.proposing import Candidate
 from dovetail.validator.core.journal.rules import Body, begins_or_ends, check_given
 from dovetail.validator.core.journal.sealing import GivenSeal, OwnSeal, Parent, WrongSeal, seal_of
-from dovetail.validator.core.mempool.queue import INJECTED, Pending, PendingQueue
+from dovetail.validator.core.mempool.queue import INJECTED, Pending, PendingQueue, Reason
 from dovetail.validator.core.state.nodes import EMPTY
 from dovetail.validator.core.state.view import Changed, Stored, View
 from dovetail.validator.crash_points import CrashPoint, reach
@@ -242,7 +242,8 @@ class Production:
             # A migration that is due needs no batch of a client to start.
             base = self._base()
             self.migrating.inject(self._body(base), base)
-        if missing := self._retries.overdue(self._now_ms()):
+        missing = self._retries.overdue(self._now_ms())
+        if missing and self._engine.alone:
             self._reject(
                 [invalid_batch(entry.batch, verdict) for entry, verdict in missing],
                 [entry.batch for entry, _ in missing],
@@ -349,7 +350,7 @@ class Production:
         concluded = built.run.conclude(self._parent(), self._store.node, sealing)
         judged = [
             batch
-            for batch, result in zip(built.run.batches, built.run.results(), strict=True)
+            for batch, result in zip(built.run.batches, concluded.results, strict=True)
             if isinstance(result, Applied | Rejected)
         ]
         seal = seal_of(concluded.commit.block) if concluded.commit is not None else None
@@ -468,14 +469,19 @@ class Production:
         ready = self._ready
         assert ready is not None, "the engine commits what was finalized"
         invalid = ready.concluded.invalid
-        settled = [batch for batch, result in zip(ready.run.batches, ready.run.results(), strict=True)
-                   if isinstance(result, Applied | Rejected)]  # fmt: skip
+        results = ready.concluded.results
+        settled = [
+            batch
+            for batch, result in zip(ready.run.batches, results, strict=True)
+            if isinstance(result, Applied | Rejected)
+        ]
         withdrawn = [
             (entry, result)
-            for entry, result in zip(ready.entries, ready.run.results(), strict=False)
+            for entry, result in zip(ready.entries, results, strict=False)
             if isinstance(result, Withdrawn)
         ]
-        exhausted = self._retries.exhausted(withdrawn)
+        # In a network no verdict rests on the trouble of one node.
+        exhausted = self._retries.exhausted(withdrawn) if self._engine.alone else []
         invalid = invalid + [invalid_batch(entry.batch, verdict) for entry, verdict in exhausted]
         settled += [entry.batch for entry, _ in exhausted]
         if not ready.entries:
@@ -498,7 +504,7 @@ class Production:
             if not self._reject(invalid, settled, refused):
                 self._step(CommitFailed(height))
                 return
-            self._built = self._ready = None
+            self._end_built(ready)
             self._retries.put_off(withdrawn, self._now_ms())
             self._step(Committed(height, None))
             return
@@ -514,7 +520,7 @@ class Production:
             )
             self._step(CommitFailed(height))
             return
-        self._built = self._ready = None
+        self._end_built(ready)
         self._head_time_ms = decode_consensus(commit.block.header.consensus).time_ms
         self._committed.append(info)
         self._count(commit, settled, ready.started_ms, self._clock_s() - writing_s)
@@ -527,6 +533,15 @@ class Production:
         elif begins_or_ends(info.num + 1, self._permitted_in(self._base())):
             self._queue.wake_all()
         self._step(Committed(height, info.id))
+
+    def _end_built(self, ready: _Ready) -> None:
+        """What has run is written. Its unfinished batches are pending again, unless the next proposal holds them."""
+        self._built = self._ready = None
+        if self._proposing is None:
+            self._driver.drop(ready.run)
+            for entry, result in zip(ready.entries, ready.concluded.results, strict=False):
+                if result is None and entry.reason is Reason.EXECUTING:
+                    self._queue.put_back(entry)
 
     def _count(self, commit: BlockCommit, settled: list[VerifiedBatch], started_ms: int, commit_s: float) -> None:
         invalid = {verdict.batch_id for verdict in commit.invalid}

@@ -160,5 +160,8 @@ class Engine(Protocol):
     name: str
     """What the header's ``consensus`` names as the engine (``protos/consensus.proto``)."""
 
+    alone: bool
+    """Whether this node is the whole network: only then may a verdict rest on its own trouble, or on its clock."""
+
     def step(self, event: Event) -> list[Effect]:
         """The effects of one event, to be carried out in order."""

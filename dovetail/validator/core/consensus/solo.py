@@ -24,6 +24,7 @@ class SoloEngine:
     """
 
     name = "solo"
+    alone = True
 
     def __init__(self, height: int) -> None:
         self._height = height

@@ -21,10 +21,14 @@ _NO_REFUSALS: Final[Mapping[int, Rejected]] = {}
 
 
 class Concluded(NamedTuple):
-    """What a list of batches came to. ``commit``: what the store writes; None where no batch applied."""
+    """What a list of batches came to. ``commit``: what the store writes; None where no batch applied.
+
+    ``results``: of each batch; None for the unfinished, whose later answers change nothing here.
+    """
 
     commit: BlockCommit | None
     invalid: list[InvalidBatch]
+    results: list[Result | None]
 
 
 class BlockRun:
@@ -187,7 +191,8 @@ class BlockRun:
         """Make the block of all batches that applied: one pass over the trie, one header. Raises WrongSeal."""
         applied: list[CommittedBatch] = []
         invalid: list[InvalidBatch] = []
-        for batch, result in zip(self.batches, self.results(), strict=True):
+        results = self.results()
+        for batch, result in zip(self.batches, results, strict=True):
             if isinstance(result, Applied):
                 ids = (transaction.id for transaction in batch.transactions)
                 applied.append(CommittedBatch(batch.id, batch.raw, tuple(zip(ids, result.receipts, strict=True))))
@@ -196,7 +201,6 @@ class BlockRun:
         state = merkle.update(read_node, parent.root, self.changes, parent.next_node)
         block = sealing.block(parent, [batch.id for batch in applied], state.root, [batch.raw for batch in applied])
         if block is None:
-            return Concluded(None, invalid)
-        return Concluded(
-            BlockCommit(block, applied, state.root, state.nodes, state.superseded, invalid, settled=[]), invalid
-        )
+            return Concluded(None, invalid, results)
+        commit = BlockCommit(block, applied, state.root, state.nodes, state.superseded, invalid, settled=[])
+        return Concluded(commit, invalid, results)

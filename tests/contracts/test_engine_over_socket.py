@@ -1,0 +1,144 @@
+"""Two real nodes under a BFT engine at the other end of a socket: they take orders, report, and make the same block."""
+
+import asyncio
+import pickle
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from dovetail.ledger.signing import Signer
+from dovetail.validator.config import ValidatorConfig
+from dovetail.validator.core.consensus.engine import (
+    Commit,
+    Committed,
+    Finalize,
+    Finalized,
+    Process,
+    Processed,
+    Propose,
+    Proposed,
+)
+from dovetail.validator.node import Node
+from dovetail.validator.surroundings import MACHINE, EngineConnection
+from dovetail.validator.transport.sockets import DrainedSocket
+from protos.client_batch_submit_pb2 import ClientBatchStatus
+from protos.processor_pb2 import TpProcessResponse
+from tests.contracts.engines import Order, ScriptedEngine
+from tests.dovetail.validator.activations import status_of
+from tests.dovetail.validator.nodes import open_peers, process, register, signed_batch
+from tests.dovetail.validator.peers import run
+from tests.dovetail.validator.support import LIMITS, commit, make_batch, open_store
+
+OK = TpProcessResponse.OK
+
+
+class Conductor:
+    """The network's end of one engine: sends orders, receives reports."""
+
+    def __init__(self) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        pair = self._context.socket(zmq.PAIR)
+        pair.set(zmq.LINGER, 0)
+        self.endpoint = f"tcp://127.0.0.1:{pair.bind_to_random_port('tcp://127.0.0.1')}"
+        self._reports: asyncio.Queue[Any] = asyncio.Queue()
+        self._socket = DrainedSocket(pair, self._readable)
+
+    def _readable(self) -> None:
+        for (content,) in self._socket.received():
+            self._reports.put_nowait(pickle.loads(content))
+
+    def order(self, order: Order) -> None:
+        self._socket.send([pickle.dumps(order)])
+
+    async def report(self) -> Any:
+        return await self._reports.get()
+
+    def close(self) -> None:
+        self._socket.close()
+        self._context.term()
+
+
+def engine_at(endpoint: str) -> Callable[[int, Callable[[object], None]], EngineConnection]:
+    """What opens a scripted engine whose network is at ``endpoint``."""
+
+    def open_engine(height: int, on_message: Callable[[object], None]) -> EngineConnection:
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        pair = context.socket(zmq.PAIR)
+        pair.set(zmq.LINGER, 0)
+        pair.connect(endpoint)
+
+        def readable() -> None:
+            for (content,) in socket.received():
+                on_message(pickle.loads(content))
+
+        def close() -> None:
+            socket.close()
+            context.term()
+
+        socket = DrainedSocket(pair, readable)
+        return EngineConnection(ScriptedEngine(), lambda message: socket.send([pickle.dumps(message)]), close)
+
+    return open_engine
+
+
+@asynccontextmanager
+async def open_network_node(folder: Path, number: int, pending: bool) -> AsyncIterator[tuple[Node, Conductor]]:
+    """A node of a network, with a batch pending or none."""
+    conductor = Conductor()
+    store = open_store(folder, LIMITS)
+    try:
+        commit(store, [make_batch("genesis")])
+        if pending:
+            store.add_pending([signed_batch().raw])
+        config = ValidatorConfig(folder, folder / "key", "tcp://127.0.0.1:*", 1, LIMITS)
+        surroundings = MACHINE._replace(open_engine=engine_at(conductor.endpoint))
+        node = Node(config, store, Signer(f"{number:02x}" * 32), surroundings=surroundings)
+        try:
+            await node.restore()
+            yield node, conductor
+        finally:
+            node.close()
+    finally:
+        store.close()
+        conductor.close()
+
+
+def test_two_nodes_commit_a_block_that_one_of_them_proposed(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            first, second = [
+                await stack.enter_async_context(open_network_node(tmp_path / str(number), number, pending=number == 1))
+                for number in (1, 2)
+            ]
+            (node, conductor), (other, other_conductor) = first, second
+            (processor, client) = await stack.enter_async_context(open_peers(node, 2))
+            (other_processor, other_client) = await stack.enter_async_context(open_peers(other, 2))
+            await register(processor)
+            conductor.order(Propose(1))
+            await process(processor, [OK])
+            proposed = await conductor.report()
+            assert isinstance(proposed, Proposed)
+            # Nothing is committed before the network decides.
+            assert (await status_of(client, signed_batch())).status == ClientBatchStatus.PENDING
+            other_conductor.order(Process(proposed.proposal))
+            # Its processor comes late, and the proposal is not agreed to before.
+            refused = await other_conductor.report()
+            assert isinstance(refused, Processed)
+            assert "waiting_for_processor" in (refused.refusal or "")
+            other_conductor.order(Finalize(proposed.proposal))
+            await register(other_processor)
+            await process(other_processor, [OK])
+            conductor.order(Finalize(proposed.proposal))
+            reports = [await conductor.report(), await other_conductor.report()]
+            assert isinstance(reports[0], Finalized)
+            assert reports[0] == reports[1]
+            for each in (conductor, other_conductor):
+                each.order(Commit(1))
+                assert await each.report() == Committed(1, reports[0].block_id)
+            assert (await status_of(client, signed_batch(), wait=True)).status == ClientBatchStatus.COMMITTED
+            assert (await status_of(other_client, signed_batch())).status == ClientBatchStatus.COMMITTED
+
+    run(test)
