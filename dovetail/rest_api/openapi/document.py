@@ -21,16 +21,17 @@ from dovetail.rest_api.openapi.schemas.ledger import SCHEMAS
 _named = re.compile(r"\{(\w+)\}")
 
 _SERVED: Final = (
-    "The HTTP door of a ledger node: batches in, and blocks, batches, transactions and state out. Every answer is JSON"
-    " unless said otherwise, and binary values are standard base64. Errors have one shape, and say what was wrong with"
-    " this very request. An unknown path is answered with 404, a known path with another method with 405 and `Allow`."
-    " Of a parameter given twice the first counts, while `id` adds up; other parameters are ignored.\n\n"
-    "The API asks for no credentials: a proxy in front of it may. It rebuilds links from the `Forwarded` and"
+    "The HTTP interface of a ledger node: it accepts batches, and returns blocks, batches, transactions and state."
+    " Answers are JSON unless stated otherwise; binary values are standard base64. Every error has the same shape, and"
+    " its message says what is wrong with the request. An unknown path gets 404; a known path with another method gets"
+    " 405 and `Allow`. If a parameter is given twice, the first value counts; several `id` parameters add up. Unknown"
+    " parameters are ignored.\n\n"
+    "The API requires no credentials; a proxy in front of it may. The API rebuilds links from the `Forwarded` and"
     " `X-Forwarded-Host`, `-Proto`, `-Path` headers of trusted proxies."
 )
 _REQUEST_ID: Final[Json] = {
-    "description": "It stands in the log lines of both processes: the request's own where it is 1 to 128 letters,"
-    " digits or `._~:+/=@-`, otherwise a fresh one.",
+    "description": "The id in the log lines of both processes: the request's own id if it has 1 to 128 letters,"
+    " digits or `._~:+/=@-`, otherwise a new one.",
     "schema": {"type": "string"},
     "example": "5bd6d1a3c0f24c2f",
 }
@@ -233,7 +234,7 @@ def _options(endpoint: Endpoint) -> Json:
     asked = get._replace(parameters=in_path, problems=(), with_status=())
     # OPTIONS answers the same for any value of a path parameter.
     anything = [_parameter(parameter._replace(schema={"type": "string"})) for parameter in in_path]
-    answers: Json = {"204": {"description": "They stand in Allow.", "headers": _headers("Allow")}}
+    answers: Json = {"204": {"description": "The methods are in `Allow`.", "headers": _headers("Allow")}}
     for status, problems in problems_by_status(asked).items():
         answers[str(status)] = _error_answer(status, problems)
     return {

@@ -24,8 +24,10 @@ from dovetail.rest_api.openapi.declarations.endpoint import JSON, Answer, Body, 
 from dovetail.rest_api.openapi.declarations.examples import listed, read
 from dovetail.rest_api.openapi.declarations.parameters import ASKED, LEAVES, LIST, LISTED, SHOWN
 
-_ORDER: Final = "From the head to genesis; index 0 is the newest. Paging links name the head, so that the list stays."
-_IN_ORDER: Final = f"Committed ones, in the order of their blocks, and inside a block in the block's own. {_ORDER}"
+_ORDER: Final = (
+    "From the head to genesis; index 0 is the newest. Paging links name the head, so the list stays the same."
+)
+_IN_ORDER: Final = f"Committed items in the order of their blocks, and inside a block in its order. {_ORDER}"
 _WAITED: Final = (Problem.INVALID_WAIT, *ASKED)
 _INVALID: Final = examples.INVALID | {"link": examples.STATUS_LINK}
 
@@ -35,7 +37,7 @@ def _page(shape: str, path: str, item: object) -> tuple[Answer]:
 
 
 def _one(shape: str, path: str, data: object, **links: Json) -> tuple[Answer]:
-    return (Answer(200, "It.", shape, {"one": read(path, data)}, links=links),)
+    return (Answer(200, "The resource.", shape, {"one": read(path, data)}, links=links),)
 
 
 def _as_of(operation: str) -> Json:
@@ -55,19 +57,24 @@ _GET_BATCHES: Final = Operation(
 _POST_BATCHES: Final = Operation(
     post_batches,
     "Batches",
-    "Hand in batches",
-    "All batches of the list are accepted, or none. One that is pending or committed has no second effect; one that was"
-    " INVALID is judged again. After a 503 they may have been accepted: hand them in again, or ask for their status."
-    " The link names the first {status_ids_max} batches at most: as many as one question takes.",
+    "Submit batches",
+    "All batches of the list are accepted, or none. A batch that is pending or committed has no second effect; a batch"
+    " that was INVALID is executed again. After a 503 the batches may have been accepted: submit them again, or ask for"
+    " their status. The link names the first {status_ids_max} batches, the most that one request may name.",
     (
-        Answer(200, "Waited, and not all are committed.", "StatusesWithLink", {"invalid": _INVALID}),
+        Answer(200, "The wait is over, and not all batches are committed.", "StatusesWithLink", {"invalid": _INVALID}),
         Answer(
             201,
-            "Waited, and all are committed: where they are.",
+            "All batches are committed. The link leads to them.",
             "LinkOnly",
             {"committed": {"link": examples.link("/batches", ("id", examples.BATCH_ID))}},
         ),
-        Answer(202, "Accepted: where their status is.", "LinkOnly", {"accepted": {"link": examples.STATUS_LINK}}),
+        Answer(
+            202,
+            "The batches are accepted. The link leads to their status.",
+            "LinkOnly",
+            {"accepted": {"link": examples.STATUS_LINK}},
+        ),
     ),
     (parameters.WAIT, parameters.CALLBACK),
     Body(
@@ -90,8 +97,8 @@ _POST_BATCHES: Final = Operation(
 _GET_BATCH_STATUS: Final = Operation(
     get_batch_status,
     "Batches",
-    "What became of batches",
-    "With `wait`, the answer comes once each of them is COMMITTED or INVALID, or when the time is over.",
+    "The status of batches",
+    "With `wait`, the answer comes when each batch is COMMITTED or INVALID, or when the time is over.",
     (
         Answer(
             200,
@@ -106,13 +113,13 @@ _GET_BATCH_STATUS: Final = Operation(
 _POST_BATCH_STATUS: Final = Operation(
     post_batch_status,
     "Batches",
-    "What became of many batches",
-    "As GET, for the ids in the body; without a link.",
+    "The status of many batches",
+    "As GET, for the ids in the body, and without a link.",
     (Answer(200, "The status of each id.", "Statuses", {"pending": examples.PENDING}),),
     (parameters.WAIT,),
     Body(
         JSON,
-        "Batch ids. A string that can be none has status UNKNOWN.",
+        "Batch ids. A string without the form of an id has status UNKNOWN.",
         {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": "{status_ids_max}"},
         [examples.BATCH_ID],
     ),
@@ -147,7 +154,7 @@ LEDGER: Final = (
         get_state_at,
         "State",
         "One leaf, or the leaves under a prefix",
-        "70 characters: the leaf's bytes. Fewer: a page of the leaves whose address begins so.",
+        "With 70 characters, the leaf's bytes; with fewer, a page of the leaves whose addresses begin with them.",
         (
             Answer(
                 200,
@@ -181,7 +188,7 @@ LEDGER: Final = (
         get_block,
         "Blocks",
         "One block",
-        "By its id or its number, with its batches.",
+        "A block by its id or number, with its batches.",
         _one("OneBlock", "/blocks/1", examples.BLOCK, chain=_as_of("get_blocks"), state=_as_of("get_state")),
         (parameters.BLOCK, *SHOWN),
         (Problem.BLOCK_NOT_FOUND, *ASKED),

@@ -112,15 +112,15 @@ NODE: Final = (
         get_stats_validator,
         "/stats/validator",
         "What the validator has processed",
-        "Totals since it started, and by `family_name:family_version`. Families beyond the limit share"
-        " `other:`. Nothing is ever rolled back.",
+        "Totals since the validator started, of all families and by `family_name:family_version`. Families beyond the"
+        " limit share `other:`. Nothing is ever rolled back.",
         "ValidatorStats",
         single("/stats/validator", {**_TOTALS, "intkey:1.0": _TOTALS}),
     ),
     _asks(
         get_stats_gossip,
         "/stats/gossip",
-        "What went to and came from peers",
+        "Traffic with peers",
         "A node without peers reports zeros.",
         "GossipStats",
         single("/stats/gossip", _GOSSIP),
@@ -129,7 +129,7 @@ NODE: Final = (
         get_status_config,
         "/status/config",
         "The running configuration",
-        "The limits of a block, then the tables of the configuration: no secret, no path.",
+        "The limits of a block, then the tables of the configuration, without secrets and paths.",
         "Configuration",
         single("/status/config", _CONFIG),
     ),
@@ -144,16 +144,16 @@ NODE: Final = (
     _asks(
         get_status_processors,
         "/status/processors",
-        "Who processes transactions",
-        "The connected processors in the order in which they came, with what they do and have done. One that has"
-        " unregistered is listed until it has finished what it held.",
+        "The connected processors",
+        "The processors in the order in which they connected, with their work. A processor that has unregistered is"
+        " listed until it has finished its tasks.",
         "Processors",
         single("/status/processors", [_PROCESSOR]),
     ),
     _asks(
         get_status_families,
         "/status/families",
-        "Which families may enter a block, and who serves them",
+        "Permissions and processors of the families",
         "Every family that the setting sawtooth.validator.transaction_families names, a processor serves or a pending"
         " batch needs, 1000 at most.",
         "Families",
@@ -163,20 +163,20 @@ NODE: Final = (
         "/healthz",
         get_healthz,
         "Node",
-        "Whether this process lives",
-        "It does when it answers; a lost validator does not matter here.",
-        (Answer(200, "It does.", "Alive", {"alive": single("/healthz", {"status": "alive"})}),),
+        "Whether this process is alive",
+        "The process is alive if it answers, with or without a validator.",
+        (Answer(200, "The process is alive.", "Alive", {"alive": single("/healthz", {"status": "alive"})}),),
     ),
     get_only(
         "/readyz",
         get_readyz,
         "Node",
-        "Whether the node can serve",
+        "Whether the node is ready",
         "The validator answers within 3 seconds and has a genesis block.",
         (
             Answer(
                 200,
-                "It can.",
+                "The node is ready.",
                 "Ready",
                 {
                     "ready": single(
@@ -201,7 +201,7 @@ NODE: Final = (
         get_metrics,
         "Node",
         "Metrics of both processes",
-        "In Prometheus' text format 0.0.4. The validator's are there if it answers within 2 seconds.",
+        "In Prometheus' text format 0.0.4. The validator's metrics are included if it answers within 2 seconds.",
         (
             Answer(
                 200,

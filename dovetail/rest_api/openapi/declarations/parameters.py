@@ -32,21 +32,21 @@ def _reserved(name: str, description: str) -> Parameter:
 
 HEAD: Final = _query(
     "head",
-    "Read as of this block, by id or number. The answer's head is that block's id.",
+    "The id or number of the block at which the ledger is read. The answer's head is that block's id.",
     _text(pattern=f"^({_ID}|{_NUMBER})$"),
     number="0",
 )
 COUNT: Final = _query(
     "count",
-    "Items of a page: {page_items_default} unless told, cut to {page_items_max}; fewer where the page would pass"
-    " {page_bytes_max} bytes.",
+    "The number of items of a page: {page_items_default} by default, {page_items_max} at most; fewer if the page would"
+    " exceed {page_bytes_max} bytes.",
     {"type": "integer", "minimum": 1},
     one=1,
 )
 _ITEM: Final = f"^({_ID}|{_NUMBER})$"
 _LEAF: Final = f"^([0-9a-f]{{70}}|{_NUMBER})$"
 _MIN: Final = "The first item, by index or {}, inclusive."
-_MAX: Final = "The last item, by index or {}, inclusive. Without min: the page that ends there."
+_MAX: Final = "The last item, by index or {}, inclusive. Without min: the page that ends with this item."
 MIN: Final = _query("min", _MIN.format("id"), _text(pattern=_ITEM))
 MAX: Final = _query("max", _MAX.format("id"), _text(pattern=_ITEM))
 MIN_LEAF: Final = _query("min", _MIN.format("address"), _text(pattern=_LEAF))._replace(key="minLeaf")
@@ -56,30 +56,35 @@ _IDS: Final = _text(pattern="[^,]")
 
 def ids(key: str, example: str) -> Parameter:
     """The parameter that filters a list of blocks, batches or transactions by id."""
-    text = "Only these, in this order: ids with commas between them, {status_ids_max} at most; unknown ones drop."
+    text = (
+        "Only these items, in this order: at most {status_ids_max} ids, separated by commas. Unknown ids are left out."
+    )
     return _query("id", text, _IDS, one=example)._replace(key=key)
 
 
 STATUS_IDS: Final = _query(
     "id",
-    "Batch ids with commas between them, at most {status_ids_max}. Post them when they are more than 15.",
+    "Batch ids, separated by commas, at most {status_ids_max}. Use POST for more than 15.",
     _IDS,
     one=examples.BATCH_ID,
 )._replace(required=True, key="statusIds")
 PREFIX: Final = _query(
-    "address", "Only leaves whose address begins so.", shapes.ref("AddressOrPrefix"), namespace=examples.ADDRESS[:6]
+    "address",
+    "Only leaves whose address begins with this prefix.",
+    shapes.ref("AddressOrPrefix"),
+    namespace=examples.ADDRESS[:6],
 )._replace(key="prefix")
 WAIT: Final = _query(
     "wait",
-    "Seconds to wait until every batch is committed or invalid. Absent, `false` or 0: not at all. Empty, or any other"
-    " text: just under the API's own timeout, {timeout_s} seconds.",
+    "Seconds to wait until every batch is committed or invalid. Absent, `false` or 0: no wait. Empty, or any other"
+    " text: a little less than the API's own timeout of {timeout_s} seconds.",
     _text(**{"not": {"pattern": "^-[0-9]*[1-9][0-9]*$"}}),
     seconds="1",
     none="false",
 )
 SORT: Final = _reserved("sort", "The field to sort by; a leading minus reverses the order.")
-FIELDS: Final = _reserved("fields", "Fields to include, with commas between them.")
-OMIT: Final = _reserved("omit", "Fields to leave out, with commas between them.")
+FIELDS: Final = _reserved("fields", "Fields to include, separated by commas.")
+OMIT: Final = _reserved("omit", "Fields to leave out, separated by commas.")
 CALLBACK: Final = _reserved("callback", "A URL to call.")
 
 BATCH_ID: Final = Parameter(

@@ -13,13 +13,13 @@ _ID: Final = "[0-9a-f]{128}"
 
 _STATUS_DATA: Final[Json] = {
     "type": "object",
-    "description": "Each id that was asked about, in that order.",
+    "description": "The status of each requested id, in the order of the request.",
     "additionalProperties": ref("BatchStatus"),
     "minProperties": 1,
 }
 _DETAILS: Final[Json] = {
     "type": "object",
-    "description": "By batch id: why, where there is something to say. Absent when empty.",
+    "description": "The reasons by batch id. Absent if there are none.",
     "additionalProperties": ref("StatusDetail"),
     "minProperties": 1,
 }
@@ -78,7 +78,7 @@ SCHEMAS: Final[dict[str, Json]] = {
     "Leaf": record({"address": ref("Address"), "data": ref("Binary")}),
     "Paging": record(
         {
-            "start_index": count("Of the first item returned; 0 is the first of the whole list."),
+            "start_index": count("The index of the first returned item; 0 is the first of the whole list."),
             "total_count": count(),
             "previous": ref("Link"),
             "next": ref("Link"),
@@ -103,12 +103,13 @@ SCHEMAS: Final[dict[str, Json]] = {
                 " queued, executing, waiting_for_processor, waiting_for_dependency, waiting_for_activation. UNKNOWN:"
                 " not_an_id."
             ),
-            "family_name": text("The family that is waited for, or is not permitted."),
+            "family_name": text("The family that the batch waits for, or that is not permitted."),
             "family_version": text(),
-            "dependency": text("The transaction that is waited for."),
+            "dependency": text("The transaction that the batch waits for."),
             "transaction_id": ref("Id"),
             "message": text(
-                "INVALID: what the processor, or the rule, said of that transaction. PENDING: how it was tried in vain."
+                "INVALID: the processor's message about that transaction, or the broken rule. PENDING: why an attempt"
+                " failed."
             ),
             "extended_data": ref("Binary"),
         },
@@ -140,7 +141,7 @@ SCHEMAS: Final[dict[str, Json]] = {
                 {
                     "code": {"type": "integer"},
                     "title": text(),
-                    "message": text("What was wrong with this very request."),
+                    "message": text("What is wrong with this request."),
                 }
             )
         }

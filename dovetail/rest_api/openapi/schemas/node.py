@@ -26,12 +26,12 @@ NODE: Final[dict[str, Json]] = {
     "Ready": single(
         record(
             {
-                "status": {"enum": ["ready", "degraded"], "description": "degraded: some of the conditions hold."},
+                "status": {"enum": ["ready", "degraded"], "description": "degraded: there are conditions."},
                 "head_id": ref("Id"),
                 "head_num": count(),
                 "pending_batches": count(),
                 "conditions": array("Condition"),
-                "warnings": texts("What somebody has to do something about before it stalls work, a sentence each."),
+                "warnings": texts("A sentence for each problem that will stop work unless an operator acts."),
             }
         )
     ),
@@ -42,7 +42,7 @@ NODE: Final[dict[str, Json]] = {
                 "description": "What keeps the node from working as it should.",
             },
             "seconds": {"type": "number", "minimum": 0, "description": "For how long."},
-            "message": text("What to do, a sentence."),
+            "message": text("A sentence that says what to do."),
         }
     ),
     "FamilyStatus": record(
@@ -52,28 +52,28 @@ NODE: Final[dict[str, Json]] = {
             "permission": {
                 "type": "string",
                 "enum": ["permitted", "waiting", "ended", "not_permitted"],
-                "description": "For the next block. waiting: for from_block. not_permitted: the setting does not name"
-                " it.",
+                "description": "For the next block. waiting: until from_block. not_permitted: the setting does not name"
+                " the family.",
             },
-            "from_block": count("The first block that may hold it. Absent: any."),
-            "until_block": count("The last block that may hold it. Absent: there is no last."),
+            "from_block": count("The first block that may contain the family. Absent: any block."),
+            "until_block": count("The last block that may contain the family. Absent: no last block."),
             "migrates": {
-                **texts("The prefixes whose state is migrated before its first transaction."),
+                **texts("The prefixes whose state is migrated before the first transaction of the family."),
                 "items": {"type": "string", "pattern": "^([0-9a-f]{2}){3,35}$"},
             },
             "migration": {
                 "type": "string",
                 "enum": ["none", "due", "done", "refused"],
-                "description": "Whether a block holds the migration already. refused: tried again when a processor of"
+                "description": "Whether a block contains the migration. refused: tried again when a processor of"
                 " this version connects.",
             },
-            "migration_message": text("Why it was refused."),
-            "processors": count("Those that take its work."),
-            "migrating_processors": count("Those among them that migrate."),
+            "migration_message": text("Why the migration was refused."),
+            "processors": count("The number of processors that serve the family."),
+            "migrating_processors": count("The number of these processors that can migrate."),
             "pending": {
                 "type": "object",
-                "description": "Pending batches that hold a transaction of it, by reason; counted at most 4 times in"
-                " half a second, so that more questions get the last counts.",
+                "description": "The pending batches with a transaction of the family, by reason. They are counted at"
+                " most 4 times in half a second; other requests get the last counts.",
                 "additionalProperties": {"type": "integer", "minimum": 1},
             },
         },
@@ -87,7 +87,7 @@ NODE: Final[dict[str, Json]] = {
                 "head_num": count(),
                 "restricted": {
                     "type": "boolean",
-                    "description": "Whether the setting is there; without it every family is permitted.",
+                    "description": "Whether the setting exists; without the setting every family is permitted.",
                 },
                 "timestamp": ref("Timestamp"),
                 "families": array("FamilyStatus"),
@@ -119,7 +119,7 @@ NODE: Final[dict[str, Json]] = {
     "Configuration": single(
         {
             "type": "object",
-            "description": "By the tables of a configuration file. No secret, no path.",
+            "description": "The tables of a configuration file, without secrets and paths.",
             "properties": {
                 "max_transactions_per_block": count(),
                 "min_transactions_per_block": count(),
@@ -133,12 +133,12 @@ NODE: Final[dict[str, Json]] = {
     "Processors": single(array("Processor")),
     "Processor": record(
         {
-            "connection_id": text("Tells connections apart while they last.", pattern="^([0-9a-f]{2})*$"),
+            "connection_id": text("Identifies the connection while it lasts.", pattern="^([0-9a-f]{2})*$"),
             "state": {
                 "type": "string",
                 "enum": ["takes_work", "draining", "silent"],
-                "description": "draining: it unregistered and finishes what it holds. silent: it answers no pings, its"
-                " work went to others.",
+                "description": "draining: it has unregistered and finishes its tasks. silent: it answers no pings, and"
+                " its tasks went to other processors.",
             },
             "families": {
                 "type": "array",
@@ -146,25 +146,25 @@ NODE: Final[dict[str, Json]] = {
                     {
                         "family_name": text(),
                         "family_version": text(),
-                        "build_id": text("By which its operator tells builds apart; empty where it sent none."),
+                        "build_id": text("Identifies the build of the processor; empty if the processor sent none."),
                         "migrates": {"type": "boolean", "description": "Whether it can migrate state to this version."},
-                        "namespaces": texts("Prefixes that it may write under."),
+                        "namespaces": texts("The prefixes under which the family may write."),
                     }
                 ),
             },
-            "packed_version": count("Of packed execution; 0: the conversation of the 1.x line."),
-            "max_occupancy": count("Transactions that it takes at once."),
+            "packed_version": count("The version of packed execution; 0: the protocol of the 1.x line."),
+            "max_occupancy": count("The number of transactions that the processor accepts at once."),
             "in_flight": counts("tasks", "transactions"),
-            "done": count("Transactions that it applied since it connected."),
-            "invalid": count("Transactions that it refused."),
-            "internal_errors": count("Transactions that it gave no verdict on."),
+            "done": count("The number of transactions applied since the processor connected."),
+            "invalid": count("The number of transactions that the processor refused."),
+            "internal_errors": count("The number of transactions without a verdict."),
             "apply_ms": record(
                 {name: {"type": "number", "minimum": 0} for name in ("p50", "p95", "p99")},
-                description="Percentiles of the milliseconds that a transaction took, over its newest 1000 tasks; what"
-                " travels and waits counts. Absent before the first.",
+                description="Percentiles of the milliseconds per transaction over the last 1000 tasks, including"
+                " transport and waiting. Absent before the first task.",
             ),
-            "connected_s": {"type": "number", "minimum": 0, "description": "Seconds since it connected."},
-            "last_heard_s": {"type": "number", "minimum": 0, "description": "Seconds since it was last heard."},
+            "connected_s": {"type": "number", "minimum": 0, "description": "Seconds since the processor connected."},
+            "last_heard_s": {"type": "number", "minimum": 0, "description": "Seconds since its last message."},
         },
         "apply_ms",
     ),
