@@ -77,7 +77,7 @@ def test_every_module_says_what_lives_there(folder: str) -> None:
 CATCH_ALLS = {
     "processor_sdk/apply/dispatch.py",
     "dovetail/rest_api/server/app.py",
-    "dovetail/__main__.py",
+    "dovetail/cli/app.py",
     "dovetail/node/log_lines.py",
 }
 """SDK dispatch, which always answers; the outermost HTTP middleware; the command line's last word; a log line."""

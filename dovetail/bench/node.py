@@ -18,7 +18,7 @@ from dovetail.common.keys import ensure_key
 from dovetail.common.output import note
 from dovetail.node.genesis import STORE_NAME, prepare
 from dovetail.node.parts import SETTINGS, node_parts
-from dovetail.node.signals import ending_signals
+from dovetail.node.signals import handle_ending_signals
 from dovetail.node.supervisor import Events, supervise
 
 _LOOPBACK: Final = "127.0.0.1"
@@ -84,8 +84,7 @@ async def _with_node_in(
 
     def on_ready() -> None:
         # From here on a signal ends the work before the node, so that the work does not see a node that is ending.
-        for number in ending_signals():
-            loop.add_signal_handler(number, on_signal, number)
+        handle_ending_signals(on_signal)
         ready.set_result(None)
 
     def on_signal(number: signal.Signals) -> None:

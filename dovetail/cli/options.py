@@ -1,5 +1,6 @@
-"""Options that several commands share, with one wording each."""
+"""Options that several commands share."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
@@ -11,14 +12,14 @@ T = TypeVar("T", str, None, list[str])
 
 
 def not_empty(value: T) -> T:
-    """A parameter's callback: a name or an id that is the empty text is wrong usage (a script's unset variable)."""
+    """A parameter's callback: an empty name or id is wrong usage, such as a script's unset variable."""
     if value == "" or (isinstance(value, list) and "" in value):
         raise typer.BadParameter("it is empty")
     return value
 
 
 def some_path(text: str) -> Path:
-    """A parameter's parser: the empty text names no path, and must not come to mean the current folder."""
+    """A parameter's parser: empty text is no path. Path would make it the current folder."""
     if not text:
         raise typer.BadParameter("it is empty")
     return Path(text)
@@ -26,7 +27,7 @@ def some_path(text: str) -> Path:
 
 Url = Annotated[
     str,
-    typer.Option("--url", envvar="DOVETAIL_URL", metavar="URL", callback=not_empty, help="Where the REST API is."),
+    typer.Option("--url", envvar="DOVETAIL_URL", metavar="URL", callback=not_empty, help="URL of the REST API."),
 ]
 Key = Annotated[
     str | None,
@@ -45,7 +46,7 @@ Wait = Annotated[
         min=0,
         max=WAIT_S_MAX,
         metavar="SECONDS",
-        help="Wait so long for the verdict: exit code 0 when committed, 1 with the reason when not.",
+        help="Wait up to this long for the outcome: exit code 0 if committed, else 1 with the reason.",
     ),
 ]
 Output = Annotated[
@@ -54,8 +55,8 @@ Output = Annotated[
         "--output",
         metavar="FILE",
         parser=some_path,
-        help="Write the signed batch there, as POST /batches takes it, and its id here, instead of submitting it. "
-        "With - the batch goes to stdout and its id to stderr.",
+        help="Write the signed batch to FILE, in the format of POST /batches, and its id to stdout, instead of"
+        " submitting it. With - the batch goes to stdout and its id to stderr.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
@@ -82,13 +83,16 @@ DataDir = Annotated[
         "--data-dir", metavar="DIR", parser=some_path, help="Folder of the ledger. Default: ~/.dovetail/data."
     ),
 ]
-
-
+Processes = Annotated[
+    int,
+    typer.Option("--processes", min=0, max=256, metavar="N", help="Processes that check signatures; 0: one per core."),
+]
+Watch = Annotated[bool, typer.Option("--watch", help="Show the answer again every second, until Ctrl-C.")]
 Insecure = Annotated[
     bool | None,
     typer.Option(
         "--insecure",
-        help="Listen without keys on an address that is not loopback: whoever reaches it can judge transactions.",
+        help="Listen without keys on an address that is not loopback: all who reach it can execute transactions.",
         show_default=False,
     ),
 ]
@@ -98,7 +102,7 @@ ConnectionKey = Annotated[
         "--connection-key",
         metavar="FILE",
         parser=some_path,
-        help="Its own secret connection key, as keygen makes it. Default: none.",
+        help="This process's secret connection key, made by keygen. Default: none.",
     ),
 ]
 ValidatorKey = Annotated[
@@ -107,11 +111,17 @@ ValidatorKey = Annotated[
         "--validator-key",
         metavar="FILE",
         parser=some_path,
-        help="The validator's public connection key, where that asks for keys. Default: none.",
+        help="The validator's public connection key, if the validator asks for keys. Default: none.",
     ),
 ]
 
 
+def check_watch(watch: bool, as_json: bool) -> None:
+    """Raise BadParameter if ``--watch`` is given without a terminal or with ``--json``."""
+    if watch and (as_json or not sys.stdout.isatty()):
+        raise typer.BadParameter("--watch is for a terminal; a script repeats the command, and looks at the exit code")
+
+
 def examples(*lines: str) -> str:
-    """The end of a command's help: lines that can be typed as they stand."""
+    """The end of a command's help: commands that can be typed as they are."""
     return "\n\n".join(("Examples:", *(f"`{line}`" for line in lines)))

@@ -1,24 +1,26 @@
-"""Running a ledger's history again: the processors that it needs, started here or elsewhere, and the work beside them.
+"""Executes a ledger's history again, with processors started here or elsewhere.
 
-How a block is run and compared is in ``dovetail.validator.history.replay``.
+The execution and comparison of a block is in ``dovetail.validator.history.replay``.
 """
 
 import asyncio
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Coroutine, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
 
-from dovetail.common.errors import Refused
+from dovetail.common.errors import INTERRUPTED, Refused
 from dovetail.common.output import note, printable, program
 from dovetail.ledger.settings import FamilyVersion
+from dovetail.node.config import Config, ProcessorConfig
 from dovetail.node.handlers import make_handlers
 from dovetail.node.parts import INTKEY, SETTINGS, part_name
-from dovetail.node.reachability import replay_access_policy
+from dovetail.node.preflight import replay_access_policy
 from dovetail.node.supervisor import Events, Part, supervise
 from dovetail.validator.history.replay import ProcessorsMissing, Replay, families_needed
 from dovetail.validator.history.verification.chain import CheckedBlock, Verification
@@ -27,26 +29,56 @@ from dovetail.validator.store import StoreReader
 from dovetail.validator.transport.access import AccessPolicy
 from dovetail.validator.transport.gateway import CannotBind
 
-if TYPE_CHECKING:
-    from dovetail.cli.commands.chain import Tally
-    from dovetail.node.config import Config, ProcessorConfig
-
-_INTERRUPTED: Final = 130
+_REFRESH_S: Final = 0.2
 _START_S: Final = 60
-"""How long a processor that is started here may take until it serves, and until it serves again."""
+"""How long a processor that is started here may take to serve, and to serve again after a restart."""
+
+
+class Tally:
+    """The counts of blocks and transactions done, and the progress bar that shows them."""
+
+    def __init__(self, bar: Any) -> None:
+        self._bar = bar
+        self._task: Any = None
+        self.blocks = self.transactions = self.reexecuted_blocks = self.reexecuted_transactions = self.skipped = (
+            self.pruned
+        ) = 0
+        self.seconds = 0.0
+        self._started_s = self._shown_s = time.monotonic()
+
+    def start(self, title: str, blocks: int) -> None:
+        """Start a bar for a pass over ``blocks`` blocks."""
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+        self._task = self._bar.add_task(title, total=blocks, words="")
+        self._started_s = time.monotonic()
+        self._bar.refresh()
+
+    def end(self) -> None:
+        """Note the time that the work took."""
+        self.seconds = max(time.monotonic() - self._started_s, 1e-9)
+
+    def step(self, transactions: int) -> None:
+        """Advance by one block; ``transactions``: those done so far."""
+        self._bar.advance(self._task)
+        # No refreshing thread: it would compete with the work.
+        if (now_s := time.monotonic()) - self._shown_s > _REFRESH_S:
+            self._shown_s = now_s
+            self._bar.update(self._task, words=f"{transactions / (now_s - self._started_s):,.0f} transactions/s")
+            self._bar.refresh()
 
 
 def reexecute(
     reader: StoreReader,
     verification: Verification,
     findings: Findings,
-    tally: "Tally",
-    settings: "Config",
+    tally: Tally,
+    settings: Config,
     named: Sequence[str],
     bind: str,
     wait_s: int,
 ) -> None:
-    """Verify and run again, with a bar for each step. Raises Refused, also when processors do not come."""
+    """Verify and execute again, with a bar for each step. Raises Refused, also if processors are missing."""
     tally.start("looking for families", verification.last - verification.first + 1)
     needed = families_needed(reader, verification.first, verification.last, lambda: tally.step(0))
     handlers = _handlers(named, needed)
@@ -86,19 +118,19 @@ def reexecute(
         raise Refused(
             f"no processor of {_first_blocks(lacking)}{migrates} came, or came back, in time;"
             f" {tally.reexecuted_blocks} blocks were run again. Name its handler with --family MODULE:HANDLER, or start"
-            " one at --bind and give it longer with --wait-s"
+            " one at --bind and wait longer with --wait-s"
         ) from None
 
 
 async def _drive(
     replay: Replay,
     verification: Verification,
-    tally: "Tally",
+    tally: Tally,
     elsewhere: Iterable[FamilyVersion],
     wait_s: int,
     served: Iterable[FamilyVersion],
 ) -> None:
-    """Verify and run again, block by block, once every processor is there."""
+    """Verify and execute block by block when every processor is connected."""
     await replay.wait_for(elsewhere, wait_s)
     await replay.wait_for(served, _START_S)
     tally.start("verifying and running again", verification.last - verification.first + 1)
@@ -115,7 +147,7 @@ async def _drive(
 
 
 async def _beside(parts: list[Part], logs: Path, work: Coroutine[Any, Any, None], replay: Replay) -> None:
-    """Do the work while the processes of ``parts`` run; they end with it. Raises Refused when one refuses to serve."""
+    """Do ``work`` beside the processes of ``parts``, and end them after it. Raises Refused if one refuses to serve."""
     if not parts:
         await work
         return
@@ -125,12 +157,12 @@ async def _beside(parts: list[Part], logs: Path, work: Coroutine[Any, Any, None]
         done, _ = await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
         if working not in done:
             keeping.result()
-            raise typer.Exit(_INTERRUPTED)
+            raise typer.Exit(INTERRUPTED)
         working.result()
     finally:
         working.cancel()
         await asyncio.wait({working})
-        # Who takes leave waits for an answer.
+        # Ending processors unregister, and wait for the answer.
         attending = asyncio.ensure_future(replay.attend())
         keeping.cancel()
         await asyncio.wait({keeping})
@@ -139,7 +171,7 @@ async def _beside(parts: list[Part], logs: Path, work: Coroutine[Any, Any, None]
 
 
 def _handlers(named: Sequence[str], needed: dict[FamilyVersion, int]) -> dict[str, list[FamilyVersion]]:
-    """The handlers to start, with what each serves of what is needed. Raises Refused."""
+    """The handlers to start, each with the needed families that it serves. Raises Refused."""
     served: dict[FamilyVersion, str] = {}
     handlers: dict[str, list[FamilyVersion]] = {}
     for handler in dict.fromkeys((*named, INTKEY, SETTINGS)):
@@ -147,7 +179,7 @@ def _handlers(named: Sequence[str], needed: dict[FamilyVersion, int]) -> dict[st
         double = next((one for one in families if one in served), None)
         if double is not None:
             if handler in named:
-                raise Refused(f"{handler} is for {double}, which {served[double]} judges already")
+                raise Refused(f"{handler} is for {double}, which {served[double]} executes already")
             continue
         if not any(one in needed for one in families):
             if handler in named:
@@ -159,7 +191,7 @@ def _handlers(named: Sequence[str], needed: dict[FamilyVersion, int]) -> dict[st
 
 
 def _parts(
-    handlers: dict[str, list[FamilyVersion]], endpoint: str, access: AccessPolicy, processor: "ProcessorConfig"
+    handlers: dict[str, list[FamilyVersion]], endpoint: str, access: AccessPolicy, processor: ProcessorConfig
 ) -> list[Part]:
     keys: list[str] = []
     # An open port would not understand keys that this environment has for another.

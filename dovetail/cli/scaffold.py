@@ -1,8 +1,6 @@
-"""A new family's files: which there are, and what is in them. Nothing is printed here, and no package is imported.
+"""Renders the files of a new family from ``dovetail/cli/templates``, and writes them.
 
-The texts stand in ``dovetail/cli/templates``. ``payload_pb2.py`` is put together as protoc 26 does, so that nobody
-needs
-protoc to begin; what the project says for later makes the same file.
+``payload_pb2.py`` is generated here as protoc 26 would, so that a new project needs no protoc.
 """
 
 import keyword
@@ -18,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+
 from dovetail.common.errors import Refused
 from dovetail.ledger.addresses import namespace_of
 
@@ -25,12 +25,12 @@ NAME_CHARACTERS_MAX: Final = 30
 
 _OURS: Final = {"protos", "processor_sdk", "families", "dovetail"}
 _TAKEN: Final = {
-    **dict.fromkeys(("intkey", "settings", "sawtooth_settings"), "a bundled family is called so"),
-    "dovetail_ledger": "Dovetail's distribution is called so",
-    **dict.fromkeys(("tests", "deploy"), "the project has a folder that is called so"),
+    **dict.fromkeys(("intkey", "settings", "sawtooth_settings"), "a bundled family has this name"),
+    "dovetail_ledger": "Dovetail's distribution has this name",
+    **dict.fromkeys(("tests", "deploy"), "the project has a folder with this name"),
     **dict.fromkeys(
         ("build", "conftest", "dist", "docs", "env", "node_modules", "setup", "src", "venv"),
-        "tools take what is called so for something else than a package",
+        "tools expect something else than a package under this name",
     ),
 }
 _SUFFIX: Final = ".in"
@@ -62,16 +62,16 @@ class Encoding(StrEnum):
 
 
 def check_name(name: str) -> None:
-    """Raises Refused where ``name`` can be no family's package, with what can."""
+    """Raise Refused, with the rule, if ``name`` cannot be a family's package."""
     rule = f"1 to {NAME_CHARACTERS_MAX} lower-case letters, digits and '_', a letter first"
     if not _is_name(name):
         raise Refused(f"{name!r} cannot be the name of a family's package: {rule}, as in my_family")
     if keyword.iskeyword(name) or keyword.issoftkeyword(name):
-        reason = "it is a word of Python's own"
+        reason = "it is a keyword of Python"
     elif name in sys.stdlib_module_names:
-        reason = "a module of Python's standard library is called so, and imports would find one for the other"
+        reason = "a module of Python's standard library has this name, and imports would confuse the two"
     elif name in _OURS:
-        reason = "a package of Dovetail is called so, and imports would find one for the other"
+        reason = "a package of Dovetail has this name, and imports would confuse the two"
     elif name in _TAKEN:
         reason = _TAKEN[name]
     elif (found := _importable(name)) is not None:
@@ -82,7 +82,7 @@ def check_name(name: str) -> None:
 
 
 def _importable(name: str) -> str | None:
-    """What an import of ``name`` finds, other than a folder that stands here for the project itself."""
+    """The place where an import finds ``name``, other than a folder here, which may be the project itself."""
     spec = find_spec(name)
     if spec is None:
         return None
@@ -91,7 +91,7 @@ def _importable(name: str) -> str | None:
 
 
 def render(name: str, encoding: Encoding) -> dict[str, str]:
-    """The project's files: path from its folder, with ``/``, to content. ``name`` is a checked one."""
+    """The project's files: content by relative path, with ``/``. ``name`` must have passed ``check_name``."""
     values = _values(name, encoding)
     folders = ("family", "protobuf" if encoding is Encoding.PROTOBUF else "dataclass")
     templates = resources.files("dovetail.cli") / "templates"
@@ -103,9 +103,9 @@ def render(name: str, encoding: Encoding) -> dict[str, str]:
 
 
 def write_project(folder: Path, files: Mapping[str, str]) -> None:
-    """Write ``files`` to ``folder``, which must not exist or be empty: all of them, or none. Raises Refused."""
+    """Write all of ``files`` to ``folder``, or none. The folder must be missing or empty. Raises Refused."""
     there = _is_there(folder)
-    # Beside, or within, so that the last step is a rename on one disk.
+    # On the same disk as the folder, so that the last step is a rename.
     stage = (folder if there else folder.parent) / f".{folder.name}.{secrets.token_hex(4)}"
     done: list[Path] = []
     try:
@@ -114,7 +114,7 @@ def write_project(folder: Path, files: Mapping[str, str]) -> None:
                 (stage / path).parent.mkdir(parents=True, exist_ok=True)
                 (stage / path).write_text(content, encoding="utf-8")
             if there:
-                # The folder itself stays: a shell may stand in it.
+                # Keep the folder itself: it may be a shell's current folder.
                 done.extend(entry.rename(folder / entry.name) for entry in sorted(stage.iterdir()))
             else:
                 stage.rename(folder)
@@ -151,7 +151,7 @@ def _files(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversa
 
 def _path(path: str, name: str) -> str:
     if path == "gitignore":
-        # Under its own name here, tools would obey it.
+        # Named .gitignore among the templates, git would obey it.
         return ".gitignore"
     return re.sub(r"\bname\b", name, path)
 
@@ -178,10 +178,7 @@ def _values(name: str, encoding: Encoding) -> dict[str, object]:
 
 
 def _generated(name: str) -> dict[str, object]:
-    """What stands in the generated module: the descriptor of payload.proto, and where its messages lie in it."""
-    # Not for every start of the command line, which knows Encoding from here.
-    from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
-
+    """The values of the generated module: the descriptor of payload.proto, and the offsets of its messages."""
     text, action = FieldDescriptorProto.TYPE_STRING, FieldDescriptorProto.TYPE_ENUM
     payload = DescriptorProto(name="Payload")
     payload.field.add(name="action", number=1, label=1, type=action, type_name=f".{name}.Payload.Action")
@@ -205,7 +202,7 @@ def _generated(name: str) -> dict[str, object]:
 
 
 def _escaped(data: bytes) -> str:
-    """As protoc writes bytes: a hex digit that follows an escape would be read as a part of it, so it is one too."""
+    """``data`` in protoc's notation. A hex digit after an escape is escaped too, or it would extend the escape."""
     written: list[str] = []
     after_hex = False
     for byte in data:

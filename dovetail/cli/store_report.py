@@ -1,21 +1,20 @@
-"""What ``store check`` found, for people. What it looks at is in ``dovetail.validator.maintenance.inspection``."""
+"""Prints the findings of ``store check`` for people, and formats sizes."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import typer
 
+from dovetail.cli.printing import print_table
 from dovetail.common.home import shown
-from dovetail.common.output import print_table, printable
-
-if TYPE_CHECKING:
-    from dovetail.validator.maintenance.inspection import Inspection
+from dovetail.common.output import printable
+from dovetail.validator.maintenance.inspection import Inspection
 
 _MIB: Final = 1024 * 1024
 
 
-def show(seen: "Inspection", path: Path) -> None:
-    """A table of tables, and a line for whatever else is to be known."""
+def print_check(seen: Inspection, path: Path) -> None:
+    """Print a table of the store's tables, and a line for each other fact."""
     print_table(
         ("TABLE", "ENTRIES", "BYTES", "PAGES, BYTES", "DAMAGED"),
         [
@@ -37,18 +36,18 @@ def show(seen: "Inspection", path: Path) -> None:
     for fault in seen.faults:
         typer.echo(printable(f"pages: {fault}"))
     for name in seen.leftovers:
-        typer.echo(f"{shown(path / name)} was left by a run that was killed; the next one removes it")
+        typer.echo(f"{shown(path / name)} was left by a killed run; the next run removes it")
     for name in seen.put_aside:
         typer.echo(f"{shown(path / name)} is a damaged file that a repair kept")
     if seen.sound:
-        typer.echo("sound, as far as this looks: dovetail chain verify is the thorough one")
+        typer.echo("sound, as far as this check goes: dovetail chain verify is thorough")
 
 
-def per_million(seen: "Inspection") -> int | None:
-    """Bytes in use for each million transactions; None where there is none."""
+def per_million(seen: Inspection) -> int | None:
+    """Bytes in use per million transactions; None without transactions."""
     return seen.live_bytes * 1_000_000 // seen.transactions if seen.transactions else None
 
 
 def mib(data_bytes: int) -> str:
-    """A size in words."""
+    """A size in MiB, for people."""
     return f"{data_bytes / _MIB:,.1f} MiB"

@@ -1,4 +1,4 @@
-"""From signed transactions to a told outcome: what every submitting command does last. No command of its own."""
+"""Submits a signed transaction and prints its outcome, for every submitting command."""
 
 import contextlib
 import os
@@ -7,51 +7,46 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
+from dovetail.cli.printing import print_json
+from dovetail.client import BatchStatus, DovetailClient
 from dovetail.common.errors import Refused
-from dovetail.common.output import note, print_json, printable, program
+from dovetail.common.files import write_whole
+from dovetail.common.keys import key_path, load_signer
+from dovetail.common.output import note, printable, program
 from dovetail.common.urls import DEFAULT_URL, shown_url
-
-if TYPE_CHECKING:
-    from dovetail.client import BatchStatus, DovetailClient
-    from dovetail.ledger.building import SignedBatch, SignedTransaction
-    from dovetail.ledger.signing import Signer
+from dovetail.ledger.building import SignedBatch, SignedTransaction, build_batch, encode_batch_list
+from dovetail.ledger.signing import Signer
 
 
-def signer_of(key: str | None) -> "Signer":
-    """The key that ``--key`` names. Raises Refused."""
-    from dovetail.common.keys import key_path, load_signer
-
+def signer_of(key: str | None) -> Signer:
+    """The signing key that ``--key`` names. Raises Refused."""
     return load_signer(key_path(key, os.environ))
 
 
 def nonce() -> str:
-    """Text that no other transaction carries."""
+    """A random nonce for a transaction."""
     return secrets.token_hex(16)
 
 
 def submit(
-    signer: "Signer",
-    transaction: "SignedTransaction",
+    signer: Signer,
+    transaction: SignedTransaction,
     *,
     url: str,
     wait_s: int | None,
     output: Path | None,
     as_json: bool,
     extra: Mapping[str, object] | None = None,
-    outcome: "Callable[[BatchStatus], Mapping[str, object]] | None" = None,
+    outcome: Callable[[BatchStatus], Mapping[str, object]] | None = None,
 ) -> None:
-    """Post one transaction in one batch and tell what became of it. Raises Refused when it was waited for in vain.
+    """Post one transaction in one batch and print its outcome. Raises Refused if it does not commit within ``wait_s``.
 
-    ``output``: write the batch there instead, and print nothing but its id. ``extra`` joins the JSON document and, as
-    ``name: value`` lines, what people read; so does what ``outcome`` makes of the status, before anything is printed.
+    ``output``: write the batch to this file instead, and print only its id. ``extra`` joins the JSON document, or is
+    printed as ``name: value`` lines; so is the result of ``outcome``, which is called before anything is printed.
     """
-    from dovetail.client import DovetailClient
-    from dovetail.ledger.building import build_batch
-
     if output is not None and wait_s:
         raise typer.BadParameter("--wait is for a batch that is submitted, --output for one that is not")
     batch = build_batch(signer, [transaction])
@@ -59,15 +54,15 @@ def submit(
         _write(batch, output, as_json=as_json, extra=extra or {})
         return
     with DovetailClient(url) as client:
-        # Posted without waiting: what ends the waiting, Ctrl-C or a lost connection, must not take the id with it.
+        # Post without waiting first: Ctrl-C or a lost connection while waiting must not lose the id.
         status = client.post_batches([batch])[batch.id]
         if wait_s:
             status = _wait(client, batch.id, wait_s, url)
-    told = {**(extra or {}), **(outcome(status) if outcome else {})}
+    more = {**(extra or {}), **(outcome(status) if outcome else {})}
     if as_json:
-        print_json({"batch_id": batch.id, "status": status.status, "details": status.details, **told})
+        print_json({"batch_id": batch.id, "status": status.status, "details": status.details, **more})
     else:
-        for name, value in told.items():
+        for name, value in more.items():
             typer.echo(f"{name.replace('_', ' ')}: {value}")
         if status.status == "COMMITTED":
             typer.echo(f"batch {batch.id} COMMITTED")
@@ -79,7 +74,7 @@ def submit(
 
 @contextlib.contextmanager
 def followed(ids: Sequence[str], url: str) -> Iterator[None]:
-    """Wait for the batches in here: Ctrl-C says how to go on waiting before it ends the program."""
+    """Inside, Ctrl-C prints how to go on waiting for the batches before it ends the program."""
     try:
         yield
     except KeyboardInterrupt:
@@ -87,8 +82,8 @@ def followed(ids: Sequence[str], url: str) -> Iterator[None]:
         raise
 
 
-def refuse_uncommitted(outcome: Sequence["BatchStatus"], wait_s: int | None, url: str) -> None:
-    """Raise Refused with every batch that was waited for in vain, and why; and how to go on waiting for the PENDING."""
+def refuse_uncommitted(outcome: Sequence[BatchStatus], wait_s: int | None, url: str) -> None:
+    """Raise Refused with each batch that is not committed, the reason, and how to go on waiting for PENDING ones."""
     if not wait_s:
         failed = [status for status in outcome if status.status == "INVALID"]
     else:
@@ -100,30 +95,27 @@ def refuse_uncommitted(outcome: Sequence["BatchStatus"], wait_s: int | None, url
 
 
 def url_argument(url: str) -> str:
-    """What a suggested command needs to reach the same place, but for a password; empty for the default."""
+    """The --url option for a suggested command, without a password; empty for the default URL."""
     return "" if url == DEFAULT_URL else f" --url {shlex.quote(shown_url(url))}"
 
 
-def _write(batch: "SignedBatch", output: Path, *, as_json: bool, extra: Mapping[str, object]) -> None:
-    """A BatchList of one; what a script needs on stdout, unless the batch goes there, the rest on stderr.
+def _write(batch: SignedBatch, output: Path, *, as_json: bool, extra: Mapping[str, object]) -> None:
+    """Write a BatchList of one batch. Scripts find the id on stdout, or on stderr if the batch goes to stdout.
 
-    A file that is there is replaced, which is told. Raises Refused.
+    An existing file is replaced, with a note. Raises Refused.
     """
-    from dovetail.common.files import write_whole
-    from dovetail.ledger.building import encode_batch_list
-
     content, to_stdout = encode_batch_list([batch]), str(output) == "-"
     if to_stdout:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
     else:
         replaced = output.exists()
-        # Whoever may write to a folder of devices would lose one.
+        # Replacing a device would remove it.
         if replaced and not output.is_file():
-            raise Refused(f"cannot write {printable(output)}: it is there and no file; - writes to stdout")
+            raise Refused(f"cannot write {printable(output)}: it exists and is no file; - writes to stdout")
         write_whole(output, content, mode=0o644, overwrite=True)
         if replaced:
-            note(f"replaced {printable(output)}, which was there")
+            note(f"replaced {printable(output)}, which existed")
     if as_json:
         print_json({"batch_id": batch.id, "file": str(output), **extra}, err=to_stdout)
     else:
@@ -133,7 +125,7 @@ def _write(batch: "SignedBatch", output: Path, *, as_json: bool, extra: Mapping[
         typer.echo(batch.id, err=to_stdout)
 
 
-def _wait(client: "DovetailClient", batch_id: str, wait_s: int, url: str) -> "BatchStatus":
+def _wait(client: DovetailClient, batch_id: str, wait_s: int, url: str) -> BatchStatus:
     with followed([batch_id], url):
         note(f"batch {batch_id} accepted; waiting up to {wait_s} s")
         try:
@@ -150,7 +142,7 @@ def _follow(ids: Sequence[str], url: str) -> str:
     return f"follow it: {program()} batch status {named} --wait 60{url_argument(url)}"
 
 
-def _verdict(status: "BatchStatus", wait_s: int | None) -> str:
+def _verdict(status: BatchStatus, wait_s: int | None) -> str:
     why = printable(status.why) or "the REST API gave no reason"
     if status.status == "PENDING":
         return f"batch {printable(status.id)} is still PENDING after {wait_s} s: {why}"

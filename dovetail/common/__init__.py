@@ -1,1 +1,1 @@
-"""What the other packages under ``dovetail`` share: key files, log lines, signals, output. It knows no node."""
+"""What the packages above share: refusals, files, keys, URLs, output. Nothing here knows a node."""

@@ -1,10 +1,15 @@
-"""The one refusal of the command line and the client: a reason to tell, not a bug to trace."""
+"""The refusal that the command line, the client and the benchmark share, and the exit codes."""
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+FAILED: Final = 1
+WRONG_USAGE: Final = 2
+INTERRUPTED: Final = 130
+"""128 and the number of SIGINT."""
 
 
 class Refused(Exception):
-    """What was asked for cannot be done; the text says why, with the values."""
+    """A request that cannot be carried out, which is no bug; the text gives the reason and the values."""
 
-    exit_code: ClassVar[int] = 1
-    """What the command line ends with."""
+    exit_code: ClassVar[int] = FAILED
+    """The exit code of the command line."""

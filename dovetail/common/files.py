@@ -1,4 +1,4 @@
-"""Private folders, and writes that never leave half a file behind."""
+"""Private folders, and writes that never leave half a file."""
 
 import os
 import secrets
@@ -8,7 +8,7 @@ from dovetail.common.errors import Refused
 
 
 def make_private_dir(path: Path) -> None:
-    """Make ``path`` and what is missing above it, mode 0700. Raises Refused."""
+    """Make ``path`` and its missing parents with mode 0700. Raises Refused."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         for folder in reversed(missing):
@@ -20,9 +20,9 @@ def make_private_dir(path: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes, *, mode: int, overwrite: bool = False) -> None:
-    """Write ``content``, synced to disk before it gets its name.
+    """Write a file that gets its name only when its content is synced to disk.
 
-    Raises Refused and, unless ``overwrite``, FileExistsError.
+    Raises Refused and, without ``overwrite``, FileExistsError.
     """
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -35,7 +35,7 @@ def write_whole(path: Path, content: bytes, *, mode: int, overwrite: bool = Fals
             if overwrite:
                 os.replace(partial, path)
             else:
-                # A link, unlike a rename, fails when the name is taken: two writers cannot both win.
+                # Unlike a rename, a link fails if the name exists, so only one of two writers wins.
                 os.link(partial, path)
         finally:
             partial.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Where a user's files are: keys and, unless told otherwise, the node's data. Names only."""
+"""The paths of a user's files: keys, and by default the node's data. Nothing here reads or writes them."""
 
 import os
 from collections.abc import Mapping
@@ -9,23 +9,23 @@ HOME_VARIABLE: Final = "DOVETAIL_HOME"
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Path:
-    """``~/.dovetail``, or what DOVETAIL_HOME names."""
+    """``~/.dovetail``, or the folder that DOVETAIL_HOME names."""
     named = environ.get(HOME_VARIABLE)
     return Path(named).expanduser() if named else Path.home() / ".dovetail"
 
 
 def default_data_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the node keeps its ledger unless told otherwise."""
+    """The folder of the node's ledger, if its configuration names none."""
     return home(environ) / "data"
 
 
 def node_key_file(data_dir: Path) -> Path:
-    """The key that a node seals its blocks with, unless its configuration names another."""
+    """The file of the key that signs a node's blocks, if its configuration names none."""
     return data_dir / "keys" / "validator.priv"
 
 
 def shown(path: Path) -> str:
-    """``path`` as a person types it: ``~`` for their own folder."""
+    """``path`` for people, with ``~`` for the user's home folder."""
     try:
         return f"~/{path.relative_to(Path.home())}"
     except (ValueError, RuntimeError):

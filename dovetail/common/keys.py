@@ -1,6 +1,6 @@
 """Key files: the private key in NAME.priv (0600), the public key beside it in NAME.pub. No signing.
 
-Keys that sign are 64 hex characters; connection keys, by which processes know each other, 40 of Z85.
+Signing keys are 64 hex characters. Connection keys, which authenticate processes, are 40 characters of Z85.
 """
 
 import getpass
@@ -10,6 +10,8 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
+
+import zmq
 
 from dovetail.common.errors import Refused
 from dovetail.common.files import make_private_dir, write_whole
@@ -23,14 +25,14 @@ from dovetail.ledger.signing import Signer
 
 KEYS: Final = "keys"
 CONNECTION_KEYS: Final = "connection-keys"
-"""Folders under the user's own: of keys that sign, and of those by which processes know each other."""
+"""Folders under ``home()``."""
 
 _KEY_FILE_BYTES_MAX: Final = 1024
 _is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}").fullmatch
 
 
 class KeyFiles(NamedTuple):
-    """A key pair just written."""
+    """A key pair that was written."""
 
     private: Path
     public: Path
@@ -38,19 +40,19 @@ class KeyFiles(NamedTuple):
 
 
 def default_name() -> str:
-    """The name of the user's own key: the login name, as far as it can be a file's name."""
+    """The name of the user's own key: the login name without characters that a file name cannot have."""
     try:
         login = getpass.getuser()
     except (OSError, KeyError):
-        # An account without a name, as containers have them.
+        # In a container the account may have no name.
         login = ""
     return re.sub(r"[^A-Za-z0-9._-]", "_", login).lstrip("._-")[:64] or "user"
 
 
 def key_path(name_or_path: str | None, environ: Mapping[str, str], folder: str = KEYS) -> Path:
-    """Where a key is: a path when it holds a ``/`` or ends in ``.priv``, else a name under the user's ``folder``.
+    """The file of a key: a path if it holds a ``/`` or ends in ``.priv``, else a name in the user's ``folder``.
 
-    None is the user's own key. Raises Refused for a name that no key can have.
+    None means the user's own key. Raises Refused for a name that no key can have.
     """
     name = name_or_path or default_name()
     if "/" in name or name.endswith(".priv"):
@@ -61,18 +63,16 @@ def key_path(name_or_path: str | None, environ: Mapping[str, str], folder: str =
 
 
 def create_key(path: Path, *, overwrite: bool = False) -> KeyFiles:
-    """Write a fresh key pair at ``path`` and beside it; folders 0700, private key 0600. Raises Refused."""
-    # All but about one in 2^128 of these numbers are keys; Signer refuses the others.
+    """Write a new key pair, the public key beside ``path``; folders 0700, private key 0600. Raises Refused."""
+    # About one in 2^128 of these numbers is no key; Signer refuses it.
     private_key = secrets.token_hex(32)
-    return _write(path, private_key, Signer(private_key).public_key, "what only it may sign is lost", overwrite)
+    return _write(path, private_key, Signer(private_key).public_key, "the old one can sign nothing more", overwrite)
 
 
 def create_connection_key(path: Path, *, overwrite: bool = False) -> KeyFiles:
-    """Write a fresh connection key pair, as ``create_key`` does. Raises Refused."""
-    import zmq
-
+    """Write a new connection key pair, as ``create_key`` does. Raises Refused."""
     public_key, private_key = (half.decode("ascii") for half in zmq.curve_keypair())
-    lost = "whoever lists its public key must list the new one"
+    lost = "every list of allowed keys needs the new public key"
     return _write(path, private_key, ConnectionPublicKey(public_key), lost, overwrite)
 
 
@@ -90,7 +90,7 @@ def _write(
 
 
 def ensure_key(path: Path) -> bool:
-    """Make the key at ``path`` when there is none; whether one was made. Raises Refused."""
+    """Make the key at ``path`` if there is none. Returns whether a key was made. Raises Refused."""
     if path.exists():
         return False
     create_key(path)
@@ -98,7 +98,7 @@ def ensure_key(path: Path) -> bool:
 
 
 def load_signer(path: Path) -> Signer:
-    """The key in a file. Raises Refused, never with the file's content in the text."""
+    """The signing key in a file. Raises Refused; the reason never quotes the file."""
     try:
         with path.open("rb") as file:
             found = os.fstat(file.fileno())

@@ -1,4 +1,4 @@
-"""Where a REST API is unless told otherwise, and how its URL is shown. Nothing is asked here."""
+"""The REST API's default URL, and the check and display of a URL. Nothing here sends a request."""
 
 import re
 from typing import Final
@@ -7,17 +7,17 @@ from dovetail.common.errors import Refused
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
-# NAME: with anything but a port behind it begins a password, which a mistaken URL may end anywhere before its last @.
+# In NAME:REST a REST that is no port is a password. In a mistaken URL a password may end at any @, so take the last.
 _password = re.compile(r"\A((?:[^:/]*://)?[^/:@?#\[]*:)(?!//|\d*(?:[/?#]|$)).*@", re.DOTALL)
 
 
 def shown_url(url: str) -> str:
-    """``url``, or whatever stands in its place, without the password that it may hold."""
+    """``url``, which may be malformed, with its password replaced by an ellipsis."""
     return _password.sub(r"\1…@", url)
 
 
 def check_rest_api(url: str, scheme: str, host: str | None) -> None:
-    """Raise Refused where ``url``, which was taken apart to these, is none that a REST API can have."""
+    """Raise Refused if ``url``, parsed into ``scheme`` and ``host``, cannot be a REST API's."""
     if scheme not in ("http", "https") or not host:
         raise Refused(
             f"{shown_url(url)!r} is no URL of a REST API: it must begin with http://HOST:PORT or https://HOST:PORT"
@@ -25,5 +25,5 @@ def check_rest_api(url: str, scheme: str, host: str | None) -> None:
 
 
 def misread(url: str) -> str:
-    """What is said of an answer from ``url``, which may be shown, that has another shape than it should."""
+    """The reason for refusing an answer of an unexpected shape. ``url`` must be fit to be shown."""
     return f"{url} answered, but not as Dovetail's REST API does"

@@ -1,4 +1,4 @@
-"""Worker processes of the command line; what they do is the business of who gives it."""
+"""A pool of worker processes for any work of the command line."""
 
 import multiprocessing
 import os
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 class Workers:
-    """They end with this process, however it ends."""
+    """Processes that end with this process, however it ends."""
 
     def __init__(self, count: int | None = None) -> None:
-        """``count``: how many; by default one for each processor core."""
+        """``count``: how many; by default one per core."""
         self.count = count or os.cpu_count() or 1
         self._others = set(multiprocessing.active_children())
-        # Fresh interpreters: a fork would take open sockets and the event loop along.
+        # Spawned: a fork would inherit open sockets and the event loop.
         self._pool = ProcessPoolExecutor(
             self.count, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
         )
@@ -32,24 +32,24 @@ class Workers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            # Nobody waits for what they do now, and a second Ctrl-C must find nothing to interrupt.
+            # Nobody needs their results, and a second Ctrl-C must have nothing to interrupt.
             for process in set(multiprocessing.active_children()) - self._others:
                 process.kill()
         self._pool.shutdown(cancel_futures=True)
 
     def submit(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Future[T]:
-        """Have ``work``, a module's own function, done in one of them."""
+        """Run ``work``, a function at the top of a module, in one of the processes."""
         return self._pool.submit(work, *arguments, **named)
 
 
 def _begin_worker() -> None:
-    # A terminal sends Ctrl-C to every process; the parent is the one that acts on it.
+    # A terminal sends Ctrl-C to every process; only the parent acts on it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
 
 
 def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
-    assert parent is not None, "a worker was started by someone"
+    assert parent is not None, "a worker has a parent"
     parent.join()
     os._exit(1)

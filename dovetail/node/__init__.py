@@ -1,1 +1,1 @@
-"""What runs the processes of one node: configuration, genesis, supervision."""
+"""The processes of one node: configuration, genesis, supervision, logs."""

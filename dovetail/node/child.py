@@ -1,4 +1,7 @@
-"""One supervised process: started with a notify socket, a lifeline and its output read. Decides nothing."""
+"""Starts one supervised process with a notify socket and a lifeline, and reads its output.
+
+What follows from an event is decided in ``dovetail.node.supervisor``.
+"""
 
 import asyncio
 import contextlib
@@ -16,23 +19,24 @@ _TAIL_BYTES: Final = 4_096
 
 
 class Child:
-    """A process in a session of its own, so that a terminal's Ctrl-C reaches only the supervisor."""
+    """A process in a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone."""
 
     def __init__(
         self,
         command: Sequence[str],
         *,
         socket_path: Path,
-        on_said: Callable[[dict[str, str]], None],
+        on_notify: Callable[[dict[str, str]], None],
         on_output: Callable[[bytes], None],
     ) -> None:
-        """Start it, in a running event loop. ``on_said``: one datagram's variables; ``on_output``: bytes as they come.
+        """Start the process; an event loop must run.
 
-        Raises OSError.
+        ``on_notify`` receives the variables of each datagram, ``on_output`` the bytes of stdout and stderr. Raises
+        OSError.
         """
         self._loop = asyncio.get_running_loop()
         self._tail = b""
-        self._on_said = on_said
+        self._on_notify = on_notify
         self._on_output = on_output
         with contextlib.ExitStack() as undo:
             self._listener = NotifyListener(socket_path)
@@ -57,28 +61,31 @@ class Child:
             undo.pop_all()
         os.set_blocking(self._output, False)
         self._loop.add_reader(self._output, self._read_output)
-        self._loop.add_reader(self._listener, self._read_said)
+        self._loop.add_reader(self._listener, self._read_notifications)
 
     @property
     def pid(self) -> int:
-        """The process id, which is also its group's."""
+        """The id of the process and of its group."""
         return self._process.pid
 
     @property
     def last_line(self) -> str:
-        """The last line that it wrote; empty when it wrote nothing."""
+        """The last line that the process wrote; empty if it wrote nothing."""
         lines = [line for line in self._tail.decode(errors="replace").splitlines() if line.strip()]
         return lines[-1].strip() if lines else ""
 
     def wait(self) -> int:
-        """Block (not in the loop's thread) until it ends; its exit code, or minus the signal that ended it."""
+        """Block until the process ends; never call this in the loop's thread.
+
+        Returns the exit code, or minus the signal that ended the process.
+        """
         return self._process.wait()
 
     def finish(self) -> None:
-        """After it ended: end what it left behind, keep its last words, free everything."""
+        """Clean up after the end: kill what the process left running, read its last output, close the descriptors."""
         self.kill()
         self._loop.remove_reader(self._listener)
-        self._read_said()
+        self._read_notifications()
         self._listener.close()
         self._read_output()
         self._loop.remove_reader(self._output)
@@ -86,19 +93,19 @@ class Child:
         os.close(self._lifeline)
 
     def terminate(self) -> None:
-        """Ask it to end in order."""
+        """Send SIGTERM."""
         if self._process.returncode is None:
             self._process.terminate()
 
     def kill(self) -> None:
-        """End it and everything it started, now."""
-        # Its group is gone when nobody is left in it; on some systems a group of zombies may not be signalled.
+        """Kill the process and everything it started."""
+        # An empty group does not exist; some systems do not permit signals to a group of zombies.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    def _read_said(self) -> None:
+    def _read_notifications(self) -> None:
         for variables in self._listener.drain():
-            self._on_said(variables)
+            self._on_notify(variables)
 
     def _read_output(self) -> None:
         while True:

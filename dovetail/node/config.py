@@ -1,10 +1,11 @@
-"""One typed configuration for the node's parts, from a TOML file, the environment and flags, in rising order.
+"""The configuration of a node's parts, from a TOML file, then the environment, then flags; the later wins.
 
-Every value is checked before anything starts, and a wrong one is refused with its key, its value, where it came from
-and what is allowed. What the values mean is said where the types live.
+Every value is checked before anything starts. The refusal of a wrong value has its key, its origin and the allowed
+values. The meaning of the values is documented with the types of each part.
 """
 
 import difflib
+import os
 import re
 import tomllib
 import typing
@@ -30,38 +31,38 @@ _BUILD_ID_CHARACTERS_MAX: Final = 256
 
 @dataclass(frozen=True)
 class ProcessorConfig:
-    """What an operator may set on a processor."""
+    """The settings of a processor."""
 
     connect: str = "tcp://127.0.0.1:4004"
     """The validator's endpoint."""
 
     max_occupancy: int = 4_096
-    """Transactions that the validator may have handed over to a worker and not yet had back."""
+    """The most transactions that a worker may hold unfinished."""
 
     workers: int = 1
-    """Processes that apply transactions, each over a connection of its own."""
+    """Processes that apply transactions, each with its own connection."""
 
     apply_timeout_ms: int = 10_000
-    """How long one apply may take."""
+    """The time limit of one apply."""
 
     memory_mib_max: int = 0
-    """Address space of each worker, in MiB; 0 for no limit."""
+    """The address space of each worker, in MiB; 0 for no limit."""
 
     build_id: str = ""
-    """By which people tell this build of its families from others; empty for each one's own version or digest."""
+    """Names this build of the families for people; empty for each family's own version or digest."""
 
     metrics: str = ""
-    """Where /metrics is served, as HOST:PORT; nowhere where it is empty."""
+    """The address of /metrics, as HOST:PORT; empty for none."""
 
     validator_key: str = ""
-    """The file of the validator's public connection key; empty where its port asks for no key."""
+    """The file of the validator's public connection key; empty if its port asks for no key."""
 
     connection_key: str = ""
-    """The file of this processor's secret connection key; both or neither."""
+    """The file of this processor's secret connection key; set both keys or neither."""
 
 
 class Config(NamedTuple):
-    """Every part's configuration; all parts on one machine can share one file."""
+    """The configuration of every part. All parts on a machine can share one file."""
 
     validator: ValidatorConfig
     rest_api: RestConfig
@@ -69,7 +70,7 @@ class Config(NamedTuple):
 
 
 class Flag(NamedTuple):
-    """A value from the command line; None where the flag was not given."""
+    """A value from the command line; None if the flag was not given."""
 
     name: str
     value: object
@@ -82,7 +83,7 @@ class _Setting(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """Whether a value of the right type is allowed, and the words for what is."""
+    """Whether a value of the right type is allowed, and what is allowed in words."""
 
     permits: Callable[[Any], bool]
     allowed: str
@@ -168,7 +169,7 @@ _KINDS: Final[dict[object, str]] = {
     Path: "a path",
 }
 
-# A cluster puts the addresses of a service named "dovetail-…" into every neighbour's environment under these names.
+# Kubernetes puts the addresses of a service named "dovetail-…" into the environment of other containers.
 _is_service_link = re.compile(
     r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?)"
 ).fullmatch
@@ -178,17 +179,21 @@ _has_peer_host = re.compile(r"tcp://(\[[0-9A-Za-z:.%_-]+\]|[0-9A-Za-z][0-9A-Za-z
 T = TypeVar("T")
 
 
-def load(*, config_file: Path | None, environ: Mapping[str, str], flags: Mapping[str, Flag]) -> Config:
-    """The whole configuration. ``flags`` are keyed ``table.key``, as in ``validator.bind``. Raises Refused.
+def load(*, config_file: Path | None, flags: Mapping[str, Flag], environ: Mapping[str, str] = os.environ) -> Config:
+    """The whole configuration. ``flags``: by ``table.key``, as in ``validator.bind``. Raises Refused.
 
-    A relative path means from where the command runs.
+    Relative paths start at the current folder.
     """
     settings: dict[str, _Setting] = {}
     if config_file is not None:
         settings.update(_from_file(config_file))
     settings.update(_from_environment(environ))
     settings.update(
-        {key: _Setting(flag.value, f"flag {flag.name}") for key, flag in flags.items() if flag.value is not None}
+        {
+            key: _Setting(str(flag.value) if isinstance(flag.value, Path) else flag.value, f"flag {flag.name}")
+            for key, flag in flags.items()
+            if flag.value is not None
+        }
     )
     _refuse_one_key_alone(settings)
     limits = _build(Limits, "limits", settings)
@@ -278,7 +283,7 @@ def _convert(key: str, setting: _Setting, hint: Any) -> object:
     try:
         value = msgspec.convert(raw, hint, strict=not setting.is_text, dec_hook=_path)
     except (msgspec.ValidationError, UnicodeEncodeError):
-        # The environment may hold bytes that are no text.
+        # The environment may hold bytes that are not UTF-8.
         value = None
     if value is None or (rule is not None and not rule.permits(value)):
         raise Refused(f"{key} = {setting.value!r} ({setting.origin}): must be {allowed}")

@@ -1,4 +1,4 @@
-"""What a node needs before its first start: its key, its user's key, and the batch that block 0 is made from."""
+"""Makes what a node needs before its first start: its key, the user's key, and the batch of block 0."""
 
 import secrets
 from pathlib import Path
@@ -20,7 +20,7 @@ GENESIS_NAME: Final = "genesis.batch"
 
 
 class Prepared(NamedTuple):
-    """What was made because it was missing; ``genesis`` is None when the ledger had one."""
+    """The files that were made. ``genesis`` and ``authorized_key`` are None if the ledger had a genesis."""
 
     keys: tuple[Path, ...]
     genesis: Path | None
@@ -28,10 +28,9 @@ class Prepared(NamedTuple):
 
 
 def prepare(data_dir: Path, node_key: Path, user_key: Path, *, make_user_key: bool) -> Prepared:
-    """Make what is missing. The genesis is made only for a folder with neither a store nor a genesis.
+    """Make the missing files. The genesis is made only in a folder with neither a store nor a genesis.
 
-    Raises Refused; also, unless ``make_user_key``, when ``user_key`` does not exist, and when a folder with a store has
-    lost its node's key: the blocks are signed by that one, and another must not slip in unnoticed.
+    Raises Refused, also if ``user_key`` does not exist and ``make_user_key`` is false, and as ``refuse_lost_key`` does.
     """
     refuse_lost_key(data_dir, node_key)
     make_private_dir(data_dir)
@@ -43,7 +42,7 @@ def prepare(data_dir: Path, node_key: Path, user_key: Path, *, make_user_key: bo
 
 
 def refuse_lost_key(data_dir: Path, node_key: Path) -> None:
-    """Raise Refused where a folder has a store and no key of its node: another must not be made unawares."""
+    """Raise Refused if a folder has a store but lacks its node's key, which must not be replaced unnoticed."""
     if (data_dir / STORE_NAME).exists() and not node_key.exists():
         raise Refused(
             f"{shown(data_dir)} has a ledger, but the node's key {shown(node_key)} is missing: put it back from where"
@@ -54,12 +53,12 @@ def refuse_lost_key(data_dir: Path, node_key: Path) -> None:
 
 
 def has_ledger(data_dir: Path) -> bool:
-    """Whether the folder has a store, or a genesis that one will be made from."""
+    """Whether the folder has a store, or the genesis of one."""
     return (data_dir / STORE_NAME).exists() or (data_dir / GENESIS_NAME).exists()
 
 
 def make_genesis(data_dir: Path, signer: Signer) -> Path:
-    """Write ``genesis.batch``: one settings transaction that makes ``signer`` the authorized key. Raises Refused."""
+    """Write ``genesis.batch`` with one settings transaction, which authorizes the key of ``signer``. Raises Refused."""
     path = data_dir / GENESIS_NAME
     proposal = propose_authorized_keys(signer, signer.public_key, [signer.public_key], secrets.token_hex(16))
     data = genesis_pb2.GenesisData()

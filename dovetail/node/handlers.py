@@ -1,4 +1,4 @@
-"""Imports and makes the handlers that a command line names as MODULE:HANDLER."""
+"""Imports and constructs the handlers that a command line names as MODULE:HANDLER."""
 
 import importlib
 import inspect
@@ -17,13 +17,13 @@ _MISTAKES: Final = (
     ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, OSError, RuntimeError,
     SyntaxError, SystemExit, TypeError, ValueError,
 )  # fmt: skip
-"""What a mistake in a handler's module raises when it is imported, or the handler made."""
+"""Exceptions that a mistake of the author raises while the module is imported or the handler is constructed."""
 
 
 def make_handlers(named: str) -> Sequence[TransactionHandler[Any]]:
-    """Of MODULE:HANDLER: one, or of a handler of the 1.x line one for each of its versions.
+    """The handler that MODULE:HANDLER names; for a Sawtooth 1.x handler one for each of its versions.
 
-    Raises Refused with the author's mistake, in one line.
+    Raises Refused with the author's mistake in one line.
     """
     module_name, colon, attribute = named.partition(":")
     if not (module_name and colon and attribute):
@@ -31,7 +31,7 @@ def make_handlers(named: str) -> Sequence[TransactionHandler[Any]]:
     if module_name.endswith(".py") or "/" in module_name:
         dotted = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
         raise Refused(f"{module_name} is a file; name its module, as python -m does: {dotted}:{attribute}")
-    # As `python -m` has it: a family under development lies where its author stands.
+    # As with `python -m`: a family under development is in its author's current folder.
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
@@ -52,23 +52,23 @@ def make_handlers(named: str) -> Sequence[TransactionHandler[Any]]:
 
 
 def _is_handler(kind: object) -> TypeGuard[type]:
-    """Whether it is a class of handlers, of this SDK or of the 1.x line, where none must have a base class."""
+    """Whether ``kind`` is a handler class of this SDK, or of Sawtooth 1.x, whose handlers need no base class."""
     if not isinstance(kind, type):
         return False
     return issubclass(kind, TransactionHandler) or (hasattr(kind, "family_versions") and hasattr(kind, "apply"))
 
 
 def _mistake(error: BaseException) -> str:
-    """What an author did wrong, in one line, with the place where it came up."""
+    """The author's mistake in one line, with the file and line that raised it."""
     if isinstance(error, SystemExit):
         return f"it calls sys.exit({error.code!r})"
     message = " ".join(str(error).split())
     if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("sawtooth"):
         return f"{message}; how a family of the Sawtooth 1.x SDK is run: docs/how-to/migrating.md"
     if isinstance(error, (ModuleNotFoundError, SyntaxError)):
-        # A SyntaxError names its place itself, and a module that is not there has none.
+        # A SyntaxError names its place itself; a missing module has none.
         return message
-    # The author's own line: not the one here that asked, nor a check of the SDK, nor the interpreter's machinery.
+    # The author's own line is the last one outside of this module, the SDK and the interpreter.
     ours = ("<", __file__, str(Path(processor_sdk.__file__).parent))
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""

@@ -1,8 +1,8 @@
-"""Log lines on their way to stderr: at once, or, beside an event loop, while it waits for somebody.
+"""Writes log lines to stderr: at once, or, beside an event loop, when the loop is idle.
 
-To write a line takes about as long as to answer a request, wakes whoever reads it, and is what the next answer waits
-for. So what is said at level info or below waits until the loop would sleep anyway, with what else is said in a
-twentieth of a second; what is said above that level is written at once, behind all that was said before.
+Writing a line takes about as long as answering a request, and delays the next answer. So lines of level info or below
+wait up to 0.1 s until the loop would sleep anyway, and are written together. A line of a higher level is written at
+once, after all lines before it (ADR 17).
 """
 
 import asyncio
@@ -14,29 +14,29 @@ from typing import Any, Final, TextIO
 
 from structlog import DropEvent
 
-_OLD_S: Final = 0.05
-"""From this age of the first line on, the next sleep will do. Many at once cost a fraction of what each would alone."""
+_IDLE_WRITE_S: Final = 0.05
+"""An idle loop writes when the first waiting line has this age: many lines at once cost less than each alone."""
 
-_BEHIND_S_MAX: Final = 0.1
-"""docs/reference/configuration.md, DOVETAIL_LOG_LEVEL."""
+_WAIT_S_MAX: Final = 0.1
+"""The longest wait of a line, promised in docs/reference/configuration.md, DOVETAIL_LOG_LEVEL."""
 
 _LINES_WAITING_MAX: Final = 200
-"""Mostly some 30 kB: a pipe holds 64 KiB, and beyond that whoever writes waits for whoever reads."""
+"""About 30 kB. A pipe holds 64 KiB; beyond that the writer waits for the reader."""
 
 _MAY_WAIT: Final = frozenset({"debug", "info"})
 _NEEDS_ITS_MOMENT: Final = ("exc_info", "stack_info")
-"""Members of an event that are read off the stack of whoever said it."""
+"""Members of an event that are read from the stack of the logging call."""
 
 Event = MutableMapping[str, Any]
 Processor = Callable[[Any, str, Any], Any]
-"""As structlog knows them; the last of a row gives a line."""
+"""A structlog processor; the last one of a chain returns the line."""
 
 
 class LogLines:
-    """The last of structlog's processors, which takes every event; and the stream of the standard library's lines.
+    """The last of structlog's processors, and the stream of the standard library's log lines.
 
-    Values become text when a line is written: who says something must not change them afterwards. Any thread may say
-    something, for a library's threads log as well: what another than the loop's says is written at once.
+    Values become text only when a line is written, so callers must not change them after the call. Any thread may log;
+    lines of other threads than the loop's are written at once.
     """
 
     def __init__(self, stderr: TextIO, renderers: Sequence[Processor]) -> None:
@@ -47,10 +47,10 @@ class LogLines:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._old_from = 0.0
+        self._due_at = 0.0
 
     def __call__(self, _logger: object, level: str, event: Event) -> Event:
-        """Take an event. Always raises DropEvent: nothing is left for structlog to write."""
+        """Accept an event. Always raises DropEvent, because structlog has nothing left to write."""
         loop = self._loop
         with self._lock:
             self._waiting.append((level, event))
@@ -63,53 +63,53 @@ class LogLines:
             ):
                 self.flush()
             elif self._timer is None:
-                self._timer = loop.call_later(_BEHIND_S_MAX, self.flush)
-                self._old_from = loop.time() + _OLD_S
+                self._timer = loop.call_later(_WAIT_S_MAX, self.flush)
+                self._due_at = loop.time() + _IDLE_WRITE_S
         raise DropEvent
 
     def write(self, text: str) -> None:
-        """Write what waits, and then this."""
+        """Write the waiting lines, and then ``text``."""
         with self._lock:
             self.flush()
             self._put(text)
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the waiting lines."""
         with self._lock:
             if self._timer is not None and threading.get_ident() == self._loop_thread:
                 self._timer.cancel()
                 self._timer = None
             if self._waiting:
                 waiting, self._waiting = self._waiting, []
-                # One write for all of them: each wakes whoever reads them.
+                # One write for all, because each write wakes the reader.
                 self._put("".join([f"{self._rendered(level, event)}\n" for level, event in waiting]))
 
     @contextmanager
     def behind_loop(self) -> Iterator[asyncio.Runner]:
-        """A runner of a new event loop; lines wait for it as long as it is there."""
+        """A runner of a new event loop. Inside, lines wait until that loop is idle."""
         with asyncio.Runner(loop_factory=self._new_loop) as runner:
             self._loop, self._loop_thread = runner.get_loop(), threading.get_ident()
             try:
                 yield runner
             finally:
-                # What the end of the loop has to say is written at once.
+                # Lines that the loop's shutdown logs are written at once.
                 self._loop = self._timer = None
                 self.flush()
 
     def due(self) -> bool:
-        """Whether there are lines for a loop that has nothing else to do."""
-        return self._timer is not None and self._loop is not None and self._loop.time() >= self._old_from
+        """Whether an idle loop should write the waiting lines now."""
+        return self._timer is not None and self._loop is not None and self._loop.time() >= self._due_at
 
     def flush_soon(self) -> None:
-        """Have the loop write what waits as the next it does; what goes wrong with a line ends nothing else there."""
+        """Have the loop write the waiting lines next. In a callback of its own, a failing line cannot end the loop."""
         if self._loop is not None:
             self._loop.call_soon(self.flush)
 
     def _new_loop(self) -> asyncio.AbstractEventLoop:
-        return asyncio.SelectorEventLoop(_WritesBeforeItSleeps(self))
+        return asyncio.SelectorEventLoop(_WritingSelector(self))
 
     def _put(self, text: str) -> None:
-        # Where nobody reads it any more, its disk is full, or it was closed, there is nobody to tell.
+        # A stream without a reader, on a full disk or closed: there is no other place to report that.
         with suppress(OSError, ValueError):
             self._stderr.write(text)
             self._stderr.flush()
@@ -118,7 +118,7 @@ class LogLines:
         try:
             return self._through_renderers(level, event)
         except Exception as error:
-            # Those beside it have done nothing wrong, nor has whoever said something just now.
+            # Other lines and the current caller must not fail because of this line.
             why = {"event": "a line cannot be shown", "reason": type(error).__name__, "level": level}
             return self._through_renderers(level, why | {"timestamp": event.get("timestamp", "")})
 
@@ -128,8 +128,8 @@ class LogLines:
         return event
 
 
-class _WritesBeforeItSleeps(selectors.DefaultSelector):
-    """What a loop waits with; lines that are due are written first, where it would wait indeed."""
+class _WritingSelector(selectors.DefaultSelector):
+    """A selector that writes due lines before the loop would really wait."""
 
     def __init__(self, lines: LogLines) -> None:
         super().__init__()

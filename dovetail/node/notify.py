@@ -1,8 +1,8 @@
-"""Telling whoever started this process that it serves, and noticing when that one is gone.
+"""Reports a process's state to its supervisor, and notices the supervisor's end.
 
-Readiness is systemd's notify protocol (NOTIFY_SOCKET, a Unix datagram socket), so that the same words serve systemd
-and our own supervisor. The lifeline is a pipe whose writing end only the supervisor holds: its end of file means that
-the supervisor is gone, however it went. No processes are started here.
+Reports follow systemd's notify protocol (sd_notify(3): datagrams to NOTIFY_SOCKET), so that systemd and Dovetail's own
+supervisor both understand them. The lifeline is a pipe whose writing end only the supervisor holds: its end of file
+means that the supervisor is gone. Processes are started in ``dovetail.node.child``.
 """
 
 import os
@@ -22,111 +22,111 @@ LIFELINE_FD: Final = "DOVETAIL_LIFELINE_FD"
 _DATAGRAM_BYTES_MAX: Final = 4096
 _STATUS_CHARACTERS_MAX: Final = 400
 AGAIN_S: Final = 5.0
-"""How often what could not be said is said again."""
+"""How often an unsent report is sent again."""
 
 ORPHAN_GRACE_S: Final = 20.0
-"""Longer than any part takes to end in order; a processor takes 15 s at most."""
+"""Longer than any part takes to end in order: a processor takes at most 15 s."""
 
 
 class Notifier:
-    """Says READY=1, STATUS=… and WATCHDOG=1 to a notify socket; says nothing when there is none.
+    """Sends READY=1, STATUS=…, WATCHDOG=1 and STOPPING=1 to a notify socket, if there is one.
 
-    Never waits for the listener: what it has no room for now goes with what is said next.
+    Never waits for the listener: a report that finds the socket full goes with the next one.
     """
 
     def __init__(
         self, address: str | None, watchdog_s: float | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """``address``: a path, or ``@name`` for Linux's abstract sockets; None for nobody.
+        """``address``: a path, ``@name`` for one of Linux's abstract sockets, or None for no listener.
 
-        ``watchdog_s``: how long the listener puts up with silence, None for ever. ``clock``: seconds of a steady clock.
+        ``watchdog_s``: how long the listener tolerates silence; None for ever. ``clock``: monotonic seconds.
         """
         self._address = "\0" + address[1:] if address and address.startswith("@") else address
         self._watchdog_s = watchdog_s
         self.alive_s = min(AGAIN_S, watchdog_s / 4 if watchdog_s else AGAIN_S) if address else None
-        """How often ``alive`` must be called at least; None where nobody listens."""
+        """The longest allowed pause between calls of ``alive``, in seconds; None without a listener."""
         self._clock = clock
         self._alive_at = 0.0
-        self._unsaid: dict[str, str] = {}
+        self._unsent: dict[str, str] = {}
 
     @classmethod
     def from_environment(cls, environ: MutableMapping[str, str]) -> "Notifier":
-        """Takes NOTIFY_SOCKET and what belongs to it out of ``environ``: it does not mean what this process starts."""
+        """Take NOTIFY_SOCKET and its companions out of ``environ``, so that child processes do not inherit them."""
         address, usec = environ.pop(NOTIFY_SOCKET, None), environ.pop(WATCHDOG_USEC, "")
         mine = environ.pop(WATCHDOG_PID, str(os.getpid())) == str(os.getpid())
         return cls(address, int(usec) / 1_000_000 if mine and usec.isascii() and usec.isdigit() else None)
 
     def ready(self) -> None:
-        """This process serves."""
-        self._say(READY="1", STATUS="ready")
+        """Report that this process serves."""
+        self._send(READY="1", STATUS="ready")
 
     def status(self, text: str) -> None:
-        """What this process is doing or waiting for, in one line."""
-        self._say(STATUS=" ".join(text.split())[:_STATUS_CHARACTERS_MAX])
+        """Report in one line what this process does or waits for."""
+        self._send(STATUS=" ".join(text.split())[:_STATUS_CHARACTERS_MAX])
 
     def alive(self) -> None:
-        """This process does its work. May be called as often as one likes: it is said no more often than it must be."""
+        """Report that this process works. Calls may come at any rate; reports go out only as often as needed."""
         if self._watchdog_s and (now := self._clock()) >= self._alive_at:
-            # A margin, so that calls at just this distance do not come out as every other one.
+            # The margin keeps calls at exactly this distance from being skipped every other time.
             self._alive_at = now + 0.9 * self._watchdog_s / 4
-            self._say(WATCHDOG="1")
-        elif self._unsaid:
-            self._say()
+            self._send(WATCHDOG="1")
+        elif self._unsent:
+            self._send()
 
     def stopping(self) -> None:
-        """This process is ending in order."""
-        self._say(STOPPING="1")
+        """Report that this process is ending."""
+        self._send(STOPPING="1")
 
-    def _say(self, **words: str) -> None:
+    def _send(self, **variables: str) -> None:
         if not self._address:
             return
-        self._unsaid |= words
+        self._unsent |= variables
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.setblocking(False)
             try:
                 sender.connect(self._address)
-                sender.send("\n".join(f"{name}={value}" for name, value in self._unsaid.items()).encode())
+                sender.send("\n".join(f"{name}={value}" for name, value in self._unsent.items()).encode())
             except OSError:
-                # The listener may be gone; that is the lifeline's business, and no reason to stop serving.
+                # A listener that is gone is no reason to stop serving; the lifeline deals with it.
                 return
-        self._unsaid.clear()
+        self._unsent.clear()
 
 
 class NotifyListener:
-    """The receiving side: one socket for one child."""
+    """The receiving end: one socket for one child process."""
 
     def __init__(self, path: Path) -> None:
-        """``path``: in a folder that only this user can enter, and short enough for a socket's name."""
+        """``path``: short enough for a socket's name, in a folder that only this user can enter."""
         self.path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         self._socket.bind(str(path))
 
     def fileno(self) -> int:
-        """Readable when something was said."""
+        """The descriptor, readable when a datagram has arrived."""
         return self._socket.fileno()
 
     def drain(self) -> list[dict[str, str]]:
-        """Every datagram that is waiting, each as its variables."""
-        said: list[dict[str, str]] = []
+        """The variables of each datagram that has arrived."""
+        received: list[dict[str, str]] = []
         while True:
             try:
                 datagram = self._socket.recv(_DATAGRAM_BYTES_MAX)
             except BlockingIOError:
-                return said
+                return received
             lines = datagram.decode(errors="replace").splitlines()
-            said.append(dict(line.split("=", 1) for line in lines if "=" in line))
+            received.append(dict(line.split("=", 1) for line in lines if "=" in line))
 
     def close(self) -> None:
-        """Frees the socket and its name."""
+        """Close the socket and remove its name."""
         self._socket.close()
         self.path.unlink(missing_ok=True)
 
 
 def watch_lifeline(environ: MutableMapping[str, str], on_lost: Callable[[], None] | None = None) -> None:
-    """End this process in order when its supervisor is gone; at once if it has not ended 20 s later.
+    """End this process in order when its supervisor is gone, and kill it if it has not ended 20 s later.
 
-    Does nothing when no supervisor gave a lifeline. ``on_lost`` replaces the ending.
+    Does nothing if the environment names no lifeline. ``on_lost`` replaces the ending.
     """
     named = environ.pop(LIFELINE_FD, None)
     if named is None:

@@ -1,4 +1,4 @@
-"""The limit of open files: as many sockets as the system lets this process have, and a word when that is few."""
+"""Raises the limit of open files, because each client holds a socket."""
 
 import contextlib
 import resource
@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Final
 
 ENOUGH: Final = 12_000
-"""Ten thousand clients that wait, each on a socket, and room for what else a process holds open."""
+"""Ten thousand waiting clients, and room for the other files of a process."""
 
 _SYSTEMS_OWN_MAX: Final = 10_240
-"""What macOS allows (OPEN_MAX) where it calls the hard limit unlimited."""
+"""OPEN_MAX of macOS, which allows no more even if it reports an unlimited hard limit."""
 
 
 def raise_open_files_limit(on_low: Callable[[int], None]) -> int:
-    """Raise the soft limit to the hard one; the soft limit from here on, which processes started later inherit.
+    """Raise the soft limit to the hard one, for this process and those that it starts. Returns the new soft limit.
 
-    ``on_low`` is told that limit when it is below ``ENOUGH``.
+    ``on_low`` is called with that limit if it is below ``ENOUGH``.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:

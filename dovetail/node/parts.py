@@ -1,4 +1,4 @@
-"""The processes that make one node, as command lines: what ``up`` supervises and what ``bench`` measures."""
+"""The command lines of a node's processes, which ``up`` supervises and ``bench`` measures."""
 
 import re
 import sys
@@ -12,7 +12,7 @@ INTKEY: Final = "families.intkey.handler:IntkeyHandler"
 SETTINGS: Final = "families.settings.handler:SettingsHandler"
 
 _NAME_CHARACTERS_MAX: Final = 24
-"""Of a part that is called by its family: a socket's name has little room."""
+"""A part's name is a part of a socket's name, which has little room."""
 
 
 def node_parts(
@@ -26,12 +26,12 @@ def node_parts(
     under: Mapping[str, Sequence[str]] | None = None,
     insecure: bool = False,
 ) -> list[Part]:
-    """Validator, REST API and processors (name and handler), which end first, so that they drain into a validator.
+    """Validator, REST API and processors. Processors end first, so that the validator takes their last results.
 
-    ``extra`` follows every command; ``under`` stands between Python and a part's, by the part's name. ``insecure``: the
-    validator may listen without keys anywhere.
+    ``processors``: name of the part and MODULE:HANDLER. ``extra``: arguments at the end of every command. ``under``:
+    Python's own arguments, by the part's name. ``insecure``: the validator may listen on any address without keys.
     """
-    # Spelled as flags for each part: what the environment says of the others' addresses must not lead them astray.
+    # Addresses are flags, because flags win over an environment that may name other addresses.
     endpoint = reachable(validator_bind)
 
     def part(name: str, *words: str, ends: int) -> Part:
@@ -46,7 +46,7 @@ def node_parts(
 
 
 def part_name(family_name: str, taken: Collection[str]) -> str:
-    """What the part that runs a family's processor is called: by the family, but fit for a file, and not as another."""
+    """A name for the part that runs a family's processor: the family's, fit for a file name, and not in ``taken``."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", family_name).lstrip(".-")[:_NAME_CHARACTERS_MAX] or "processor"
     used = {"validator", "rest-api", *taken}
     return next(
@@ -55,5 +55,5 @@ def part_name(family_name: str, taken: Collection[str]) -> str:
 
 
 def reachable(address: str) -> str:
-    """Where to reach what is bound at ``address``: an address that means "all" is reached through loopback."""
+    """The address that reaches a socket bound to ``address``: loopback, if it is bound to all interfaces."""
     return address.replace("//*:", "//127.0.0.1:").replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")

@@ -1,13 +1,13 @@
-"""What a transaction processor counts, for Prometheus. What is counted is the SDK's business; here it gets its names.
+"""Serves the counts of a transaction processor as Prometheus metrics. The SDK does the counting.
 
-Each family is labelled ``family`` and ``version``, each worker ``worker`` (a number from 0; a replaced worker goes on
-under its predecessor's number, and its counters go on too):
+Labels are ``family``, ``version`` and ``worker``, a number from 0. A replacement continues its predecessor's number and
+counters.
 
 - ``dovetail_processor_transactions_total``: counter; ``verdict`` is ok, invalid or error (worker, family, version)
-- ``dovetail_processor_apply_seconds``: histogram of applies, without what they wait for the validator (the same three)
-- ``dovetail_processor_tasks_in_flight``: gauge of messages from the validator that are not answered (worker)
+- ``dovetail_processor_apply_seconds``: histogram of applies without waits for the validator (worker, family, version)
+- ``dovetail_processor_tasks_in_flight``: gauge of unanswered messages from the validator (worker)
 - ``dovetail_processor_connected``: gauge, 1 while the validator has accepted all families of a worker (worker)
-- ``dovetail_processor_restarts_total``: counter of workers that were replaced (worker)
+- ``dovetail_processor_restarts_total``: counter of replaced workers (worker)
 """
 
 from collections.abc import Iterator
@@ -25,17 +25,17 @@ _FAMILY_LABELS = ("worker", "family", "version")
 
 
 class ProcessorMetrics(Collector):
-    """Serves the last report that it was called with."""
+    """Serves the metrics of the last report."""
 
     def __init__(self) -> None:
         self._report = Report((), False)
 
     def __call__(self, report: Report) -> None:
-        """Take note of ``report``."""
+        """Replace the report."""
         self._report = report
 
     def serve(self, address: str) -> "ProcessorMetrics":
-        """Answer at HOST:PORT from now on, in threads of its own. Raises Refused where it cannot listen there."""
+        """Answer at HOST:PORT from now on, in separate threads. Raises Refused if it cannot listen there."""
         disable_created_metrics()  # type: ignore[no-untyped-call]
         parts = urlsplit(f"//{address}")
         registry = CollectorRegistry()
@@ -47,7 +47,7 @@ class ProcessorMetrics(Collector):
         return self
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics now; for prometheus_client, in any thread."""
+        """The current metrics; prometheus_client calls this in any thread."""
         transactions = CounterMetricFamily(
             "dovetail_processor_transactions", "Transactions by verdict.", labels=(*_FAMILY_LABELS, "verdict")
         )

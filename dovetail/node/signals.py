@@ -1,33 +1,49 @@
-"""Which signals end a process of a node in order. What ends then, and how, is each command's own."""
+"""The signals that end a process of a node in order. What ends then, and how, is up to each command."""
 
+import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
-    """SIGINT, SIGTERM and SIGHUP; without SIGHUP where that is ignored, as below nohup."""
+    """SIGINT, SIGTERM and SIGHUP; without SIGHUP if the process ignores it, as under nohup."""
     hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return (signal.SIGINT, signal.SIGTERM) if hangup_ignored else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@contextmanager
-def ended_as_by_ctrl_c() -> Iterator[None]:
-    """Each of these signals does here what Ctrl-C does, so that what has its end in order for that has it for all.
+def handle_ending_signals(handler: Callable[[signal.Signals], None]) -> Callable[[], None]:
+    """Call ``handler`` in the running event loop for each ending signal. The result restores the former handlers."""
+    loop = asyncio.get_running_loop()
+    former = {number: signal.getsignal(number) for number in ending_signals()}
+    for number in former:
+        loop.add_signal_handler(number, handler, number)
 
-    Raises SystemExit, 128 and the signal's number, instead of a KeyboardInterrupt that is another signal's.
+    def restore() -> None:
+        for number, each in former.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, each)
+
+    return restore
+
+
+@contextmanager
+def ending_signals_interrupt() -> Iterator[None]:
+    """Let each ending signal raise KeyboardInterrupt inside, as Ctrl-C does, so that one clean-up serves them all.
+
+    Raises SystemExit with 128 and the signal's number, instead of the KeyboardInterrupt of another signal than SIGINT.
     """
     received = signal.SIGINT
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         nonlocal received
         received = signal.Signals(number)
-        ctrl_c = signal.getsignal(signal.SIGINT)
-        # In the background of a shell it may be ignored.
-        (ctrl_c if callable(ctrl_c) else signal.default_int_handler)(signal.SIGINT, frame)
+        on_interrupt = signal.getsignal(signal.SIGINT)
+        # A shell starts its background jobs with SIGINT ignored.
+        (on_interrupt if callable(on_interrupt) else signal.default_int_handler)(signal.SIGINT, frame)
 
-    before = {number: signal.signal(number, interrupt) for number in ending_signals() if number != signal.SIGINT}
+    former = {number: signal.signal(number, interrupt) for number in ending_signals() if number != signal.SIGINT}
     try:
         yield
     except KeyboardInterrupt:
@@ -35,5 +51,5 @@ def ended_as_by_ctrl_c() -> Iterator[None]:
             raise
         raise SystemExit(128 + received) from None
     finally:
-        for number, handler in before.items():
+        for number, handler in former.items():
             signal.signal(number, handler)

@@ -1,6 +1,6 @@
-"""Keeping the node's processes running: start together, restart what dies, end all in order.
+"""Keeps the processes of a node running: starts them together, restarts those that die, ends all in order.
 
-Knows nothing of ledgers: its parts are commands that follow the protocol of ``dovetail.node.notify`` and end on
+The supervisor knows nothing of ledgers. Its parts are commands that report as in ``dovetail.node.notify`` and end on
 SIGTERM.
 """
 
@@ -17,26 +17,26 @@ from dovetail.common.errors import Refused
 from dovetail.common.files import make_private_dir
 from dovetail.common.output import printable
 from dovetail.node.child import Child
-from dovetail.node.logs import RotatingFile
-from dovetail.node.signals import ending_signals
+from dovetail.node.log_files import RotatingFile
+from dovetail.node.signals import handle_ending_signals
 
 BACK_OFF_FIRST_S: Final = 0.5
 BACK_OFF_MAX_S: Final = 30.0
 BACK_OFF_RESET_S: Final = 60.0
-"""A process that ran this long before it died starts over with the first, short pause."""
+"""After a run of this length the pause before a restart is the first, short one again."""
 
 STOP_S: Final = 15.0
-"""How long each rank may take to end in order before it is killed."""
+"""How long the parts that end together may take before they are killed."""
 
 _REFUSALS: Final = (1, 2)
 _PROGRAM: Final = "dovetail: "
-"""How this program begins a refusal; not said twice when it is handed on."""
+"""The prefix of a part's refusal, which the supervisor removes from the line that it passes on."""
 
 _SOCKET_PATH_BYTES_MAX: Final = 90
 
 
 class Part(NamedTuple):
-    """One process to keep running. Lower ``ends`` end earlier; equal ones together."""
+    """One process to keep running. Parts with a lower ``ends`` end earlier, those with the same one together."""
 
     name: str
     command: Sequence[str]
@@ -44,51 +44,47 @@ class Part(NamedTuple):
 
 
 class Events(NamedTuple):
-    """What the supervisor tells, always from the event loop's thread."""
+    """Callbacks for the supervisor's events, called in the event loop's thread."""
 
     waiting: Callable[[Mapping[str, str]], None]
-    """Which parts do not serve yet, and what each says it waits for; empty until it says something."""
+    """Called with the parts that do not serve yet, and each one's status: what it waits for, or empty."""
 
     ready: Callable[[], None]
-    """Every part serves, for the first time."""
+    """Called once, when every part serves."""
 
-    told: Callable[[str], None]
-    """One line for people: a restart, an ending by force, a log that cannot be written."""
+    notice: Callable[[str], None]
+    """Called with a line for people: a restart, a kill, a log that cannot be written."""
 
     output: Callable[[str, bytes], None]
-    """What a part wrote, as it came."""
+    """Called with a part's name and bytes of its output."""
 
 
 def back_off(previous_s: float | None, ran_s: float) -> float:
-    """Seconds to pause before the next start, doubling from 0.5 to 30 while a part keeps dying within a minute."""
+    """Seconds before the next start: 0.5, doubled up to 30 while the part dies within a minute of each start."""
     if previous_s is None or ran_s >= BACK_OFF_RESET_S:
         return BACK_OFF_FIRST_S
     return min(previous_s * 2, BACK_OFF_MAX_S)
 
 
 async def supervise(parts: Sequence[Part], log_dir: Path, events: Events) -> signal.Signals:
-    """Run ``parts`` until one of ``ending_signals``, which is returned once all have ended; a second one kills them.
+    """Run ``parts`` until an ending signal, which is returned when all have ended. A second signal kills them.
 
-    A part that exits with 1 or 2 before it ever served has refused: the others are ended and Refused is raised with its
-    last line. One that dies in another way, or later, is started again. Logs go to ``log_dir``/NAME.log.
+    A part that exits with 1 or 2 before it ever served has refused its configuration: the others are ended, and Refused
+    is raised with the part's last line. A part that ends in another way, or later, is started again. Logs go to
+    ``log_dir``/NAME.log.
     """
     make_private_dir(log_dir)
-    loop = asyncio.get_running_loop()
     with tempfile.TemporaryDirectory(prefix="dovetail-", dir=_socket_dir()) as socket_dir:
         supervisor = _Supervisor(parts, log_dir, Path(socket_dir), events)
-        handlers = {number: signal.getsignal(number) for number in ending_signals()}
-        for number in handlers:
-            loop.add_signal_handler(number, supervisor.on_signal, number)
+        restore = handle_ending_signals(supervisor.on_signal)
         try:
             return await supervisor.run()
         finally:
-            for number, handler in handlers.items():
-                loop.remove_signal_handler(number)
-                signal.signal(number, handler)
+            restore()
 
 
 def _socket_dir() -> str | None:
-    """A socket's name has little room: leave the usual temporary folder when that is far down."""
+    """The parent folder of sockets: None for the system's default, /tmp if that is too long for a socket's name."""
     return None if len(tempfile.gettempdir().encode()) <= _SOCKET_PATH_BYTES_MAX - 40 else "/tmp"
 
 
@@ -128,7 +124,7 @@ class _Supervisor:
                 child.kill()
 
     async def _keep(self, part: Part) -> None:
-        """Start the part again and again until all end. Raises Refused when it refuses to serve at all."""
+        """Run the part, and run it again when it ends, until all end. Raises Refused if it never serves."""
         log = _Log(self._log_dir / f"{part.name}.log", self._events)
         pause_s: float | None = None
         try:
@@ -138,10 +134,10 @@ class _Supervisor:
                 if self._ending.is_set():
                     return
                 if exit_code in _REFUSALS and part.name not in self._served:
-                    reason = last_line.removeprefix(_PROGRAM) or f"it ended with exit code {exit_code}, saying nothing"
+                    reason = last_line.removeprefix(_PROGRAM) or f"it ended with exit code {exit_code} and no output"
                     raise Refused(f"{part.name}: {printable(reason)}")
                 pause_s = back_off(pause_s, time.monotonic() - started)
-                self._events.told(
+                self._events.notice(
                     f"{part.name} {_how_it_ended(exit_code)}; starting it again in {pause_s:g} s (log: {log.path})"
                 )
                 await self._pause(pause_s)
@@ -157,7 +153,7 @@ class _Supervisor:
             child = Child(
                 part.command,
                 socket_path=self._socket_dir / f"{part.name}.socket",
-                on_said=lambda said: self._on_said(part.name, said),
+                on_notify=lambda variables: self._on_notify(part.name, variables),
                 on_output=on_output,
             )
         except OSError as error:
@@ -171,16 +167,16 @@ class _Supervisor:
         self._not_ready[part.name] = "starting again"
         return exit_code, child.last_line
 
-    def _on_said(self, name: str, said: dict[str, str]) -> None:
+    def _on_notify(self, name: str, variables: dict[str, str]) -> None:
         if self._ending.is_set():
             return
-        if said.get("READY") == "1" and name in self._not_ready:
+        if variables.get("READY") == "1" and name in self._not_ready:
             del self._not_ready[name]
             if name in self._served:
-                self._events.told(f"{name} serves again")
+                self._events.notice(f"{name} serves again")
             self._served.add(name)
-        elif name in self._not_ready and "STATUS" in said:
-            self._not_ready[name] = said["STATUS"]
+        elif name in self._not_ready and "STATUS" in variables:
+            self._not_ready[name] = variables["STATUS"]
         else:
             return
         if self._all_served:
@@ -208,13 +204,13 @@ class _Supervisor:
             if late:
                 for name in names:
                     if name in self._children:
-                        self._events.told(f"{name} did not end within {STOP_S:g} s: killed")
+                        self._events.notice(f"{name} did not end within {STOP_S:g} s: killed")
                         self._children[name].kill()
                 await asyncio.wait(ending)
 
 
 class _Log:
-    """A part's log file; a disk that takes no more is told once and ends nothing."""
+    """A part's log file. A failure to write is reported once and ends nothing."""
 
     def __init__(self, path: Path, events: Events) -> None:
         self.path = path
@@ -230,7 +226,7 @@ class _Log:
             self._file.write(content)
         except OSError as error:
             if not self._failed:
-                self._events.told(f"cannot write the log {self.path}: {error.strerror}")
+                self._events.notice(f"cannot write the log {self.path}: {error.strerror}")
             self._failed = True
         else:
             self._failed = False

@@ -80,8 +80,10 @@ def near(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Commands with processes as they are, are in tests/system/e2e/test_store_tools.py and in the tests of kills.
     """
-    for place in ("child.run_in_child", "copies.run_in_child", "repair.run_in_child"):
-        monkeypatch.setattr(f"dovetail.validator.maintenance.{place}", forked_child)
+    for module in (
+        "cli.commands.chain", "cli.commands.store", "validator.maintenance.copies", "validator.maintenance.repair"
+    ):  # fmt: skip
+        monkeypatch.setattr(f"dovetail.{module}.run_in_child", forked_child)
     monkeypatch.setattr("dovetail.validator.history.verification.whole.Checkers", lambda processes: nullcontext(Here()))
 
 

@@ -270,7 +270,7 @@ def _tell(
 
     from dovetail.bench.node import Interrupted
     from dovetail.node.config import load as load_config
-    from dovetail.node.signals import ended_as_by_ctrl_c
+    from dovetail.node.signals import ending_signals_interrupt
 
     # The node reads the same environment, and would refuse it with its data and logs kept.
     load_config(config_file=None, environ=os.environ, flags={})
@@ -278,14 +278,14 @@ def _tell(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     progress = Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
     try:
-        with ended_as_by_ctrl_c(), progress:
+        with ending_signals_interrupt(), progress:
             report = asyncio.run(run(progress))
     except Interrupted as interrupted:
         raise typer.Exit(128 + interrupted.number) from None
     if as_json:
         from dataclasses import asdict
 
-        from dovetail.common.output import print_json
+        from dovetail.cli.printing import print_json
 
         print_json(asdict(report))
     else:
@@ -331,3 +331,7 @@ def _check_plot(file: Path, pending: int, a_post: int) -> None:
             f"--plot rises from one POST ({a_post} transactions) to --pending, which is {pending}: raise it"
         )
     load_matplotlib()
+
+
+app = typer.Typer()
+add_to(app)

@@ -1,26 +1,30 @@
-"""``chain verify``: whether a ledger's store is sound, and whether running its history again comes to the same."""
+"""``chain verify``: checks a ledger's store, and on request executes its history again."""
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
-from dovetail.cli.options import WAIT_S_MAX, ConfigFile, DataDir, Insecure, Json, examples, not_empty
+from dovetail.cli.maintenance import store_work
+from dovetail.cli.options import WAIT_S_MAX, ConfigFile, DataDir, Insecure, Json, Processes, examples, not_empty
+from dovetail.cli.printing import print_json, progress_bar
+from dovetail.cli.reexecution import Tally
+from dovetail.cli.reexecution import reexecute as run_again
 from dovetail.common.errors import Refused
 from dovetail.common.home import shown
-from dovetail.common.output import print_json, printable, progress_bar
-
-if TYPE_CHECKING:
-    from dovetail.node.config import Config
-    from dovetail.validator.history.verification.findings import Findings
-    from dovetail.validator.maintenance.child import Step
-    from dovetail.validator.maintenance.verification import VerifiedRange
+from dovetail.common.output import printable
+from dovetail.node.config import Config, Flag, load
+from dovetail.node.genesis import STORE_NAME
+from dovetail.validator.history.verification.findings import Findings
+from dovetail.validator.history.verification.workers import CheckerDied, Checkers
+from dovetail.validator.maintenance.child import run_in_child
+from dovetail.validator.maintenance.verification import VerifiedRange, begin
+from dovetail.validator.maintenance.verification import verify as verify_store
+from dovetail.validator.store import StorageFailed, StoreReader
 
 app = typer.Typer(help="The chain as a whole: verify.", no_args_is_help=True)
 
 _BIND_DEFAULT: Final = "tcp://127.0.0.1:*"
-_REFRESH_S: Final = 0.2
 _KEYS_SHOWN_MAX: Final = 100
 
 
@@ -62,65 +66,47 @@ def verify(
             "--bind",
             metavar="ENDPOINT",
             callback=not_empty,
-            help="With --reexecute: where other processors connect, which are not started here.",
+            help="With --reexecute: where processors connect that are not started here.",
         ),
     ] = _BIND_DEFAULT,
     insecure: Insecure = None,
     wait_s: Annotated[
         int,
         typer.Option(
-            "--wait-s", min=0, max=WAIT_S_MAX, metavar="SECONDS", help="With --reexecute: how long to wait for them."
+            "--wait-s",
+            min=0,
+            max=WAIT_S_MAX,
+            metavar="SECONDS",
+            help="With --reexecute: how long to wait for those processors.",
         ),
     ] = 60,
-    processes: Annotated[
-        int,
-        typer.Option(
-            "--processes", min=0, max=256, metavar="N", help="Processes that check signatures; 0: one a core."
-        ),
-    ] = 0,
+    processes: Processes = 0,
     most: Annotated[int, typer.Option("--show", min=1, metavar="N", help="Show at most N findings.")] = 20,
     as_json: Json = False,
 ) -> None:
     """Verify a ledger's store: signatures, links, rules, receipts, every node of the state, every index.
 
-    Reads only, beside a running validator too. Exit code 0 when the store is sound; 1 with findings, each with its
-    block, what was expected and what was found. With --reexecute the bundled processors and those of --family are
-    started, others may connect; which ones history needs and nobody serves is said before anything runs.
+    Reads only, even beside a running validator. Exit code 0 when the store is sound, else 1 with findings: the block,
+    what was expected and what was found. With --reexecute the bundled processors and those of --family are started, and
+    others may connect; families that no processor serves are listed before anything runs.
     """
     if not reexecute and (family or insecure or bind != _BIND_DEFAULT):
         raise typer.BadParameter("--family, --bind and --insecure go with --reexecute")
     if last is not None and first > last:
         raise typer.BadParameter(f"--from {first} comes after --to {last}")
-    settings = _settings(config, data_dir, insecure)
-    path = settings.validator.data_dir / "store"
-    with progress_bar("blocks") as bar:
-        tally = Tally(bar)
-        if reexecute:
+    flags = {"validator.data_dir": Flag("--data-dir", data_dir), "validator.insecure": Flag("--insecure", insecure)}
+    settings = load(config_file=config, flags=flags)
+    path = settings.validator.data_dir / STORE_NAME
+    if reexecute:
+        with progress_bar("blocks") as bar:
+            tally = Tally(bar)
             seen, findings = _reexecuted(path, first, last, processes, tally, settings, family or [], bind, wait_s)
-        else:
-            seen, findings = _verified(path, first, last, processes, tally)
+    else:
+        with store_work(path) as tell:
+            done = run_in_child(tell, verify_store, path, first, last, processes)
+        seen, findings, tally = done.seen, done.findings, Tally(None)
+        tally.blocks, tally.transactions, tally.seconds = done.blocks, done.transactions, done.seconds
     _report(seen, findings, tally, path, most, as_json)
-
-
-def _verified(
-    path: Path, first: int, last: int | None, processes: int, tally: "Tally"
-) -> "tuple[VerifiedRange, Findings]":
-    """Verify in a process of its own. Raises Refused, also where a damaged page ends that."""
-    from dovetail.validator.maintenance.child import Ended, run_in_child
-    from dovetail.validator.maintenance.verification import verify as verify_store
-    from dovetail.validator.store import StorageFailed
-
-    try:
-        done = run_in_child(tally.tell, verify_store, path, first, last, processes)
-    except StorageFailed as failure:
-        raise Refused(str(failure)) from None
-    except Ended as ended:
-        raise Refused(
-            f"the process that read the store at {shown(path)} was ended ({ended}): where nobody did that, pages of its"
-            " file are damaged. Stop the validator, then `dovetail store repair`, or restore a backup"
-        ) from None
-    tally.blocks, tally.transactions, tally.seconds = done.blocks, done.transactions, done.seconds
-    return done.seen, done.findings
 
 
 def _reexecuted(
@@ -128,19 +114,13 @@ def _reexecuted(
     first: int,
     last: int | None,
     processes: int,
-    tally: "Tally",
-    settings: "Config",
+    tally: Tally,
+    settings: Config,
     named: list[str],
     bind: str,
     wait_s: int,
-) -> "tuple[VerifiedRange, Findings]":
-    """Verify and run again. In this process, whose processors must end with it: a damaged page may end it."""
-    from dovetail.cli.reexecution import reexecute as run_again
-    from dovetail.validator.history.verification.findings import Findings
-    from dovetail.validator.history.verification.workers import CheckerDied, Checkers
-    from dovetail.validator.maintenance.verification import VerifiedRange, begin
-    from dovetail.validator.store import StorageFailed, StoreReader
-
+) -> tuple[VerifiedRange, Findings]:
+    """Verify and execute again, in this process, because the processors must end with it. A damaged page may end it."""
     findings = Findings()
     try:
         reader = StoreReader.open(path)
@@ -156,62 +136,8 @@ def _reexecuted(
     return VerifiedRange.of(verification), findings
 
 
-def _settings(config: Path | None, data_dir: Path | None, insecure: bool | None) -> "Config":
-    from dovetail.cli.commands.parts import load_config
-    from dovetail.node.config import Flag
-
-    flags = {
-        "validator.data_dir": Flag("--data-dir", data_dir and str(data_dir)),
-        "validator.insecure": Flag("--insecure", insecure),
-    }
-    return load_config(config, flags)
-
-
-class Tally:
-    """What has been done so far, and the bar that shows it."""
-
-    def __init__(self, bar: Any) -> None:
-        self._bar = bar
-        self._task: Any = None
-        self.blocks = self.transactions = self.reexecuted_blocks = self.reexecuted_transactions = self.skipped = (
-            self.pruned
-        ) = 0
-        self.seconds = 0.0
-        self._started_s = self._shown_s = time.monotonic()
-
-    def start(self, title: str, blocks: int) -> None:
-        """Something is done with so many blocks."""
-        if self._task is not None:
-            self._bar.remove_task(self._task)
-        self._task = self._bar.add_task(title, total=blocks, words="")
-        self._started_s = time.monotonic()
-        self._bar.refresh()
-
-    def end(self) -> None:
-        """All is done that was started."""
-        self.seconds = max(time.monotonic() - self._started_s, 1e-9)
-
-    def tell(self, step: "Step") -> None:
-        """How far another process has come."""
-        if self._task is None:
-            self.start("verifying", step.total)
-        self._bar.update(self._task, completed=step.done, words=step.title)
-        self._bar.refresh()
-
-    def step(self, transactions: int) -> None:
-        self._bar.advance(self._task)
-        # By hand: a thread that did it would take turns with the work.
-        if (now_s := time.monotonic()) - self._shown_s > _REFRESH_S:
-            self._shown_s = now_s
-            self._bar.update(self._task, words=f"{transactions / (now_s - self._started_s):,.0f} transactions/s")
-            self._bar.refresh()
-
-
-# Telling
-
-
-def _report(seen: "VerifiedRange", findings: "Findings", tally: Tally, path: Path, most: int, as_json: bool) -> None:
-    """Print what was found. Raises Refused where that is anything."""
+def _report(seen: VerifiedRange, findings: Findings, tally: Tally, path: Path, most: int, as_json: bool) -> None:
+    """Print the result. Raises Refused if there are findings."""
     seconds, total = tally.seconds, len(findings)
     advice = list(dict.fromkeys(finding.advice for finding in findings.kept))
     if as_json:
@@ -251,7 +177,7 @@ def _report(seen: "VerifiedRange", findings: "Findings", tally: Tally, path: Pat
         if not seen.pages_walked:
             typer.echo("the pages of the file were not walked: a validator wrote to it meanwhile")
         if seen.states_from:
-            typer.echo(_pruned_words(seen))
+            typer.echo(_pruned_text(seen))
         if tally.reexecuted_blocks:
             typer.echo(f"{tally.reexecuted_blocks} blocks, {tally.reexecuted_transactions} transactions run again")
         if tally.skipped:
@@ -265,7 +191,7 @@ def _report(seen: "VerifiedRange", findings: "Findings", tally: Tally, path: Pat
         raise Refused(f"the ledger at {shown(path)} is not sound, {found}. What to do: {'; or '.join(advice)}")
 
 
-def _pruned_words(seen: "VerifiedRange") -> str:
+def _pruned_text(seen: VerifiedRange) -> str:
     first, begin = seen.states_from, seen.first
     words = f"states before block {first} are pruned"
     if 0 < begin <= first:

@@ -1,4 +1,4 @@
-"""``new-family``: the beginning of a transaction family. What it writes is in ``dovetail.cli.scaffold``."""
+"""``new-family``: writes a new transaction family, whose files are in ``dovetail.cli.scaffold``."""
 
 import shlex
 from pathlib import Path
@@ -7,13 +7,23 @@ from typing import Annotated
 import typer
 
 from dovetail.cli.options import Json, examples, some_path
+from dovetail.cli.printing import print_json
 from dovetail.cli.scaffold import Encoding, check_name, render, write_project
-from dovetail.common.output import print_json, printable, program
+from dovetail.common.output import printable, program
+
+app = typer.Typer()
 
 
+@app.command(
+    "new-family",
+    epilog=examples(
+        "dovetail new-family tickets", "dovetail new-family tickets --encoding json --dir ./projects/tickets"
+    ),
+)
 def new_family(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Of the package and the family: lower-case letters, digits and '_'.")
+        str,
+        typer.Argument(metavar="NAME", help="Name of the package and the family: lower-case letters, digits and '_'."),
     ],
     encoding: Annotated[
         Encoding, typer.Option("--encoding", help="How payloads and state entries are encoded.")
@@ -36,7 +46,7 @@ def new_family(
     if as_json:
         print_json({"folder": str(target.absolute()), "handler": handler, "files": sorted(files)})
         return
-    typer.echo(f"wrote the family {name} to {printable(target)}: {len(files)} files; its README.md says what they are")
+    typer.echo(f"wrote the family {name} to {printable(target)}: {len(files)} files; its README.md describes them")
     for line in (
         f"cd {shlex.quote(str(target))}",
         "pip install -e '.[test]'",
@@ -45,13 +55,3 @@ def new_family(
         f"python -m {name} claim apples   (in a second terminal)",
     ):
         typer.echo(f"next   {printable(line)}")
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put this command into the command line."""
-    app.command(
-        "new-family",
-        epilog=examples(
-            "dovetail new-family tickets", "dovetail new-family tickets --encoding json --dir ./projects/tickets"
-        ),
-    )(new_family)

@@ -3,21 +3,30 @@
 import functools
 import signal
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from dovetail.cli.commands.parts import INTERRUPTED, LogFormatOption, LogLevelOption, load_config, start_part
 from dovetail.cli.options import ConfigFile, ConnectionKey, ValidatorKey, examples, not_empty
-from dovetail.common.errors import Refused
+from dovetail.cli.part import LogFormatOption, LogLevelOption, start_part
+from dovetail.common.errors import INTERRUPTED, Refused
+from dovetail.node.config import Flag, load
 from dovetail.node.handlers import make_handlers
 from dovetail.node.logs import LogFormat, LogLevel, configure
 from dovetail.node.notify import Notifier
+from dovetail.node.processor_metrics import ProcessorMetrics
+from processor_sdk.runtime import CannotStart, Report, TransactionProcessor
 
-if TYPE_CHECKING:
-    from processor_sdk.runtime import Report
+app = typer.Typer()
 
 
+@app.command(
+    epilog=examples(
+        "dovetail processor families.intkey.handler:IntkeyHandler",
+        "dovetail processor my_family:MyHandler --connect tcp://node-1:4004 --workers 4",
+        'dovetail processor my_family:MyHandler --build-id "$(git describe --always --dirty)"',
+    )
+)
 def processor(
     handlers: Annotated[
         list[str],
@@ -39,19 +48,19 @@ def processor(
         typer.Option(
             "--workers",
             metavar="N",
-            help="Processes that apply transactions; more than one a core is of no use. Default: 1.",
+            help="Processes that apply transactions; more than one per core are useless. Default: 1.",
         ),
     ] = None,
     max_occupancy: Annotated[
         int | None,
-        typer.Option("--max-occupancy", metavar="N", help="Transactions that a worker takes at once. Default: 4096."),
+        typer.Option("--max-occupancy", metavar="N", help="Transactions that a worker holds at once. Default: 4096."),
     ] = None,
     apply_timeout_ms: Annotated[
         int | None,
         typer.Option(
             "--apply-timeout-ms",
             metavar="MS",
-            help="How long one apply may take; then its worker says so and is replaced. Default: 10000.",
+            help="Time limit of one apply; a worker that exceeds it reports that and is replaced. Default: 10000.",
         ),
     ] = None,
     memory_mib_max: Annotated[
@@ -65,7 +74,7 @@ def processor(
         typer.Option(
             "--build-id",
             metavar="TEXT",
-            help="Which build this is, as `dovetail processors` shows it. Default: the installed package's version, or"
+            help="Name of this build, which `dovetail processors` shows. Default: the installed package's version, or"
             " a digest of the handler's module.",
         ),
     ] = None,
@@ -78,15 +87,13 @@ def processor(
 ) -> None:
     """Run a transaction processor with one or more handlers.
 
-    Modules are looked for in the current folder too. It ends in order on SIGTERM or Ctrl-C: no new work, what is in
-    flight is finished; another one later ends it at once. Values come from --config, then the environment
-    (DOVETAIL_PROCESSOR_WORKERS, …), then flags; the later wins.
+    Modules are searched in the current folder too. SIGTERM and Ctrl-C end the processor in order: it takes no new work
+    and finishes transactions in flight. A second signal ends it at once. Values come from --config, then the
+    environment (DOVETAIL_PROCESSOR_WORKERS, …), then flags; the later wins.
     """
-    from dovetail.node.config import Flag
-
-    settings = load_config(
-        config,
-        {
+    settings = load(
+        config_file=config,
+        flags={
             "processor.connect": Flag("--connect", connect),
             "processor.validator_key": Flag("--validator-key", validator_key and str(validator_key)),
             "processor.connection_key": Flag("--connection-key", connection_key and str(connection_key)),
@@ -100,17 +107,15 @@ def processor(
     ).processor
     made = [handler for named in handlers for handler in make_handlers(named)]
     log, notifier, _ = start_part("processor", log_format, log_level)
-    from processor_sdk.runtime import CannotStart, TransactionProcessor
-
     listeners: list[Callable[[Report], None]] = [
-        Teller(notifier, lambda: log.info("ready", connect=settings.connect, handlers=handlers), settings.connect)
+        StatusReporter(
+            notifier, lambda: log.info("ready", connect=settings.connect, handlers=handlers), settings.connect
+        )
     ]
     if settings.metrics:
-        from dovetail.node.processor_metrics import ProcessorMetrics
-
         listeners.append(ProcessorMetrics().serve(settings.metrics))
 
-    def on_report(report: "Report") -> None:
+    def on_report(report: Report) -> None:
         for listener in listeners:
             listener(report)
 
@@ -138,8 +143,8 @@ def processor(
         raise typer.Exit(INTERRUPTED)
 
 
-class Teller:
-    """Tells whoever started this process how far the workers are, and that they live."""
+class StatusReporter:
+    """Reports to the supervisor how many workers are registered, and that this process is alive."""
 
     def __init__(self, notifier: Notifier, on_ready: Callable[[], None], validator: str) -> None:
         self._notifier = notifier
@@ -149,8 +154,8 @@ class Teller:
         self._stopping = False
         self._status = ""
 
-    def __call__(self, report: "Report") -> None:
-        # The supervisor reports while it goes round: it ends what is silent itself, so its own life is what counts.
+    def __call__(self, report: Report) -> None:
+        # Reports come from the workers' supervisor, which ends silent workers itself, so each shows that it is alive.
         self._notifier.alive()
         if report.stopping and not self._stopping:
             self._stopping = True
@@ -164,14 +169,3 @@ class Teller:
         if status != self._status and not report.stopping:
             self._status = status
             self._notifier.status(status)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put this command into the command line."""
-    app.command(
-        epilog=examples(
-            "dovetail processor families.intkey.handler:IntkeyHandler",
-            "dovetail processor my_family:MyHandler --connect tcp://node-1:4004 --workers 4",
-            'dovetail processor my_family:MyHandler --build-id "$(git describe --always --dirty)"',
-        )
-    )(processor)

@@ -1,19 +1,18 @@
-"""Reading the ledger: ``block``, ``batch``, ``transaction`` and ``state``, each with ``list`` and ``show``."""
+"""``block``, ``batch``, ``transaction`` and ``state``: list and show what the ledger holds."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
 from dovetail.cli.options import Count, Head, Json, Url, Wait, examples, not_empty
+from dovetail.cli.printing import print_json, print_json_array, print_table, print_tree, short
 from dovetail.cli.submit import followed, refuse_uncommitted
+from dovetail.client import DovetailClient, Page
 from dovetail.common.errors import Refused
-from dovetail.common.output import note, print_json, print_json_array, print_table, print_tree, short
+from dovetail.common.output import note
 from dovetail.common.urls import DEFAULT_URL
-
-if TYPE_CHECKING:
-    from dovetail.client import Page
 
 _COUNT_DEFAULT: Final = 100
 _PAGE_ITEMS_MAX: Final = 1000
@@ -21,7 +20,7 @@ _DATA_CHARACTERS: Final = 60
 
 
 class _Kind(NamedTuple):
-    """How one kind of resource is asked for and shown in a table."""
+    """One kind of resource: its path, and its columns in a table."""
 
     resource: str
     headings: tuple[str, ...]
@@ -65,10 +64,13 @@ def _cut(data: str) -> str:
     return data if len(data) <= _DATA_CHARACTERS else f"{data[:_DATA_CHARACTERS]}…"
 
 
+app = typer.Typer()
 block = typer.Typer(help="Blocks of the chain: list, show.", no_args_is_help=True)
 batch = typer.Typer(help="Batches: list, show, and the status of submitted ones.", no_args_is_help=True)
 transaction = typer.Typer(help="Transactions: list, show.", no_args_is_help=True)
 state = typer.Typer(help="The state that the chain has arrived at: list, show.", no_args_is_help=True)
+for _name, _group in (("block", block), ("batch", batch), ("transaction", transaction), ("state", state)):
+    app.add_typer(_group, name=_name)
 
 
 @block.command(
@@ -114,12 +116,10 @@ def batch_status(
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
-    """Tell what became of submitted batches.
+    """Show the status of submitted batches.
 
     Without --wait the exit code is 0 whatever the answer; with it, 1 unless every batch is committed.
     """
-    from dovetail.client import DovetailClient
-
     with DovetailClient(url) as client, followed(ids, url) if wait else nullcontext():
         outcome = list(client.batch_status(ids, wait_s=wait).values())
     if as_json:
@@ -182,8 +182,6 @@ def state_show(
 
 
 def _show(kind: _Kind, name: str, url: str, as_json: bool, head: str | None = None) -> None:
-    from dovetail.client import DovetailClient
-
     with DovetailClient(url) as client:
         data = client.resource(kind.resource, name, head=head)
     if not isinstance(data, dict):
@@ -192,8 +190,6 @@ def _show(kind: _Kind, name: str, url: str, as_json: bool, head: str | None = No
 
 
 def _list(kind: _Kind, url: str, count: int, as_json: bool, **params: str | None) -> None:
-    from dovetail.client import DovetailClient
-
     with DovetailClient(url) as client:
         page_items = min(count or _PAGE_ITEMS_MAX, _PAGE_ITEMS_MAX)
         listing = _Listing(client.pages(kind.resource, count=page_items, **params), count)
@@ -209,13 +205,13 @@ def _rows(kind: _Kind, items: Iterable[dict[str, Any]]) -> list[Sequence[object]
     try:
         return [kind.row(item) for item in items]
     except (KeyError, TypeError) as error:
-        raise Refused(f"an item of /{kind.resource} has not the shape that the REST API promises: {error!r}") from None
+        raise Refused(f"an item of /{kind.resource} is not as the REST API documents it: {error!r}") from None
 
 
 class _Listing:
-    """The first ``count`` items (0: all) of a paged list, and how many there are in all."""
+    """The first ``count`` items (0: all) of a paged list, and the total number of items."""
 
-    def __init__(self, pages: "Iterator[Page]", count: int) -> None:
+    def __init__(self, pages: Iterator[Page], count: int) -> None:
         self._pages = pages
         self._count = count
         self.shown = 0

@@ -1,18 +1,20 @@
-"""``status``: whether a node serves, where its chain stands, and what it has done since it started."""
+"""``status``: a node's readiness, head, queue, processors, and totals since its start."""
 
 import contextlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
+from prometheus_client.samples import Sample
 
 from dovetail.cli.options import Json, Url, examples
+from dovetail.cli.printing import print_json, print_table, short
+from dovetail.client import ApiError, DovetailClient
 from dovetail.common.errors import Refused
-from dovetail.common.output import print_json, print_table, printable, short
+from dovetail.common.output import printable
 from dovetail.common.urls import DEFAULT_URL, misread, shown_url
 
-if TYPE_CHECKING:
-    from prometheus_client.samples import Sample
+app = typer.Typer()
 
 _NOT_READY: Final = 15
 _TOTALS: Final = (
@@ -24,13 +26,12 @@ _TOTALS: Final = (
 )
 
 
+@app.command(epilog=examples("dovetail status", "dovetail status --url http://127.0.0.1:8080 --json"))
 def status(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
     """Show whether a node is ready, its head, its queue, its processors, and what it has committed since it started.
 
     Exit code 1, with the reason, when it is not ready.
     """
-    from dovetail.client import ApiError, DovetailClient
-
     ready: dict[str, Any] = {}
     samples: list[Sample] = []
     reason = ""
@@ -38,12 +39,12 @@ def status(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
         try:
             ready = client.data("/readyz")
         except ApiError as error:
-            # Without a genesis block a validator answers the rest all the same.
+            # A validator without a genesis block answers the other requests.
             if error.code != _NOT_READY:
                 raise
             reason = str(error)
         totals, config = client.data("/stats/validator"), client.data("/status/config")
-        # A proxy may keep this from those whom it shows the rest.
+        # A proxy may forbid /metrics and allow the rest.
         with contextlib.suppress(ApiError):
             samples = client.metrics()
     counted = {
@@ -55,24 +56,19 @@ def status(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
         print_json({"ready": not reason, **state, **counted, "stats": totals, "config": config})
     else:
         try:
-            _show(url, ready, totals, config, told=_are_a_validators(samples), **counted)
+            _show(url, ready, totals, config, has_metrics=_are_a_validators(samples), **counted)
         except (LookupError, TypeError, AttributeError):
             raise Refused(misread(shown_url(url))) from None
     if reason:
         raise Refused(f"not ready: {reason}")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Put this command into the command line."""
-    app.command(epilog=examples("dovetail status", "dovetail status --url http://127.0.0.1:8080 --json"))(status)
-
-
-def _are_a_validators(samples: "Iterable[Sample]") -> bool:
+def _are_a_validators(samples: Iterable[Sample]) -> bool:
     return any(sample.name.startswith("dovetail_validator_") for sample in samples)
 
 
-def _counts(samples: "Iterable[Sample]", name: str, *labels: str) -> dict[str, int]:
-    """The samples of one metric that are not 0, by their labels' values with a colon between."""
+def _counts(samples: Iterable[Sample], name: str, *labels: str) -> dict[str, int]:
+    """The samples of one metric that are not 0, by their labels' values joined with colons."""
     return {
         ":".join(sample.labels.get(label, "") for label in labels): int(sample.value)
         for sample in samples
@@ -86,7 +82,7 @@ def _show(
     totals: dict[str, Any],
     config: dict[str, Any],
     *,
-    told: bool,
+    has_metrics: bool,
     pending_by_reason: dict[str, int],
     processors: dict[str, int],
 ) -> None:
@@ -101,7 +97,7 @@ def _show(
         ]
         lines += [(held["condition"], held["message"]) for held in ready.get("conditions", ())]
         lines += [("warning", warning) for warning in ready.get("warnings", ())]
-    if told:
+    if has_metrics:
         there = ", ".join(f"{count} of {family}" for family, count in processors.items())
         lines.append(("processors", there or "none"))
     validator = config["validator"]

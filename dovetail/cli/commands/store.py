@@ -1,25 +1,29 @@
-"""``store``: the ledger's file as a whole: looked at, backed up, put back, compacted, pruned, repaired.
-
-What is done is in ``dovetail.validator.maintenance``; here is what is said about it.
-"""
+"""``store``: commands for the ledger's file as a whole, which is worked on in ``dovetail.validator.maintenance``."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-from dovetail.cli.options import ConfigFile, DataDir, Json, examples, some_path
-from dovetail.cli.store_report import mib, per_million, show
+from dovetail.cli.maintenance import store_work
+from dovetail.cli.options import ConfigFile, DataDir, Json, Processes, examples, some_path
+from dovetail.cli.printing import print_json
+from dovetail.cli.store_report import mib, per_million, print_check
 from dovetail.common.errors import Refused
+from dovetail.common.files import make_private_dir
 from dovetail.common.home import shown
-from dovetail.common.output import note, print_json, printable, progress_bar
-
-if TYPE_CHECKING:
-    from dovetail.node.config import Config
-    from dovetail.validator.maintenance.child import OnStep, Step
+from dovetail.common.output import note, printable
+from dovetail.node.config import Config, Flag, load
+from dovetail.node.genesis import STORE_NAME
+from dovetail.validator.maintenance.child import run_in_child
+from dovetail.validator.maintenance.copies import backup as back_up
+from dovetail.validator.maintenance.copies import compact as make_smaller
+from dovetail.validator.maintenance.copies import restore as put_back
+from dovetail.validator.maintenance.inspection import inspect_store
+from dovetail.validator.maintenance.pruning import prune as remove_states
+from dovetail.validator.maintenance.repair import BehindHead
+from dovetail.validator.maintenance.repair import repair as make_anew
 
 app = typer.Typer(
     help="The ledger's file: check, backup, restore, compact, prune, repair. More: docs/how-to/operations.md",
@@ -27,32 +31,23 @@ app = typer.Typer(
 )
 
 _NOTES_SHOWN_MAX: Final = 20
-_PATH_SHOWN_MAX: Final = 400
-
-Processes = Annotated[
-    int,
-    typer.Option("--processes", min=0, max=256, metavar="N", help="Processes that check signatures; 0: one a core."),
-]
 
 
 @app.command(epilog=examples("dovetail store check", "dovetail store check --data-dir ./ledger --json"))
 def check(config: ConfigFile = None, data_dir: DataDir = None, as_json: Json = False) -> None:
-    """Show what each table holds and takes, what is free in the file, and whether every record is what was written.
+    """Show the entries and size of each table, the free space in the file, and whether each record fits its checksum.
 
-    Reads only, beside a running validator too. Exit code 1 where a record or a page is damaged. It compares nothing
-    with anything else: dovetail chain verify does.
+    Reads only, even beside a running validator. Exit code 1 if a record or a page is damaged. Records are not compared
+    with each other: dovetail chain verify does that.
     """
-    from dovetail.validator.maintenance.child import run_in_child
-    from dovetail.validator.maintenance.inspection import inspect_store
-
     path = _store(_settings(config, data_dir))
-    with _working() as tell:
+    with store_work(path) as tell:
         seen = run_in_child(tell, inspect_store, path)
     if as_json:
         tables = {name: table._asdict() for name, table in seen.tables.items()}
         print_json({"sound": seen.sound, **seen._asdict(), "tables": tables, "bytes_per_million": per_million(seen)})
     else:
-        show(seen, path)
+        print_check(seen, path)
     if not seen.sound:
         damaged = sum(table.damaged for table in seen.tables.values())
         raise Refused(
@@ -66,25 +61,23 @@ def backup(
     target: Annotated[
         Path,
         typer.Argument(
-            metavar="TARGET", parser=some_path, help="The folder to make; nothing may be there yet.", show_default=False
+            metavar="TARGET", parser=some_path, help="The folder to make; it must not exist.", show_default=False
         ),
     ],
     config: ConfigFile = None,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Copy the ledger as of its newest block, beside a running validator too.
+    """Copy the ledger as of its newest block, even beside a running validator.
 
-    The copy is consistent and holds no free pages. It gets its name when it is whole and on disk. Exit code 1 where a
-    record is damaged: then the copy is kept as TARGET.damaged. The node's key is no part of it: keep that by itself.
+    The copy is consistent, holds no free pages, and gets its name when it is complete and on disk. Exit code 1 if a
+    record is damaged; the copy is then kept as TARGET.damaged. The copy lacks the node's key: keep that separately.
     """
-    from dovetail.validator.maintenance.copies import backup as back_up
-
     path = _store(_settings(config, data_dir))
     removed: list[Path] = []
-    with _working() as tell:
+    with store_work(path) as tell:
         held, made = back_up(path, target.absolute(), tell, _finish, removed)
-    _tell_removed(removed)
+    _note_removed(removed)
     if as_json:
         print_json({"target": str(made), **_fields(held)})
     else:
@@ -113,19 +106,17 @@ def restore(
 ) -> None:
     """Put a backup into a data folder that has no store, verified as dovetail chain verify does.
 
-    Whatever came after the backup's block is not in it. The node's key is not either.
+    A backup holds neither later blocks nor the node's key.
     """
-    from dovetail.common.files import make_private_dir
-    from dovetail.validator.maintenance.copies import restore as put_back
-
     settings = _settings(config, data_dir)
     make_private_dir(settings.validator.data_dir)
+    path = _store(settings)
     removed: list[Path] = []
-    with _working() as tell:
-        held = put_back(source.absolute(), _store(settings), tell, _finish, removed, verify=verify)
-    _tell_removed(removed)
+    with store_work(path) as tell:
+        held = put_back(source.absolute(), path, tell, _finish, removed, verify=verify)
+    _note_removed(removed)
     if not verify:
-        note("NOT verified, as --no-verify says: `dovetail chain verify` tells whether it is sound")
+        note("NOT verified, as --no-verify says: `dovetail chain verify` shows whether it is sound")
     if as_json:
         print_json({"verified": verify, **_fields(held)})
     else:
@@ -137,18 +128,16 @@ def restore(
 
 @app.command(epilog=examples("dovetail store compact", "dovetail store compact --data-dir ./ledger"))
 def compact(config: ConfigFile = None, data_dir: DataDir = None, as_json: Json = False) -> None:
-    """Write the ledger's file anew without its free pages, compare it with the old one, and let it take its place.
+    """Copy the ledger's file without its free pages, compare the copy with the file, and replace the file by it.
 
-    While no validator runs. Needs as much free space as the ledger itself. A kill leaves the old file or the new one,
-    never none. A damaged ledger is refused.
+    No validator may run meanwhile. Needs as much free space as the ledger itself. A kill leaves the old file or the new
+    one. A damaged ledger is refused.
     """
-    from dovetail.validator.maintenance.copies import compact as make_smaller
-
     removed: list[Path] = []
     path = _store(_settings(config, data_dir))
-    with _working() as tell:
+    with store_work(path) as tell:
         done = make_smaller(path, tell, _finish, removed)
-    _tell_removed(removed)
+    _note_removed(removed)
     if as_json:
         print_json(done._asdict())
     else:
@@ -166,16 +155,13 @@ def prune(
 ) -> None:
     """Remove old states: blocks, batches, transactions and receipts stay, and so does the newest state.
 
-    While no validator runs; a running one prunes by itself with state_depth_blocks in its configuration. The space is
-    used again; dovetail store compact gives it back to the disk. Killed, it has pruned a part. Exit code 1 where a
-    record of what is left is damaged.
+    No validator may run meanwhile; a running one prunes itself if state_depth_blocks is configured. The ledger reuses
+    the freed space; dovetail store compact returns it to the disk. A kill leaves some old states. Exit code 1 if a
+    remaining record is damaged.
     """
-    from dovetail.validator.maintenance.child import run_in_child
-    from dovetail.validator.maintenance.pruning import prune as remove_states
-
     settings = _settings(config, data_dir)
     path = _store(settings)
-    with _working() as tell:
+    with store_work(path) as tell:
         done = run_in_child(tell, remove_states, path, settings.validator.limits, depth)
     if as_json:
         print_json({**done._asdict(), "damage": done.damage._asdict()})
@@ -197,34 +183,31 @@ def repair(
     truncate_to: Annotated[
         int | None,
         typer.Option(
-            "--truncate-to", min=0, metavar="BLOCK", help="Keep blocks 0 to BLOCK alone; later ones are gone then."
+            "--truncate-to", min=0, metavar="BLOCK", help="Keep only blocks 0 to BLOCK; later blocks are lost."
         ),
     ] = None,
     processes: Processes = 0,
     as_json: Json = False,
 ) -> None:
-    """Make a damaged ledger's state, indexes and statuses anew from its blocks, batches and receipts.
+    """Rebuild a damaged ledger's state, indexes and statuses from its blocks, batches and receipts.
 
-    While no validator runs. Single wrong bits are mended, whatever else proves itself is taken, and the whole is
-    verified before it takes the place of the damaged file, which is kept. What is lost is said, with the block.
+    No validator may run meanwhile. Single wrong bits are corrected, other records are used if they are provably sound,
+    and the result is verified before it replaces the damaged file, which is kept. Losses are listed with their blocks.
     """
-    from dovetail.validator.maintenance.repair import BehindHead
-    from dovetail.validator.maintenance.repair import repair as make_anew
-
     settings = _settings(config, data_dir)
     path = _store(settings)
     removed: list[Path] = []
     try:
-        with _working() as tell:
+        with store_work(path) as tell:
             done = make_anew(path, settings.validator.limits, truncate_to, processes, tell, _finish, removed)
     except BehindHead as refused:
         raise typer.BadParameter(str(refused), param_hint="--truncate-to") from None
-    _tell_removed(removed)
+    _note_removed(removed)
     rebuilt = done.rebuilt
     if rebuilt.dropped:
         note(
-            f"{rebuilt.dropped} blocks after block {rebuilt.blocks - 1} are gone, as --truncate-to says: clients were"
-            " told that what is in them is committed"
+            f"{rebuilt.dropped} blocks after block {rebuilt.blocks - 1} are lost, as --truncate-to says, although"
+            " clients were told that their batches are committed"
         )
     if as_json:
         ended = [str(at) for at in done.ended_at]
@@ -245,73 +228,30 @@ def repair(
     typer.echo(f"state root {rebuilt.state_root_hash}")
     if done.was_sound:
         typer.echo(
-            "no damage was found: each record of the former file fits its checksum, each page its place; its state and"
-            " indexes were made anew and not compared: dovetail chain verify does"
+            "no damage was found: each record of the former file fits its checksum, each page its place. Its state and"
+            " indexes were rebuilt without a comparison, which dovetail chain verify makes"
         )
     kind = "former" if done.was_sound else "damaged"
-    typer.echo(f"the {kind} file is {shown(done.kept)}: remove it when you need it no more")
+    typer.echo(f"the {kind} file is {shown(done.kept)}: remove it when you no longer need it")
 
 
-def _settings(config: Path | None, data_dir: Path | None) -> "Config":
-    from dovetail.cli.commands.parts import load_config
-    from dovetail.node.config import Flag
-
-    return load_config(config, {"validator.data_dir": Flag("--data-dir", data_dir and str(data_dir))})
+def _settings(config: Path | None, data_dir: Path | None) -> Config:
+    return load(config_file=config, flags={"validator.data_dir": Flag("--data-dir", data_dir)})
 
 
-def _store(settings: "Config") -> Path:
-    from dovetail.node.genesis import STORE_NAME
-
+def _store(settings: Config) -> Path:
     return settings.validator.data_dir.absolute() / STORE_NAME
 
 
 def _finish() -> None:
-    """Ctrl-C comes too late up to the process's end: what was made has its name in a moment, and it must say so."""
+    """Ignore Ctrl-C from now on: the result gets its name in a moment, and the command must report that."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-@contextmanager
-def _working() -> "Iterator[OnStep]":
-    """A bar for each part of the work. What fails is raised as Refused."""
-    from dovetail.validator.maintenance.child import Ended
-    from dovetail.validator.maintenance.repair import CannotRepair
-    from dovetail.validator.store import StorageFailed
-
-    try:
-        with progress_bar("") as bar:
-            yield _Bars(bar).tell
-    except (StorageFailed, CannotRepair) as failure:
-        raise Refused(str(failure)) from None
-    except OSError as error:
-        # A path that no system takes, or that nobody may look into.
-        raise Refused(f"{str(error.filename or '')[:_PATH_SHOWN_MAX]}: {error.strerror}") from None
-    except Ended as ended:
-        raise Refused(
-            f"the process that read the store was ended ({ended}): where nobody did that, pages of its file are"
-            " damaged. Stop the validator, then `dovetail store repair`, or restore a backup"
-        ) from None
-
-
-class _Bars:
-    def __init__(self, bar: Any) -> None:
-        self._bar = bar
-        self._title = ""
-        self._task: Any = None
-
-    def tell(self, step: "Step") -> None:
-        if step.title != self._title:
-            if self._task is not None:
-                self._bar.remove_task(self._task)
-            self._title = step.title
-            self._task = self._bar.add_task(step.title, total=step.total, words="")
-        self._bar.update(self._task, completed=step.done, total=step.total)
-        self._bar.refresh()
 
 
 def _fields(held: Any) -> dict[str, Any]:
     return {name: getattr(held, name) for name in held.__struct_fields__}
 
 
-def _tell_removed(removed: list[Path]) -> None:
+def _note_removed(removed: list[Path]) -> None:
     for path in removed:
-        note(f"removed {shown(path)}, which a run that was killed had left")
+        note(f"removed {shown(path)}, the remains of a killed run")

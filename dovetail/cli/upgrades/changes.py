@@ -1,7 +1,7 @@
-"""What a plan, a retirement and a calling off make of the setting: entries in, entries out. Asks and prints nothing.
+"""Changes the entries of the setting for a plan, a retirement and a cancellation. Nothing here asks or prints.
 
-``head_num`` is the newest block: whatever is proposed is in block ``head_num + 1`` at the earliest, and counts from the
-block behind it on.
+``head_num`` is the newest block. A proposal enters block ``head_num + 1`` at the earliest, and takes effect in the
+block after it.
 """
 
 import re
@@ -23,13 +23,13 @@ from dovetail.ledger.settings import FAMILY_NAME, FAMILY_VERSION, NAMESPACE, Fam
 
 Entries = tuple[Permission, ...]
 SETTINGS: Final = FamilyVersion(FAMILY_NAME, FAMILY_VERSION)
-"""Without it no setting can be changed."""
+"""The settings family, without which no setting can be changed."""
 
 _is_block: Final = re.compile(r"\+?[0-9]{1,19}").fullmatch
 
 
 def block_of(text: str, option: str, head_num: int) -> int:
-    """The number that ``--at`` or ``--until`` names: a block, or with a + so many behind the head. Raises Refused."""
+    """The block that ``--at`` or ``--until`` names: a number, or +N for N blocks after the head. Raises Refused."""
     number = -1
     if _is_block(text):
         number = int(text) + (head_num if text.startswith("+") else 0)
@@ -48,9 +48,9 @@ def planned(
     migrate: Sequence[str],
     head_num: int,
 ) -> Entries:
-    """``new`` from ``from_block`` on, and ``old`` until ``until_block``; None: it has no end that it has not already.
+    """Permit ``new`` from ``from_block`` on, and ``old`` until ``until_block``; None leaves its end unchanged.
 
-    With ``migrate`` the old one ends before ``from_block``. Raises Refused.
+    With ``migrate``, the prefixes that ``new`` migrates, ``old`` ends before ``from_block``. Raises Refused.
     """
     before = entries
     if old == new:
@@ -88,7 +88,7 @@ def planned(
 
 
 def retired(entries: Entries, old: FamilyVersion, *, until_block: int, head_num: int) -> Entries:
-    """``old`` until ``until_block``, earlier or later than it ended before. Raises Refused."""
+    """Permit ``old`` until ``until_block``, whether it ended earlier or later before. Raises Refused."""
     if not _in_force(entries, old, head_num):
         raise Refused(f"{old} is not permitted, so there is nothing to end; {_permitted_of(old, entries)}")
     if until_block <= head_num:
@@ -96,25 +96,25 @@ def retired(entries: Entries, old: FamilyVersion, *, until_block: int, head_num:
     return _checked(entries, _ended(entries, old, until_block, head_num, later=True), head_num)
 
 
-Unmade = Container[tuple[FamilyVersion, int]]
-"""Version and ``from_block`` of the entries whose migration is in no block: only planned, whatever their block."""
+Unmigrated = Container[tuple[FamilyVersion, int]]
+"""Version and ``from_block`` of entries whose migration is in no block: still plans, even if their block is past."""
 
 
-def coming(entries: Entries, family: FamilyVersion, *, head_num: int, unmade: Unmade = ()) -> list[Permission]:
-    """The entries of ``family`` that nothing came of yet."""
+def coming(entries: Entries, family: FamilyVersion, *, head_num: int, unmigrated: Unmigrated = ()) -> list[Permission]:
+    """The entries of ``family`` that are still plans."""
     return [
         entry
         for entry in _in_force(entries, family, head_num)
-        if entry.from_block > head_num + 1 or (entry.migrate and (family, entry.from_block) in unmade)
+        if entry.from_block > head_num + 1 or (entry.migrate and (family, entry.from_block) in unmigrated)
     ]
 
 
-def called_off(entries: Entries, new: FamilyVersion, *, head_num: int, unmade: Unmade = ()) -> Entries:
-    """Without the coming ``new``, and without the ends that its plan set to the other versions. Raises Refused.
+def called_off(entries: Entries, new: FamilyVersion, *, head_num: int, unmigrated: Unmigrated = ()) -> Entries:
+    """Remove the plan for ``new``, and the ends that it set to other versions. Raises Refused.
 
-    What is in force of ``new`` stays, and so do ends that its plan did not set: whoever retired a version meant it.
+    Entries of ``new`` in force stay. Ends that another command set stay too, because somebody retired that version.
     """
-    off = coming(entries, new, head_num=head_num, unmade=unmade)
+    off = coming(entries, new, head_num=head_num, unmigrated=unmigrated)
     now = _in_force(entries, new, head_num)
     if now and not off:
         since = f"since block {now[0].from_block}" if now[0].from_block <= head_num else "from the next block on"
@@ -126,7 +126,7 @@ def called_off(entries: Entries, new: FamilyVersion, *, head_num: int, unmade: U
         )
     if not off:
         raise Refused(f"{new} is not planned, so there is nothing to call off; {_permitted_of(new, entries)}")
-    _check_built_upon(entries, off, head_num, unmade)
+    _check_built_upon(entries, off, head_num, unmigrated)
     first = min(entry.from_block for entry in off)
     kept = tuple(
         entry._replace(until_block=None)
@@ -145,7 +145,7 @@ def called_off(entries: Entries, new: FamilyVersion, *, head_num: int, unmade: U
 
 
 def value_of(entries: Entries) -> str:
-    """The value of the setting. Raises Refused where the chain would understand something else, or nothing at all."""
+    """The value of the setting. Raises Refused if nodes would decode other entries from it, or none."""
     value = encode_permitted_families(entries)
     try:
         understood = decode_permitted_families(value) == entries
@@ -158,9 +158,9 @@ def value_of(entries: Entries) -> str:
 
 
 def gap_of(entries: Entries, name: str, head_num: int) -> tuple[int, int | None] | None:
-    """The first blocks to come that may hold no version of the family ``name``: first and last, None for no last.
+    """The next blocks that may hold no version of the family ``name``: first and last; None for no last block.
 
-    None where there are none.
+    Returns None if there are no such blocks.
     """
     versions = [entry for entry in entries if entry.family.name == name]
     first = first_gap(versions, head_num + 1)
@@ -170,7 +170,7 @@ def gap_of(entries: Entries, name: str, head_num: int) -> tuple[int, int | None]
 
 
 def lifted(before: Entries, after: Entries, family: FamilyVersion) -> list[int]:
-    """The ends of ``family`` that ``after`` has no more, though their entries go on."""
+    """The ends of ``family`` that ``after`` lacks although it keeps their entries."""
     return [
         entry.until_block
         for entry in before
@@ -179,7 +179,7 @@ def lifted(before: Entries, after: Entries, family: FamilyVersion) -> list[int]:
 
 
 def locks(entries: Entries, head_num: int) -> str | None:
-    """Why no setting could be changed any more, in words; None where the settings family may enter every block."""
+    """Why no setting could be changed any more, in words; None if the settings family may enter every block."""
     first = first_gap((entry for entry in entries if entry.family == SETTINGS), head_num + 1)
     if first is None:
         return None
@@ -187,7 +187,7 @@ def locks(entries: Entries, head_num: int) -> str | None:
 
 
 def _in_force(entries: Entries, family: FamilyVersion, head_num: int) -> list[Permission]:
-    """The entries by which ``family`` may enter the next block or a later one."""
+    """The entries that permit ``family`` in the next block or a later one."""
     return [
         entry
         for entry in entries
@@ -196,7 +196,7 @@ def _in_force(entries: Entries, family: FamilyVersion, head_num: int) -> list[Pe
 
 
 def _ended(entries: Entries, family: FamilyVersion, until_block: int, head_num: int, *, later: bool = False) -> Entries:
-    """``family`` with no entry beyond ``until_block``; ``later``: what would end before goes on until then, too."""
+    """End ``family`` with ``until_block``. With ``later``, entries that would end before are extended to it."""
     in_force = _in_force(entries, family, head_num)
     changed = []
     for entry in entries:
@@ -209,7 +209,7 @@ def _ended(entries: Entries, family: FamilyVersion, until_block: int, head_num: 
 
 
 def _checked(before: Entries, entries: Entries, head_num: int) -> Entries:
-    """``entries``, which change ``before``: they must neither lock the settings nor have a version misread state."""
+    """Return ``entries``. Raises Refused if they lock the settings, or newly let a version misread state."""
     locked = locks(entries, head_num)
     if locked:
         raise Refused(f"{locked}; {SETTINGS} has to stay, without an end")
@@ -222,8 +222,8 @@ def _checked(before: Entries, entries: Entries, head_num: int) -> Entries:
     return entries
 
 
-def _check_built_upon(entries: Entries, off: Sequence[Permission], head_num: int, unmade: Unmade) -> None:
-    """Raises Refused where what is called off would migrate state for a later version that is still to come."""
+def _check_built_upon(entries: Entries, off: Sequence[Permission], head_num: int, unmigrated: Unmigrated) -> None:
+    """Raise Refused if a cancelled entry would migrate state that a later planned version needs."""
     migrating = min((entry.from_block for entry in off if entry.migrate), default=None)
     if migrating is None:
         return
@@ -231,7 +231,7 @@ def _check_built_upon(entries: Entries, off: Sequence[Permission], head_num: int
     for family in dict.fromkeys(entry.family for entry in entries):
         if family.name != new.name or family == new:
             continue
-        for later in coming(entries, family, head_num=head_num, unmade=unmade):
+        for later in coming(entries, family, head_num=head_num, unmigrated=unmigrated):
             if later.from_block >= migrating:
                 raise Refused(
                     f"{family} comes from block {later.from_block} on, on top of what {new} migrates from block"
@@ -240,7 +240,7 @@ def _check_built_upon(entries: Entries, off: Sequence[Permission], head_num: int
 
 
 def misreadings(before: Entries, entries: Entries) -> list[tuple[Permission, Permission]]:
-    """Versions that go on where another one of their family rewrites what they read, and did not ``before``."""
+    """New pairs of an entry that goes on and an entry of its family that migrates the state under it."""
     was = set(_misreadings(before))
     return [pair for pair in _misreadings(entries) if pair not in was]
 
@@ -250,7 +250,7 @@ def _misreadings(entries: Entries) -> Iterator[tuple[Permission, Permission]]:
         for entry in entries if migrating.migrate else ():
             others = entry.family.name == migrating.family.name and entry.family != migrating.family
             beyond = entry.until_block is None or entry.until_block >= migrating.from_block
-            # What begins later was written for what is there then.
+            # A version that begins later is written for the migrated state.
             if others and beyond and entry.from_block < migrating.from_block:
                 yield entry, migrating
 

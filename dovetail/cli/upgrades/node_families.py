@@ -1,27 +1,25 @@
-"""What a node says of its families and processors, as the commands here take it: asked for, and checked at the door."""
+"""Requests the state of families and processors from a node, and checks the answer."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from dovetail.client import ApiError, DovetailClient
 from dovetail.common.errors import Refused
 from dovetail.common.urls import misread
-
-if TYPE_CHECKING:
-    from dovetail.client import DovetailClient
+from dovetail.ledger.permitted import BLOCK_NUM_MAX
 
 _NOT_FOUND: Final = 404
 _PERMISSIONS: Final = ("permitted", "waiting", "ended", "not_permitted")
 _MIGRATIONS: Final = ("none", "due", "done", "refused")
-_UNMADE: Final = ("due", "refused")
+_UNMIGRATED: Final = ("due", "refused")
 
 
-class Told(NamedTuple):
-    """One look at a node.
+class NodeFamilies(NamedTuple):
+    """The families of a node at one moment.
 
-    ``families``: entries of /status/families, each with ``builds``: how many of the processors that take its work are
-    of each build. ``namespaces``: those that connected processors declare for a family of this name, whatever its
-    version.
+    ``families``: entries of /status/families; ``builds``, which is added, counts by build the processors that take
+    work. ``namespaces``: by family name, those that connected processors of any version declare.
     """
 
     head_num: int
@@ -30,18 +28,18 @@ class Told(NamedTuple):
     namespaces: Mapping[str, frozenset[str]]
 
     def entry(self, name: str, version: str) -> dict[str, Any] | None:
-        """What is said of one version; None where it is not known."""
+        """The entry of one version; None if the node does not know it."""
         found = (each for each in self.families if (each["family_name"], each["family_version"]) == (name, version))
         return next(found, None)
 
-    def unmade(self, name: str) -> list[dict[str, Any]]:
-        """The versions of a family whose migration is in no block."""
-        return [each for each in self.families if each["family_name"] == name and each["migration"] in _UNMADE]
+    def unmigrated(self, name: str) -> list[dict[str, Any]]:
+        """The entries of a family's versions whose migration is in no block."""
+        return [each for each in self.families if each["family_name"] == name and each["migration"] in _UNMIGRATED]
 
 
-def ask(client: "DovetailClient") -> Told:
-    """Raises Refused: also of a node that knows neither /status/families nor /status/processors, and of nonsense."""
-    told = _data(client, lambda: client.data("/status/families"), "/status/families")
+def read_families(client: DovetailClient) -> NodeFamilies:
+    """The families of a node. Raises Refused, also if a resource is missing or an answer is malformed."""
+    answer = _data(client, lambda: client.data("/status/families"), "/status/families")
     processors = _data(client, lambda: client.resource("status", "processors"), "/status/processors")
     try:
         served: dict[tuple[str, str], Counter[str]] = {}
@@ -53,12 +51,12 @@ def ask(client: "DovetailClient") -> Told:
                 if processor["state"] == "takes_work":
                     builds = served.setdefault((name, family["family_version"]), Counter())
                     builds[_text(family["build_id"])] += 1
-        families = [_family(entry) for entry in told["families"]]
+        families = [_family(entry) for entry in answer["families"]]
         for entry in families:
             entry["builds"] = dict(served.get((entry["family_name"], entry["family_version"]), {}))
-        return Told(
-            _number(told["head_num"]),
-            bool(told["restricted"]),
+        return NodeFamilies(
+            _number(answer["head_num"]),
+            bool(answer["restricted"]),
             families,
             {name: frozenset(among) for name, among in namespaces.items()},
         )
@@ -66,8 +64,8 @@ def ask(client: "DovetailClient") -> Told:
         raise Refused(misread(client.url)) from None
 
 
-def committed_by_family(client: "DovetailClient") -> dict[str, int]:
-    """How many transactions of each family, by ``name:version``, were committed since the node started."""
+def committed_by_family(client: DovetailClient) -> dict[str, int]:
+    """The transactions committed since the node started, by ``name:version``. Raises Refused."""
     stats = client.data("/stats/validator")
     try:
         return {text: _number(totals["transactions"]["committed"]) for text, totals in stats.items() if text.count(":")}
@@ -75,9 +73,7 @@ def committed_by_family(client: "DovetailClient") -> dict[str, int]:
         raise Refused(misread(client.url)) from None
 
 
-def _data(client: "DovetailClient", get: Callable[[], Any], path: str) -> Any:
-    from dovetail.client import ApiError
-
+def _data(client: DovetailClient, get: Callable[[], Any], path: str) -> Any:
     try:
         return get()
     except ApiError as error:
@@ -89,7 +85,7 @@ def _data(client: "DovetailClient", get: Callable[[], Any], path: str) -> Any:
 
 
 def _family(entry: Any) -> dict[str, Any]:
-    """One entry of /status/families. Raises LookupError, TypeError or ValueError for what is none."""
+    """An entry of /status/families, checked. Raises LookupError, TypeError or ValueError if it is malformed."""
     if entry["permission"] not in _PERMISSIONS or entry["migration"] not in _MIGRATIONS:
         raise ValueError
     for name in ("family_name", "family_version"):
@@ -115,8 +111,6 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> int:
-    from dovetail.ledger.permitted import BLOCK_NUM_MAX
-
     if type(value) is not int or not 0 <= value <= BLOCK_NUM_MAX:
         raise TypeError
     return value

@@ -1,4 +1,4 @@
-"""What would happen to each family if its block came now, in words. Takes what /status/families says, asks nothing."""
+"""Describes what would happen to each family if its block came now, from the entries of /status/families."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,29 +8,27 @@ from dovetail.common.output import printable
 _WAITS = ("waiting_for_processor", "waiting_for_activation")
 
 
-class Outlook(NamedTuple):
-    """One family's: a sentence, whether it tells of something that stalls, or would when the block comes, and whether
-    of something that goes on and is not done.
-    """
+class Readiness(NamedTuple):
+    """The readiness of one family: whether work stalls now or in its block, a sentence, whether work is unfinished."""
 
     stalls: bool
     text: str
-    goes_on: bool = False
+    in_progress: bool = False
 
 
-def outlook(family: Mapping[str, Any], head_num: int, *, restricted: bool) -> Outlook:
-    """Of one entry of ``told.Told.families``.
+def readiness(family: Mapping[str, Any], head_num: int, *, restricted: bool) -> Readiness:
+    """The readiness of one entry of ``NodeFamilies.families``; ``restricted``: whether the setting is present.
 
-    A family that the setting names stalls when nobody takes its work; where there is no setting, or it does not name
-    the family, when batches wait for that.
+    A family that the setting names stalls if no processor takes its work. Without the setting it stalls only if batches
+    wait for a processor.
     """
     name = f"{family['family_name']} {family['family_version']}"
     pending = sum(family["pending"].values())
     permission = family["permission"]
     if permission in ("ended", "not_permitted"):
         if not pending:
-            return Outlook(False, "not permitted" if permission == "not_permitted" else "has ended")
-        return Outlook(False, f"{_batches(pending)} will be INVALID: {name} is not permitted")
+            return Readiness(False, "not permitted" if permission == "not_permitted" else "has ended")
+        return Readiness(False, f"{_batches(pending)} will be INVALID: {name} is not permitted")
     in_blocks = family.get("from_block", 0) - head_num
     begins = f"from block {family['from_block']}, in {_blocks(in_blocks)}" if permission == "waiting" else ""
     waiting = sum(family["pending"].get(reason, 0) for reason in _WAITS)
@@ -38,52 +36,54 @@ def outlook(family: Mapping[str, Any], head_num: int, *, restricted: bool) -> Ou
     if family["migration"] == "refused":
         why = family.get("migration_message") or "it gave no reason"
         builds = ", ".join(sorted(build for build in family.get("builds", ()) if build))
-        of = f" (connected: {builds})" if builds else ""
-        return Outlook(
+        connected = f" (connected: {builds})" if builds else ""
+        return Readiness(
             True,
-            f"{would}: its migration was refused{of}: {why}; correct the handler and start its processor again, or call"
-            f" the plan off: dovetail upgrade cancel {name}",
+            f"{would}: its migration was refused{connected}: {why}; correct the handler and start its processor again,"
+            f" or call the plan off: dovetail upgrade cancel {name}",
         )
     if not family["processors"]:
         if not restricted and not pending:
-            return Outlook(False, "nobody serves it, and nothing waits for it")
+            return Readiness(False, "nobody serves it, and nothing waits for it")
         what = "serves and migrates" if family["migration"] == "due" else "serves"
-        return Outlook(True, f"{would}: no processor {what} it; start one of {name} with dovetail processor")
+        return Readiness(True, f"{would}: no processor {what} it; start one of {name} with dovetail processor")
     if family["migration"] == "due" and not family["migrating_processors"]:
-        return Outlook(True, f"{would}: it migrates state, and no processor of {name} does; start one that has migrate")
+        return Readiness(
+            True, f"{would}: it migrates state, and no processor of {name} does; start one that has migrate"
+        )
     if begins and family["migration"] == "none" and family["migrating_processors"]:
-        return Outlook(
+        return Readiness(
             True,
             f"it would come without its migration: its processors migrate, its plan has no --migrate; plan it anew"
             f" after dovetail upgrade cancel {name}",
         )
     if begins:
         migrates = ", after its migration" if family["migration"] == "due" else ""
-        return Outlook(
+        return Readiness(
             False, f"ready {begins}{migrates}" + (f"; {_batches(pending)} waiting for it" if pending else "")
         )
     if family["migration"] == "due":
-        return Outlook(False, "its migration is under way", goes_on=True)
+        return Readiness(False, "its migration is under way", in_progress=True)
     if "until_block" in family:
-        return Outlook(False, f"served; ends with block {family['until_block']}")
-    return Outlook(False, "served")
+        return Readiness(False, f"served; ends with block {family['until_block']}")
+    return Readiness(False, "served")
 
 
 def stalls(families: Sequence[Mapping[str, Any]], head_num: int, *, restricted: bool) -> list[str]:
-    """A sentence for each family that something stalls, now or when its block comes."""
+    """A sentence for each family that stalls, now or when its block comes."""
     return [text for view, text in _sentences(families, head_num, restricted=restricted) if view.stalls]
 
 
-def going_on(families: Sequence[Mapping[str, Any]], head_num: int, *, restricted: bool) -> list[str]:
-    """A sentence for each family of which something is not done, and nothing stalls it."""
-    return [text for view, text in _sentences(families, head_num, restricted=restricted) if view.goes_on]
+def in_progress(families: Sequence[Mapping[str, Any]], head_num: int, *, restricted: bool) -> list[str]:
+    """A sentence for each family with unfinished work that nothing stalls."""
+    return [text for view, text in _sentences(families, head_num, restricted=restricted) if view.in_progress]
 
 
 def _sentences(
     families: Sequence[Mapping[str, Any]], head_num: int, *, restricted: bool
-) -> Iterator[tuple[Outlook, str]]:
+) -> Iterator[tuple[Readiness, str]]:
     for family in families:
-        view = outlook(family, head_num, restricted=restricted)
+        view = readiness(family, head_num, restricted=restricted)
         yield view, printable(f"{family['family_name']} {family['family_version']}: {view.text}")
 
 

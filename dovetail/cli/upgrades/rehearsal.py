@@ -1,4 +1,4 @@
-"""Running a rehearsal for a person or a script: its progress, Ctrl-C, what it ends with. What it is: ``rehearse``."""
+"""Runs a rehearsal with a progress bar and the exit code of the command. The rehearsal is in ``dovetail.rehearsal``."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import typer
 
-from dovetail.cli.commands.parts import INTERRUPTED
-from dovetail.cli.upgrades.rehearsal_report import document, tell, tell_migration
-from dovetail.common.errors import Refused
+from dovetail.cli.printing import print_json, progress_bar
+from dovetail.cli.upgrades.rehearsal_report import document, print_findings, print_migration
+from dovetail.common.errors import INTERRUPTED, WRONG_USAGE, Refused
 from dovetail.common.home import shown
-from dovetail.common.output import note, print_json, printable, progress_bar
+from dovetail.common.output import note, printable
 from dovetail.ledger.errors import some_of
 from dovetail.rehearsal.differences import Findings
 from dovetail.rehearsal.history import Span
@@ -24,11 +24,10 @@ from dovetail.rehearsal.sources import sources_sha256
 from dovetail.validator.store import StorageFailed, StoreReader
 from processor_sdk.handler import TransactionHandler
 
-WRONG_USAGE: Final = 2
 _VERSIONS_SHOWN_MAX: Final = 10
 _REFRESH_S: Final = 0.2
 _SAVE_S: Final = 2.0
-"""How much at most is judged again when the program is killed, not asked to end."""
+"""How often progress is saved. A killed program executes this much again."""
 
 
 def rehearse_history(
@@ -42,7 +41,7 @@ def rehearse_history(
     progress_file: Path | None,
     as_json: bool,
 ) -> int:
-    """Judge the transactions again and tell of it; the exit code."""
+    """Execute the transactions again, print the findings, and return the exit code."""
     genesis = reader.block(0)
     question = Question(
         store=str(setup.store.absolute()),
@@ -62,25 +61,25 @@ def rehearse_history(
     notes = []
     if made.migrates and made.family_version != setup.family.version:
         notes.append(
-            f"{made.family_name} {made.family_version} declares migrate, but the state here is that of before it, which"
-            f" its apply never sees: differences may mean nothing. Rehearse the migration with --migrate, and test"
-            f" apply after it with the test kit (docs/reference/sdk.md)"
+            f"{made.family_name} {made.family_version} declares migrate, but the state here is the one before its"
+            " migration, which its apply never sees: differences may mean nothing. Rehearse the migration with"
+            " --migrate, and test apply after it with the test kit (docs/reference/sdk.md)"
         )
         note(printable(notes[0]))
-    progress = _judge(setup, reader, begun, workers, file)
+    progress = _run(setup, reader, begun, workers, file)
     findings = progress.findings
     if not findings.transactions:
-        notes.append(_nothing(setup, findings))
+        notes.append(_no_transactions(setup, findings))
         note(printable(notes[-1]))
     if as_json:
         print_json(document(setup, progress, notes))
     else:
-        tell(setup, progress)
+        print_findings(setup, progress)
     return WRONG_USAGE if not findings.transactions else 1 if findings.differing else 0
 
 
-def _nothing(setup: Setup, findings: Findings) -> str:
-    """What to say where no transaction was rehearsed: nobody must take that for a rehearsal that passed."""
+def _no_transactions(setup: Setup, findings: Findings) -> str:
+    """A note that no transaction was rehearsed, which must not pass for a success."""
     others = some_of([f"{name} ({count:,})" for name, count in findings.other_versions.items()], _VERSIONS_SHOWN_MAX)
     has = (
         f"they have transactions of {setup.family.name} {others}" if others else "nor of another version of the family"
@@ -88,8 +87,8 @@ def _nothing(setup: Setup, findings: Findings) -> str:
     return f"no transaction of {setup.family} is in these blocks, {has}: check --family, --from and --blocks"
 
 
-def _judge(setup: Setup, reader: StoreReader, progress: Progress, workers: int, file: Path) -> Progress:
-    """Judge what is left, under a progress bar. Ctrl-C, and what goes wrong, leave in ``file`` what is done."""
+def _run(setup: Setup, reader: StoreReader, progress: Progress, workers: int, file: Path) -> Progress:
+    """Execute the remaining transactions. Ctrl-C and errors leave the progress in ``file``."""
     began, before = time.monotonic(), progress.findings.transactions
     saved_at = began
     total = progress.span.transactions
@@ -126,7 +125,7 @@ def rehearse_to_migrate(
     workers: int,
     as_json: bool,
 ) -> int:
-    """Run the migration over the state after a block and tell of it; the exit code."""
+    """Run the migration over the state after a block, print the findings, and return the exit code."""
     prefixes, planned = prefixes_for(reader, block_num, made)
     slices = slices_of(state_after(reader, block_num), prefixes)
     found: list[SliceFindings] = []
@@ -146,13 +145,13 @@ def rehearse_to_migrate(
             raise typer.Exit(INTERRUPTED) from None
     why = "as the chain's setting says" if planned else "the handler's namespaces: no migration is planned on chain"
     what = f"migration to {made.family_name} {made.family_version} over {', '.join(prefixes)} ({why})"
-    tell_migration(f"{what}, after block {block_num}", found, setup.differences_max, as_json)
+    print_migration(f"{what}, after block {block_num}", found, setup.differences_max, as_json)
     return 1 if any(one.refused for one in found) else 0
 
 
 @contextmanager
 def _bar(title: str, total: int, unit: str) -> Iterator[Callable[[int, str], None]]:
-    """A progress bar of ``total`` units; gives what moves it on, and says the rest in words."""
+    """A progress bar of ``total`` units. Yields a function that sets the units done and the text beside the bar."""
     with progress_bar(unit) as bar:
         task = bar.add_task(title, total=total, words="")
         bar.refresh()

@@ -1,29 +1,27 @@
-"""How a rehearsal's findings are printed: tables for people, one JSON document for scripts. Nothing is judged here."""
+"""Prints the findings of a rehearsal: tables for people, one JSON document for scripts."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import msgspec
 import typer
 
-from dovetail.common.output import note, print_json, print_table, printable
-
-if TYPE_CHECKING:
-    from dovetail.rehearsal.differences import Difference
-    from dovetail.rehearsal.migrating import SliceFindings
-    from dovetail.rehearsal.progress import Progress
-    from dovetail.rehearsal.run import Setup
+from dovetail.cli.printing import print_json, print_table
+from dovetail.common.output import note, printable
+from dovetail.rehearsal.differences import Difference
+from dovetail.rehearsal.migrating import SliceFindings
+from dovetail.rehearsal.progress import Progress
+from dovetail.rehearsal.run import Setup
 
 _PARTICULARS: Final = re.compile(r"[0-9a-f]{8,}|[0-9]+")
-"""Addresses and numbers, in which refusals for one reason differ."""
+"""Addresses and numbers: refusals with the same reason differ in nothing else."""
 
 
-def document(setup: "Setup", progress: "Progress", notes: list[str]) -> dict[str, Any]:
-    """A rehearsal of history, for scripts; ``notes``: what is to be said of it as a whole."""
-    import msgspec
-
+def document(setup: Setup, progress: Progress, notes: list[str]) -> dict[str, Any]:
+    """The findings of a rehearsal of history, for scripts; ``notes``: remarks on the whole."""
     return {
         "handler": setup.handler,
         "family": setup.family.name,
@@ -34,8 +32,8 @@ def document(setup: "Setup", progress: "Progress", notes: list[str]) -> dict[str
     }
 
 
-def tell(setup: "Setup", progress: "Progress") -> None:
-    """A rehearsal of history, for people."""
+def print_findings(setup: Setup, progress: Progress) -> None:
+    """Print the findings of a rehearsal of history for people."""
     findings = progress.findings
     if findings.differences:
         rows = [
@@ -46,7 +44,7 @@ def tell(setup: "Setup", progress: "Progress") -> None:
         typer.echo()
     blocks = f"blocks {progress.span.first_block} to {progress.span.last_block}"
     counted = f"{counted_of(findings.transactions, 'transaction')} of {setup.family} in {blocks}"
-    typer.echo(printable(f"{counted}, judged by {setup.handler}: {findings.differing:,} differ"))
+    typer.echo(printable(f"{counted}, executed by {setup.handler}: {findings.differing:,} differ"))
     for kind, count in findings.kinds.items():
         typer.echo(f"  {kind}: {count:,}")
     hidden = sum(findings.kinds.values()) - len(findings.differences)
@@ -60,17 +58,14 @@ def _side(value: object, events: tuple[str, ...]) -> str:
     return "-" if value is None else str(value)
 
 
-def _new(difference: "Difference") -> str:
+def _new(difference: Difference) -> str:
     if difference.kind in ("invalid", "internal_error"):
         return difference.message
     return _side(difference.new, difference.new_events)
 
 
-def tell_migration(what: str, found: list["SliceFindings"], shown_max: int, as_json: bool) -> None:
-    """The rehearsal of a migration; ``what`` it was."""
-
-    import msgspec
-
+def print_migration(what: str, found: list[SliceFindings], shown_max: int, as_json: bool) -> None:
+    """Print the findings of a rehearsed migration; ``what``: its description."""
     changes = list(islice((change for one in found for change in one.changes), shown_max))
     totals = {
         name: sum(getattr(one, name) for one in found)
@@ -108,8 +103,8 @@ def tell_migration(what: str, found: list["SliceFindings"], shown_max: int, as_j
     typer.echo(printable(f"{what}: {counted} in {counted_of(len(found), 'slice')}; {end}"))
 
 
-def _by_reason(refused: list["SliceFindings"]) -> Iterator[list["SliceFindings"]]:
-    """Those whose messages differ in addresses and numbers alone, together."""
+def _by_reason(refused: list[SliceFindings]) -> Iterator[list[SliceFindings]]:
+    """Groups of refusals whose messages differ only in addresses and numbers."""
     alike: dict[tuple[str | None, str], list[SliceFindings]] = {}
     for one in refused:
         alike.setdefault((one.refused, _PARTICULARS.sub("", one.message)), []).append(one)
@@ -117,5 +112,5 @@ def _by_reason(refused: list["SliceFindings"]) -> Iterator[list["SliceFindings"]
 
 
 def counted_of(count: int, what: str) -> str:
-    """``count`` of them, ``what`` being one."""
+    """``count`` with its noun, of which ``what`` is the singular."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"

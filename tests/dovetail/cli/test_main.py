@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dovetail import client
 from dovetail.__main__ import main
-from dovetail.node.logs import RotatingFile
+from dovetail.cli.commands import resources
 from tests.dovetail.conftest import FakeApi, Run
 
 pytestmark = pytest.mark.timeout(60)
@@ -71,7 +70,7 @@ def test_a_surprise_is_one_line_and_a_trace_in_the_log(run: Run, home: Path, mon
     def surprise(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by nought")
 
-    monkeypatch.setattr(client, "DovetailClient", surprise)
+    monkeypatch.setattr(resources, "DovetailClient", surprise)
     done = run("block", "list")
     log = home / "logs" / "dovetail.log"
     assert done.code == 1
@@ -83,7 +82,7 @@ def test_a_surprise_is_one_line_and_a_trace_in_the_log(run: Run, home: Path, mon
 
 def test_a_trace_that_cannot_be_written(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home.write_text("a file where the folder should be")
-    monkeypatch.setattr(client, "DovetailClient", None)
+    monkeypatch.setattr(resources, "DovetailClient", None)
     done = run("block", "list")
     assert done.code == 1
     assert done.err.endswith("the stack trace could not be written; --debug shows it\n")
@@ -208,21 +207,3 @@ def test_a_mistake_of_a_handlers_author_is_a_refusal(
     assert reason.format(file=file) in done.err
     assert "unexpected" not in done.err
     assert "/processor_sdk/handler.py" not in done.err
-
-
-def test_a_log_file_keeps_its_bound_and_three_older_ones(tmp_path: Path) -> None:
-    path = tmp_path / "part.log"
-    file = RotatingFile(path, bytes_max=10)
-    for number in range(6):
-        file.write(f"line {number}\n".encode())
-    file.close()
-    again = RotatingFile(path, bytes_max=10)
-    again.write(b"line 6\n")
-    again.close()
-    held = {entry.name: entry.read_text() for entry in tmp_path.glob("part.log*")}
-    assert held == {
-        "part.log": "line 6\n",
-        "part.log.1": "line 5\n",
-        "part.log.2": "line 4\n",
-        "part.log.3": "line 3\n",
-    }

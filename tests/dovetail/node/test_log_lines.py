@@ -18,7 +18,7 @@ import pytest
 import structlog
 import typer
 
-from dovetail.cli.commands.parts import StartedPart, _run
+from dovetail.cli.part import StartedPart, run_part
 from dovetail.node import log_lines
 from dovetail.node.log_lines import LogLines
 from dovetail.node.logs import LogFormat, LogLevel, configure
@@ -87,8 +87,8 @@ def test_without_a_loop_each_line_is_written_when_it_is_said(lines: LogLines, st
 def test_beside_a_loop_lines_wait_and_are_written_together_before_it_sleeps(
     lines: LogLines, stderr: _Stderr, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_lines, "_OLD_S", 0.0)
-    monkeypatch.setattr(log_lines, "_BEHIND_S_MAX", 3600.0)
+    monkeypatch.setattr(log_lines, "_IDLE_WRITE_S", 0.0)
+    monkeypatch.setattr(log_lines, "_WAIT_S_MAX", 3600.0)
 
     async def saying() -> None:
         log = structlog.get_logger()
@@ -110,8 +110,8 @@ def test_beside_a_loop_lines_wait_and_are_written_together_before_it_sleeps(
 def test_a_young_line_waits_for_a_later_sleep(
     lines: LogLines, stderr: _Stderr, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_lines, "_OLD_S", 3600.0)
-    monkeypatch.setattr(log_lines, "_BEHIND_S_MAX", 3600.0)
+    monkeypatch.setattr(log_lines, "_IDLE_WRITE_S", 3600.0)
+    monkeypatch.setattr(log_lines, "_WAIT_S_MAX", 3600.0)
 
     async def saying() -> None:
         structlog.get_logger().info("young")
@@ -128,7 +128,7 @@ def test_a_young_line_waits_for_a_later_sleep(
 def test_a_loop_that_never_sleeps_holds_no_line_back_for_long(
     lines: LogLines, stderr: _Stderr, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_lines, "_BEHIND_S_MAX", 0.0)
+    monkeypatch.setattr(log_lines, "_WAIT_S_MAX", 0.0)
 
     async def saying() -> None:
         structlog.get_logger().info("said")
@@ -252,8 +252,8 @@ def test_a_line_that_cannot_be_shown_costs_those_beside_it_nothing(lines: LogLin
 def test_a_loop_with_something_to_do_writes_nothing_first(
     lines: LogLines, stderr: _Stderr, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_lines, "_OLD_S", 0.0)
-    monkeypatch.setattr(log_lines, "_BEHIND_S_MAX", 3600.0)
+    monkeypatch.setattr(log_lines, "_IDLE_WRITE_S", 0.0)
+    monkeypatch.setattr(log_lines, "_WAIT_S_MAX", 3600.0)
     here, there = socket.socketpair()
 
     async def saying() -> None:
@@ -281,8 +281,9 @@ def test_a_loop_with_something_to_do_writes_nothing_first(
 
 def test_lines_are_as_late_as_the_documentation_says() -> None:
     page = (ROOT / "docs" / "reference" / "configuration.md").read_text()
-    assert f"up to {log_lines._BEHIND_S_MAX:g} s late" in page
-    assert log_lines._OLD_S <= log_lines._BEHIND_S_MAX
+    assert f"up to {log_lines._WAIT_S_MAX:g} s late" in page
+    assert log_lines._IDLE_WRITE_S <= log_lines._WAIT_S_MAX
+    assert log_lines._IDLE_WRITE_S <= log_lines._WAIT_S_MAX
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
@@ -296,5 +297,5 @@ def test_a_part_that_is_told_to_end_writes_its_last_lines(
 
     part = StartedPart(structlog.get_logger(), Notifier.from_environment({}), lines)
     with contextlib.suppress(typer.Exit):
-        _run(serve, part, "here")
+        run_part(part, "here", serve)
     assert stderr.events == ["ready"]

@@ -12,7 +12,7 @@ import structlog
 
 from dovetail.common.errors import Refused
 from dovetail.node import supervisor
-from dovetail.node.logs import LogFormat, LogLevel, configure, write_trace
+from dovetail.node.logs import LogFormat, LogLevel, configure
 from dovetail.node.supervisor import Events, Part
 from tests.dovetail.conftest import FakeApi, Run
 
@@ -70,15 +70,6 @@ def test_json_lines_are_plain_ascii_and_hold_every_value(capsys: pytest.CaptureF
     told = [json.loads(line) for line in lines]
     assert (told[0]["path"], told[0]["many"], told[1]["event"]) == (_HOSTILE, [_HOSTILE], f"to {_HOSTILE}")
     assert [_HOSTILE in record.get("exception", "") for record in told] == [False, False, True, True, False]
-
-
-def test_a_written_trace_is_text(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["dovetail", "--url", "https://me:secret@node", "\x1b[31m"])
-    path = write_trace(ValueError(f"{_HOSTILE} \udcff"))
-    assert path == home / "logs" / "dovetail.log"
-    lines = path.read_text().split("\n")
-    assert all(line.isprintable() for line in lines)
-    assert lines[0].endswith(r" dovetail --url https://me:…@node \x1b[31m")
 
 
 def test_a_refusal_that_quotes_a_server_is_printable(run: Run, api: FakeApi) -> None:

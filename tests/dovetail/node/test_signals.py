@@ -1,4 +1,4 @@
-"""What signals end in order: what runs below ``ended_as_by_ctrl_c``, and a benchmark, which leaves nothing behind."""
+"""Ending signals end in order what runs inside ``ending_signals_interrupt``, and a benchmark leaves nothing."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 from dovetail.bench import budget, node
-from dovetail.node.signals import ended_as_by_ctrl_c, ending_signals
+from dovetail.node.signals import ending_signals, ending_signals_interrupt
 from dovetail.node.supervisor import Events
 from tests.dovetail.conftest import Run
 
@@ -30,7 +30,7 @@ async def _signalled(number: signal.Signals, ended: list[str]) -> NoReturn:
 def test_each_ends_what_runs_in_order(number: signal.Signals) -> None:
     handlers = [signal.getsignal(one) for one in ending_signals()]
     ended: list[str] = []
-    with pytest.raises((KeyboardInterrupt, SystemExit)) as raised, ended_as_by_ctrl_c():
+    with pytest.raises((KeyboardInterrupt, SystemExit)) as raised, ending_signals_interrupt():
         asyncio.run(_signalled(number, ended))
     assert ended == ["in order"]
     code = None if number is signal.SIGINT else 128 + number
@@ -42,7 +42,7 @@ def test_where_ctrl_c_is_ignored_the_others_are_not() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     ended: list[str] = []
     try:
-        with pytest.raises(SystemExit) as raised, ended_as_by_ctrl_c():
+        with pytest.raises(SystemExit) as raised, ending_signals_interrupt():
             asyncio.run(_signalled(signal.SIGTERM, ended))
     finally:
         signal.signal(signal.SIGINT, before)

@@ -184,7 +184,7 @@ def test_a_plan_that_is_voted_on(node: _Node) -> None:
     assert any(change.startswith("intkey 2.0 from block") for change in shown[0]["changes"])
     assert proposal_id[1] in node.upgrade("status").out
 
-    assert "a vote stays; it falls when 2 of 3 keys reject it" in node.refused("cancel", "intkey", "2.0")
+    assert "a vote stays; the proposal falls when 2 of 3 keys reject it" in node.refused("cancel", "intkey", "2.0")
     assert "nobody is there to ask whether to vote against" in node.refused("cancel", "intkey", "2.0", "--key", "alice")
     assert "1 of 2 that let it fall" in node.done("cancel", "intkey", "2.0", "--key", "alice", "--yes").err
     assert node.upgrade("status", "--json").json["proposals"][0]["votes_against"] == 1

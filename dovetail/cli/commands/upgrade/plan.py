@@ -1,35 +1,45 @@
-"""``upgrade plan``: the next version of a family from a block on, proposed through the settings family."""
+"""``upgrade plan``: proposes the next version of a family from a block on."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from dovetail.cli.options import Json, Key, Url, examples, not_empty
 from dovetail.cli.submit import url_argument
+from dovetail.cli.upgrades.changes import block_of, planned
+from dovetail.cli.upgrades.node_families import NodeFamilies, committed_by_family, read_families
 from dovetail.cli.upgrades.proposing import (
     WAIT_S_DEFAULT,
     Family,
-    How,
-    Setting,
+    ProposeOptions,
     WaitForCommit,
     Yes,
     propose_change,
-    read_setting,
 )
+from dovetail.cli.upgrades.setting import Setting, read_setting
+from dovetail.client import DovetailClient
 from dovetail.common.errors import Refused
 from dovetail.common.output import note, printable, program
 from dovetail.common.urls import DEFAULT_URL
+from dovetail.ledger.errors import some_of
+from dovetail.ledger.permitted import Permission
+from dovetail.ledger.settings import FAMILY_NAME, FAMILY_VERSION, FamilyVersion
+from dovetail.node.handlers import make_handlers
+from processor_sdk.migration import INHERITED_MIGRATE
 
-if TYPE_CHECKING:
-    from dovetail.cli.upgrades.node_families import Told
-    from dovetail.client import DovetailClient
-    from dovetail.ledger.permitted import Permission
-    from dovetail.ledger.settings import FamilyVersion
+app = typer.Typer()
 
 _SHOWN_MAX: Final = 10
 
 
+@app.command(
+    epilog=examples(
+        "dovetail upgrade plan intkey 1.0 2.0 --at +100",
+        "dovetail upgrade plan intkey 1.0 2.0 --at 1200 --until 5000 --yes",
+        "dovetail upgrade plan intkey 2.0 3.0 --at +100 --migrate my_family:MyHandler",
+    )
+)
 def plan(
     family: Family,
     old: Annotated[str, typer.Argument(metavar="OLD", callback=not_empty, help="The version in use.")],
@@ -40,7 +50,7 @@ def plan(
             "--at",
             metavar="+N|BLOCK",
             callback=not_empty,
-            help="The first block that may hold NEW: a number, or +N for N blocks behind the head.",
+            help="The first block that may hold NEW: a number, or +N for N blocks after the head.",
         ),
     ],
     until: Annotated[
@@ -58,7 +68,7 @@ def plan(
             "--migrate",
             metavar="MODULE:HANDLER|PREFIX",
             callback=not_empty,
-            help="NEW migrates the state under this prefix first; of a handler: under its namespaces. May be repeated.",
+            help="NEW migrates the state under this prefix, or under the handler's namespaces. May be repeated.",
         ),
     ] = None,
     also: Annotated[
@@ -81,29 +91,23 @@ def plan(
     Shows what the setting sawtooth.validator.transaction_families becomes, asks, proposes it with an authorized key,
     and waits for the commit. Blocks are made only when there is work, so +100 may be a minute or a month.
 
-    Where the setting is absent everything is permitted: the plan then names all that this node knows to be in use, and
-    shuts out the rest; add what it does not know with --also.
+    If the setting is absent everything is permitted. The plan then permits only versions that this node knows to be in
+    use; add others with --also.
     """
-    from dovetail.cli.upgrades.changes import block_of, planned
-    from dovetail.cli.upgrades.node_families import ask
-    from dovetail.client import DovetailClient
-    from dovetail.ledger.permitted import Permission
-    from dovetail.ledger.settings import FamilyVersion
-
     old_version, new_version = FamilyVersion(family, old), FamilyVersion(family, new)
     prefixes = _prefixes(migrate or (), new_version)
     added = [_family_version(text) for text in also or ()]
     with DovetailClient(url) as client:
-        setting, told = read_setting(client), ask(client)
+        setting, families = read_setting(client), read_families(client)
         entries = setting.entries
         if entries is None:
-            entries = _in_use(client, told, old_version, new_version, added)
+            entries = _in_use(client, families, old_version, new_version, added)
     named = {entry.family for entry in entries}
     entries = (*entries, *(Permission(name) for name in dict.fromkeys(added) if name not in named))
     from_block = block_of(at, "--at", setting.head_num)
     until_block = None if until is None else block_of(until, "--until", setting.head_num)
 
-    def change(_: "DovetailClient", now: Setting) -> "tuple[Permission, ...]":
+    def change(_: DovetailClient, now: Setting) -> tuple[Permission, ...]:
         return planned(
             entries,
             old_version,
@@ -114,15 +118,17 @@ def plan(
             head_num=now.head_num,
         )
 
-    questions = _questions(told, new_version, prefixes)
+    questions = _questions(families, new_version, prefixes)
     if setting.entries is None:
-        questions.append("the setting is absent, so everything is permitted now; with it nothing is but what it names")
+        questions.append(
+            "the setting is absent, so everything is permitted now; with the setting only its versions are"
+        )
     propose_change(
         setting,
         change,
         family,
         what=f"{new_version} from block {from_block}",
-        how=How(yes, key, url, wait, as_json),
+        options=ProposeOptions(yes, key, url, wait, as_json),
         questions=questions,
         extra={"head_num": setting.head_num, "from_block": from_block},
     )
@@ -133,22 +139,8 @@ def plan(
         )
 
 
-def add_to(app: typer.Typer) -> None:
-    """Put this command into the command line."""
-    app.command(
-        epilog=examples(
-            "dovetail upgrade plan intkey 1.0 2.0 --at +100",
-            "dovetail upgrade plan intkey 1.0 2.0 --at 1200 --until 5000 --yes",
-            "dovetail upgrade plan intkey 2.0 3.0 --at +100 --migrate my_family:MyHandler",
-        )
-    )(plan)
-
-
-def _prefixes(named: Iterable[str], new: "FamilyVersion") -> list[str]:
-    """What ``--migrate`` names, each once."""
-    from dovetail.node.handlers import make_handlers
-    from processor_sdk.migration import INHERITED_MIGRATE
-
+def _prefixes(named: Iterable[str], new: FamilyVersion) -> list[str]:
+    """The prefixes that ``--migrate`` names, each once. Raises Refused."""
     prefixes: dict[str, None] = {}
     for text in named:
         if ":" not in text:
@@ -166,26 +158,24 @@ def _prefixes(named: Iterable[str], new: "FamilyVersion") -> list[str]:
     return list(prefixes)
 
 
-def _family_version(text: str) -> "FamilyVersion":
-    from dovetail.ledger.settings import FamilyVersion
-
+def _family_version(text: str) -> FamilyVersion:
     name, _, version = text.rpartition(":")
     if not (name and version):
         raise typer.BadParameter(f"--also {text!r} is no FAMILY:VERSION, as in intkey:1.0")
     return FamilyVersion(name, version)
 
 
-def _questions(told: "Told", new: "FamilyVersion", prefixes: "Sequence[str]") -> list[str]:
-    """What the node says that somebody should know who plans this."""
+def _questions(families: NodeFamilies, new: FamilyVersion, prefixes: Sequence[str]) -> list[str]:
+    """Facts of the node to read before planning ``new``."""
     questions = []
-    for unmade in told.unmade(new.name):
-        since = f" from block {unmade['from_block']} on" if "from_block" in unmade else ""
-        state = "was refused" if unmade["migration"] == "refused" else "is not made yet"
+    for entry in families.unmigrated(new.name):
+        since = f" from block {entry['from_block']} on" if "from_block" in entry else ""
+        state = "was refused" if entry["migration"] == "refused" else "is not made yet"
         questions.append(
-            f"the migration of {new.name} {unmade['family_version']}{since} {state}: {new} would come on top of it, or"
+            f"the migration of {new.name} {entry['family_version']}{since} {state}: {new} would come on top of it, or"
             " without it"
         )
-    declared = told.namespaces.get(new.name, frozenset())
+    declared = families.namespaces.get(new.name, frozenset())
     outside = [prefix for prefix in prefixes if not prefix.startswith(tuple(declared))]
     if outside and declared:
         questions.append(
@@ -193,38 +183,37 @@ def _questions(told: "Told", new: "FamilyVersion", prefixes: "Sequence[str]") ->
             f" {', '.join(sorted(declared))}"
         )
     elif outside:
-        note(f"no processor of {new.name} is connected here, so nobody says whether {', '.join(outside)} is its state")
-    entry = told.entry(*new)
-    if entry and entry["migrating_processors"] and not prefixes:
+        note(
+            f"no processor of {new.name} is connected here, so nothing shows whether {', '.join(outside)} is its state"
+        )
+    known = families.entry(*new)
+    if known and known["migrating_processors"] and not prefixes:
         questions.append(
-            f"{entry['migrating_processors']} connected processors of {new} migrate state, and this plan has no"
+            f"{known['migrating_processors']} connected processors of {new} migrate state, and this plan has no"
             " --migrate: it would come without its migration"
         )
     return questions
 
 
 def _in_use(
-    client: "DovetailClient",
-    told: "Told",
-    old: "FamilyVersion",
-    new: "FamilyVersion",
-    added: "Sequence[FamilyVersion]",
-) -> "tuple[Permission, ...]":
-    """Everything that this node knows to be in use but ``new``. Raises Refused where ``old`` is not, or ``new`` is.
+    client: DovetailClient,
+    families: NodeFamilies,
+    old: FamilyVersion,
+    new: FamilyVersion,
+    added: Sequence[FamilyVersion],
+) -> tuple[Permission, ...]:
+    """Entries for all versions that this node knows to be in use. Raises Refused if ``old`` is not in use, or ``new``
+    is.
 
-    A version that nobody serves and nothing was committed of is not in use: anybody may hand in a batch of any name.
+    A version counts if a processor serves it or a transaction of it was committed. Pending batches do not count,
+    because anybody may submit a batch of any name.
     """
-    from dovetail.cli.upgrades.node_families import committed_by_family
-    from dovetail.ledger.errors import some_of
-    from dovetail.ledger.permitted import Permission
-    from dovetail.ledger.settings import FAMILY_NAME, FAMILY_VERSION, FamilyVersion
-
     settings_family = FamilyVersion(FAMILY_NAME, FAMILY_VERSION)
     found = {settings_family, *added}
     for text, committed in committed_by_family(client).items():
         name, _, version = text.rpartition(":")
         if text == "other:":
-            note("families beyond limits.family_labels_max are counted as one; add those that you know of with --also")
+            note("families beyond limits.family_labels_max are counted as one; add missing ones with --also")
         elif committed:
             found.add(FamilyVersion(name, version))
     if new in found and new != old:
@@ -232,13 +221,15 @@ def _in_use(
             f"{new} is in use already, as everything is permitted while the setting is absent: its clients would be"
             " shut out until the plan's block"
         )
-    known = [(FamilyVersion(each["family_name"], each["family_version"]), each["processors"]) for each in told.families]
+    known = [
+        (FamilyVersion(each["family_name"], each["family_version"]), each["processors"]) for each in families.families
+    ]
     found.update(name for name, processors in known if processors)
     unserved = sorted({str(name) for name, _ in known} - {str(name) for name in (*found, new)})
     if unserved:
         note(
-            f"{len(unserved)} that no processor here serves, and of which nothing was committed, are left out; add"
-            f" those that are meant with --also: {printable(some_of(unserved, _SHOWN_MAX))}"
+            f"{len(unserved)} versions that no processor here serves, and of which nothing was committed, are left out;"
+            f" add missing ones with --also: {printable(some_of(unserved, _SHOWN_MAX))}"
         )
     if old not in found:
         listed = ", ".join(sorted(printable(name) for name in found))

@@ -1,45 +1,55 @@
-"""``upgrade rehearse``: the next handler on what the chain holds already. How it is judged: ``dovetail.rehearsal``."""
+"""``upgrade rehearse``: runs the next handler on committed transactions, with ``dovetail.rehearsal``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
-from dovetail.cli.commands.parts import load_config
 from dovetail.cli.options import ConfigFile, DataDir, Json, examples, not_empty, some_path
+from dovetail.cli.upgrades.rehearsal import rehearse_history, rehearse_to_migrate
 from dovetail.common.errors import Refused
+from dovetail.ledger.settings import FamilyVersion
+from dovetail.node.config import Flag, load
+from dovetail.rehearsal.history import Span, span_of
+from dovetail.rehearsal.run import Setup, handler_for
+from dovetail.validator.node import STORE_FOLDER
+from dovetail.validator.store import StorageFailed, StoreReader
+from processor_sdk.migration import INHERITED_MIGRATE
 
-if TYPE_CHECKING:
-    from dovetail.rehearsal.history import Span
-    from dovetail.validator.store import StoreReader
+app = typer.Typer()
 
 _DIFFERENCES_MAX: Final = 10_000
 WORKERS_MAX: Final = 64
-"""Each reads the store by itself, and a running validator needs its place among the store's readers."""
+"""Each worker takes one of the store's reader slots, which a running validator needs too."""
 
 
+@app.command(
+    epilog=examples(
+        "dovetail upgrade rehearse families.intkey.v2.handler:IntkeyHandler --family intkey --from 1.0",
+        "dovetail upgrade rehearse my_family:NewHandler --family my_family --from 1.0 --blocks 100.. --json",
+        "dovetail upgrade rehearse my_family:NewHandler --family my_family --migrate",
+    )
+)
 def rehearse(
     handler: Annotated[
         str,
         typer.Argument(
             metavar="MODULE:HANDLER",
             callback=not_empty,
-            help="The new handler, as dovetail processor takes it; the current folder is looked in as well.",
+            help="The new handler, as for dovetail processor; the current folder is searched as well.",
         ),
     ],
-    family: Annotated[
-        str, typer.Option("--family", metavar="NAME", callback=not_empty, help="The family that is to be upgraded.")
-    ],
+    family: Annotated[str, typer.Option("--family", metavar="NAME", callback=not_empty, help="The family to upgrade.")],
     version: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="VERSION", callback=not_empty, help="The version whose transactions are judged again."
+            "--from", metavar="VERSION", callback=not_empty, help="The version whose transactions are executed again."
         ),
     ] = None,
     blocks: Annotated[
         str | None,
         typer.Option(
-            "--blocks", metavar="A..B", callback=not_empty, help="Only blocks A to B, one of which may be left out."
+            "--blocks", metavar="A..B", callback=not_empty, help="Only blocks A to B; A or B may be left out."
         ),
     ] = None,
     migrate: Annotated[
@@ -51,22 +61,26 @@ def rehearse(
     config: ConfigFile = None,
     data_dir: DataDir = None,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, max=WORKERS_MAX, metavar="N", help="Processes that judge.")
+        int, typer.Option("--workers", min=1, max=WORKERS_MAX, metavar="N", help="Processes that execute transactions.")
     ] = 1,
     differences_max: Annotated[
         int,
         typer.Option(
-            "--differences-max", min=0, max=_DIFFERENCES_MAX, metavar="N", help="Show so many in full; all are counted."
+            "--differences-max",
+            min=0,
+            max=_DIFFERENCES_MAX,
+            metavar="N",
+            help="Show at most N in full; all are counted.",
         ),
     ] = 100,
     apply_timeout_ms: Annotated[
         int,
         typer.Option(
-            "--apply-timeout-ms", min=1, max=3_600_000, metavar="MS", help="What takes longer is an internal error."
+            "--apply-timeout-ms", min=1, max=3_600_000, metavar="MS", help="A longer apply is an internal error."
         ),
     ] = 10_000,
     resume: Annotated[
-        bool, typer.Option("--resume/--fresh", help="Go on where Ctrl-C ended this rehearsal, or begin anew.")
+        bool, typer.Option("--resume/--fresh", help="Go on where Ctrl-C ended this rehearsal, or start again.")
     ] = False,
     progress_file: Annotated[
         Path | None,
@@ -74,35 +88,29 @@ def rehearse(
             "--progress-file",
             metavar="FILE",
             parser=some_path,
-            help="Keep what --resume needs there. Default: a file under ~/.dovetail/rehearsals.",
+            help="File for the progress that --resume needs. Default: a file under ~/.dovetail/rehearsals.",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Judge a family's past transactions by its next handler, and show what would end otherwise.
 
-    Each transaction runs against the state that it saw, read from the ledger's store: no old processor and no running
-    node is needed, and the ledger is not touched. A node may go on running meanwhile. Compared are the verdict, what is
-    written, the events and the receipt data; sizes are those that --config allows.
+    Each transaction runs against the state that it saw, read from the ledger's store. No old processor and no running
+    node is needed, the ledger is not changed, and a node may run meanwhile. Verdicts, writes, events and receipt data
+    are compared; --config sets the allowed sizes.
 
-    A damaged store ends the rehearsal where damage shows; a value that was changed on the disk and can still be read
+    A damaged store ends the rehearsal where damage shows. A value that was changed on the disk and is still readable
     does not show here: run `dovetail chain verify` first.
 
-    Only committed transactions are in the store: that the new handler would accept what the old one refused does not
-    show. The exit code is 0 where nothing differs, 1 where something does (or the migration is refused), and 2 where
-    there was no transaction to judge.
+    Only committed transactions are in the store, so the rehearsal does not show that the new handler would accept a
+    transaction that the old one refused. Exit code 0 if nothing differs, 1 if something does or the migration is
+    refused, 2 if there was no transaction to execute.
     """
-    from dovetail.cli.upgrades.rehearsal import rehearse_history, rehearse_to_migrate
-    from dovetail.ledger.settings import FamilyVersion
-    from dovetail.node.config import Flag
-    from dovetail.rehearsal.run import Setup, handler_for
-    from dovetail.validator.node import STORE_FOLDER
-    from dovetail.validator.store import StorageFailed, StoreReader
-    from processor_sdk.migration import INHERITED_MIGRATE
-
     if not version and not migrate:
-        raise typer.BadParameter("which version's transactions are meant? Say --from VERSION")
-    settings = load_config(config, {"validator.data_dir": Flag("--data-dir", data_dir and str(data_dir))}).validator
+        raise typer.BadParameter("name the version of the transactions with --from VERSION")
+    settings = load(
+        config_file=config, flags={"validator.data_dir": Flag("--data-dir", data_dir and str(data_dir))}
+    ).validator
     made = handler_for(handler, family)
     if migrate and not made.migrates:
         raise Refused(
@@ -128,21 +136,8 @@ def rehearse(
     raise typer.Exit(code)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Put this command into the command line."""
-    app.command(
-        epilog=examples(
-            "dovetail upgrade rehearse families.intkey.v2.handler:IntkeyHandler --family intkey --from 1.0",
-            "dovetail upgrade rehearse my_family:NewHandler --family my_family --from 1.0 --blocks 100.. --json",
-            "dovetail upgrade rehearse my_family:NewHandler --family my_family --migrate",
-        )
-    )(rehearse)
-
-
-def _span(reader: "StoreReader", blocks: str | None) -> "Span":
-    """The blocks that are meant, with their transactions. Raises Refused where the chain has not all of them."""
-    from dovetail.rehearsal.history import span_of
-
+def _span(reader: StoreReader, blocks: str | None) -> Span:
+    """The blocks that ``--blocks`` names, with their transactions. Raises Refused if the chain lacks one."""
     if reader.head is None:
         raise Refused("the store holds no block yet: there is no history to rehearse")
     head = reader.head.num

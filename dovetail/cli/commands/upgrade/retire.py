@@ -1,28 +1,30 @@
-"""``upgrade retire``: the last step of an upgrade, the end of the old version."""
+"""``upgrade retire``: ends the old version, the last step of an upgrade."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from dovetail.cli.options import Json, Key, Url, examples, not_empty
+from dovetail.cli.upgrades.changes import block_of, retired
 from dovetail.cli.upgrades.proposing import (
     WAIT_S_DEFAULT,
     Family,
-    How,
-    Setting,
+    ProposeOptions,
     WaitForCommit,
     Yes,
     propose_change,
-    read_setting,
 )
+from dovetail.cli.upgrades.setting import Setting, read_setting
+from dovetail.client import DovetailClient
 from dovetail.common.errors import Refused
 from dovetail.common.urls import DEFAULT_URL
+from dovetail.ledger.permitted import Permission
+from dovetail.ledger.settings import FamilyVersion
 
-if TYPE_CHECKING:
-    from dovetail.client import DovetailClient
-    from dovetail.ledger.permitted import Permission
+app = typer.Typer()
 
 
+@app.command(epilog=examples("dovetail upgrade retire intkey 1.0 --until +500"))
 def retire(
     family: Family,
     old: Annotated[str, typer.Argument(metavar="OLD", callback=not_empty, help="The version to end.")],
@@ -32,7 +34,7 @@ def retire(
             "--until",
             metavar="+N|BLOCK",
             callback=not_empty,
-            help="The last block that may hold OLD: a number, or +N for N blocks behind the head.",
+            help="The last block that may hold OLD: a number, or +N for N blocks after the head.",
         ),
     ],
     yes: Yes = False,
@@ -43,12 +45,8 @@ def retire(
 ) -> None:
     """End a version, once its clients have moved.
 
-    Later transactions of it are INVALID. Keep a processor of it for replay: history needs it.
+    Later transactions of this version are INVALID. Keep a processor of it: replaying the history needs it.
     """
-    from dovetail.cli.upgrades.changes import block_of, retired
-    from dovetail.client import DovetailClient
-    from dovetail.ledger.settings import FamilyVersion
-
     version = FamilyVersion(family, old)
     with DovetailClient(url) as client:
         setting = read_setting(client)
@@ -59,7 +57,7 @@ def retire(
         )
     until_block = block_of(until, "--until", setting.head_num)
 
-    def change(_: "DovetailClient", now: Setting) -> "tuple[Permission, ...]":
+    def change(_: DovetailClient, now: Setting) -> tuple[Permission, ...]:
         return retired(now.entries or (), version, until_block=until_block, head_num=now.head_num)
 
     propose_change(
@@ -67,11 +65,6 @@ def retire(
         change,
         family,
         what=f"the end of {version} with block {until_block}",
-        how=How(yes, key, url, wait, as_json),
+        options=ProposeOptions(yes, key, url, wait, as_json),
         extra={"head_num": setting.head_num, "until_block": until_block},
     )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put this command into the command line."""
-    app.command(epilog=examples("dovetail upgrade retire intkey 1.0 --until +500"))(retire)

@@ -1,38 +1,40 @@
-"""``upgrade status``: which versions may enter which blocks, who is ready for them, and what would stall."""
+"""``upgrade status``: the versions that may enter blocks, their processors, and what would stall."""
 
-import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from dovetail.cli.options import Json, Url, examples
+from dovetail.cli.options import Json, Url, Watch, check_watch, examples
+from dovetail.cli.printing import make_table, print_json, print_table
+from dovetail.cli.printing import watch as show_again
 from dovetail.cli.submit import url_argument
-from dovetail.cli.upgrades.node_families import ask
-from dovetail.cli.upgrades.proposing import read_setting
-from dovetail.cli.upgrades.readiness import going_on, outlook, stalls
+from dovetail.cli.upgrades.changes import locks
+from dovetail.cli.upgrades.node_families import read_families
+from dovetail.cli.upgrades.proposals import effects
+from dovetail.cli.upgrades.readiness import in_progress, readiness, stalls
+from dovetail.cli.upgrades.setting import read_setting
+from dovetail.client import DovetailClient
 from dovetail.common.errors import Refused
-from dovetail.common.output import make_table, print_json, print_table, program
-from dovetail.common.output import watch as show_again
+from dovetail.common.output import program
 from dovetail.common.urls import DEFAULT_URL, shown_url
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from dovetail.client import DovetailClient
+app = typer.Typer()
 
 _HEADINGS: Final = ("FAMILY", "VERSION", "PERMITTED", "MIGRATION", "PROCESSORS", "PENDING", "IF ITS BLOCK CAME NOW")
 _PROPOSED: Final = ("PROPOSED", "VOTES", "PROPOSAL ID")
 
 
-class Untold(Refused):
-    """It cannot be told whether something would stall."""
+class StatusUnknown(Refused):
+    """The node gave no answer that shows whether something would stall."""
 
     exit_code = 3
 
 
-class _Seen(NamedTuple):
-    """One look at the node. ``open``: what is not done, a sentence each, though nothing stalls it."""
+class _Snapshot(NamedTuple):
+    """The state of a node's upgrades. ``stalls`` and ``open``: a sentence for each stall and each unfinished task."""
 
     head_num: int
     restricted: bool
@@ -42,23 +44,23 @@ class _Seen(NamedTuple):
     open: list[str]
 
 
+@app.command(
+    epilog=examples("dovetail upgrade status", "dovetail upgrade status --watch", "dovetail upgrade status --json")
+)
 def status(
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")] = False,
+    watch: Watch = False,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
     """Show which versions may enter which blocks, who is ready for them, and what would happen if their block came now.
 
     Exit code 0 when nothing would stall and nothing is open. 1, with the reasons, while something would stall: a
-    version that is permitted, or will be, whose work no processor here takes; a migration that nobody here can do, that
-    was refused, or that the plan of a version forgot; settings that could not be changed any more. 1 too while
-    something is open: a proposal for the permitted families that is voted on, a migration whose block has come and that
-    is in no block. 3 when it cannot be told, because nothing answers or the answer makes no sense.
+    version, permitted now or later, without a processor here; a migration that no processor here can do, that was
+    refused, or that the plan lacks; settings that could not be changed any more. 1 too while something is open: votes
+    on a proposal for the permitted families, or a migration that is in no block although its block has come. 3 when
+    nothing answers, or the answer is malformed.
     """
-    from dovetail.client import DovetailClient
-
-    if watch and (as_json or not sys.stdout.isatty()):
-        raise typer.BadParameter("--watch is for a terminal; a script asks again, and looks at the exit code")
+    check_watch(watch, as_json)
     with DovetailClient(url) as client:
         if watch:
             show_again(lambda: _screen(client))
@@ -66,13 +68,13 @@ def status(
         try:
             seen = _look(client)
         except Refused as error:
-            raise Untold(str(error)) from None
+            raise StatusUnknown(str(error)) from None
     if as_json:
         print_json(
             {
                 "head_num": seen.head_num,
                 "restricted": seen.restricted,
-                "families": [_told(seen, family) for family in seen.families],
+                "families": [_with_readiness(seen, family) for family in seen.families],
                 "proposals": seen.proposals,
                 "stalls": seen.stalls,
                 "open": seen.open,
@@ -89,18 +91,8 @@ def status(
         raise Refused("\n".join(_summary(seen)))
 
 
-def add_to(app: typer.Typer) -> None:
-    """Put this command into the command line."""
-    app.command(
-        epilog=examples("dovetail upgrade status", "dovetail upgrade status --watch", "dovetail upgrade status --json")
-    )(status)
-
-
-def _screen(client: "DovetailClient") -> "RenderableType":
-    """What --watch shows. Raises Refused."""
-    from rich.console import Group
-    from rich.text import Text
-
+def _screen(client: DovetailClient) -> RenderableType:
+    """The screen of --watch. Raises Refused."""
     seen = _look(client)
     parts: list[RenderableType] = [Text(_first_line(seen, client.url)), make_table(_HEADINGS, _rows(seen))]
     if seen.proposals:
@@ -108,37 +100,34 @@ def _screen(client: "DovetailClient") -> "RenderableType":
     return Group(*parts, "", Text("\n".join(_summary(seen)) or "nothing would stall"))
 
 
-def _summary(seen: _Seen) -> list[str]:
+def _summary(seen: _Snapshot) -> list[str]:
     stalled = ["something would stall:", *seen.stalls] if seen.stalls else []
     return [*stalled, "something is not done:", *seen.open] if seen.open else stalled
 
 
-def _look(client: "DovetailClient") -> _Seen:
+def _look(client: DovetailClient) -> _Snapshot:
     """Raises Refused."""
-    from dovetail.cli.upgrades.changes import locks
-    from dovetail.cli.upgrades.proposals import effects
-
-    setting, told = read_setting(client), ask(client)
-    head_num, restricted, families = told.head_num, told.restricted, told.families
-    seen = _Seen(
+    setting, node = read_setting(client), read_families(client)
+    head_num, restricted, families = node.head_num, node.restricted, node.families
+    seen = _Snapshot(
         head_num,
         restricted,
         families,
         [],
         stalls(families, head_num, restricted=restricted),
-        going_on(families, head_num, restricted=restricted),
+        in_progress(families, head_num, restricted=restricted),
     )
     locked = locks(setting.entries, setting.head_num) if setting.entries is not None else None
     if locked:
         seen.stalls.append(f"{locked}; propose it without that end, as long as that is possible")
     for candidate in setting.proposals:
         votes = Counter(cast.accept for cast in candidate.votes if cast.public_key in setting.keys)
-        changes, late = effects(setting, candidate)
+        changes, warnings = effects(setting, candidate)
         seen.proposals.append(
             {
                 "proposal_id": candidate.proposal_id,
                 "changes": changes,
-                "late": late,
+                "late": warnings,
                 "votes_for": votes[True],
                 "votes_against": votes[False],
                 "votes_needed": setting.threshold,
@@ -148,17 +137,17 @@ def _look(client: "DovetailClient") -> _Seen:
     return seen
 
 
-def _told(seen: _Seen, family: dict[str, Any]) -> dict[str, Any]:
-    view = outlook(family, seen.head_num, restricted=seen.restricted)
+def _with_readiness(seen: _Snapshot, family: dict[str, Any]) -> dict[str, Any]:
+    view = readiness(family, seen.head_num, restricted=seen.restricted)
     return {**family, "outlook": view.text, "stalls": view.stalls}
 
 
-def _first_line(seen: _Seen, url: str) -> str:
+def _first_line(seen: _Snapshot, url: str) -> str:
     without = "" if seen.restricted else "; the setting is absent, so every version is permitted"
     return f"{shown_url(url)}: the head is block {seen.head_num}{without}"
 
 
-def _rows(seen: _Seen) -> list[tuple[object, ...]]:
+def _rows(seen: _Snapshot) -> list[tuple[object, ...]]:
     return [
         (
             family["family_name"],
@@ -167,7 +156,7 @@ def _rows(seen: _Seen) -> list[tuple[object, ...]]:
             _migration(family),
             _processors(family),
             ", ".join(f"{count} {reason}" for reason, count in family["pending"].items()) or "-",
-            outlook(family, seen.head_num, restricted=seen.restricted).text,
+            readiness(family, seen.head_num, restricted=seen.restricted).text,
         )
         for family in seen.families
     ]
@@ -197,7 +186,7 @@ def _processors(family: dict[str, Any]) -> str:
     return text + (f", {family['migrating_processors']} migrating" if family["migrates"] else "")
 
 
-def _proposed_rows(seen: _Seen) -> list[tuple[object, ...]]:
+def _proposed_rows(seen: _Snapshot) -> list[tuple[object, ...]]:
     return [
         (
             "; ".join([*proposal["changes"], *proposal["late"]]) or "no change",

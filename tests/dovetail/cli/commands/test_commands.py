@@ -138,11 +138,11 @@ def test_a_file_that_a_batch_replaces_is_told_and_a_device_is_kept(run: Run, tmp
     file, device = tmp_path / "batches.bin", tmp_path / "pipe"
     words = ("intkey", "set", "apples", "5", "--output")
     assert "replaced" not in run(*words, str(file)).err
-    assert run(*words, str(file)).err.startswith(f"replaced {file}, which was there\n")
+    assert run(*words, str(file)).err.startswith(f"replaced {file}, which existed\n")
     os.mkfifo(device)
     refused = run(*words, str(device))
     assert (refused.code, refused.out) == (1, "")
-    assert refused.err == f"dovetail: cannot write {device}: it is there and no file; - writes to stdout\n"
+    assert refused.err == f"dovetail: cannot write {device}: it exists and is no file; - writes to stdout\n"
     assert device.is_fifo()
 
 
@@ -417,7 +417,7 @@ def test_an_item_of_another_shape_is_told(run: Run, api: FakeApi) -> None:
     api.answers["GET /blocks"] = _page([{"header": 3}])
     done = run("block", "list")
     assert done.code == 1
-    assert "has not the shape that the REST API promises" in done.err
+    assert "is not as the REST API documents it" in done.err
 
 
 def test_what_others_wrote_cannot_steer_the_terminal(run: Run, api: FakeApi) -> None:

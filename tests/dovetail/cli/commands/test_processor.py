@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from dovetail.cli.commands.processor import Teller
+from dovetail.cli.commands.processor import StatusReporter
 from dovetail.common.errors import Refused
 from dovetail.node.notify import Notifier, NotifyListener
 from dovetail.node.processor_metrics import ProcessorMetrics
@@ -33,7 +33,7 @@ def worker(number: int, registered: bool) -> WorkerReport:
 def test_readiness_is_every_workers(tmp_path: Path) -> None:
     listener = NotifyListener(tmp_path / "s")
     ready: list[str] = []
-    teller = Teller(Notifier(str(listener.path)), lambda: ready.append("ready"), "tcp://validator:4004")
+    teller = StatusReporter(Notifier(str(listener.path)), lambda: ready.append("ready"), "tcp://validator:4004")
     one = Report((worker(0, True), worker(1, False)), stopping=False)
     both = Report((worker(0, True), worker(1, True)), stopping=False)
     for report in (one, one, both, both):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.common import output
+from dovetail.cli import printing
 from tests.dovetail.conftest import FakeApi, Run
 
 _PATH = "GET /status/processors"
@@ -51,7 +51,7 @@ def _answer(api: FakeApi, *entries: Any) -> None:
 @pytest.fixture(autouse=True)
 def _url(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOVETAIL_URL", api.url)
-    monkeypatch.setattr(output, "WATCH_S", 0.01)
+    monkeypatch.setattr(printing, "WATCH_S", 0.01)
 
 
 def test_each_family_has_a_row_and_the_connection_stands_in_the_first(run: Run, api: FakeApi) -> None:

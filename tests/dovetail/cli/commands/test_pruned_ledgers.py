@@ -22,7 +22,7 @@ FIRST = 8
 @pytest.fixture(autouse=True)
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes are forked: a fresh interpreter takes longer than the verification."""
-    monkeypatch.setattr("dovetail.validator.maintenance.child.run_in_child", forked_child)
+    monkeypatch.setattr("dovetail.cli.commands.chain.run_in_child", forked_child)
 
 
 @pytest.fixture(scope="module")

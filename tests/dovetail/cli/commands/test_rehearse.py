@@ -67,7 +67,7 @@ def document(run: Run, handler: str, data: Path, *more: str) -> tuple[int, Any]:
 
 def test_nothing_differs(run: Run, data: Path) -> None:
     outcome = run(*arguments(SAME, data))
-    assert outcome == (0, f"5,000 transactions of intkey 1.0 in blocks 0 to 19, judged by {SAME}: 0 differ\n", "")
+    assert outcome == (0, f"5,000 transactions of intkey 1.0 in blocks 0 to 19, executed by {SAME}: 0 differ\n", "")
 
 
 @pytest.mark.parametrize("workers", ["1", "3"])
@@ -379,7 +379,7 @@ def test_slices_that_are_refused_for_one_reason_are_told_together(run: Run, tmp_
 def test_before_a_migration_differences_mean_little_and_that_is_said(run: Run, tmp_path: Path) -> None:
     planned(tmp_path).close()
     outcome = run(*arguments(f"{HERE}:Doubles", tmp_path))
-    assert "intkey 2.0 declares migrate, but the state here is that of before it" in outcome.err
+    assert "intkey 2.0 declares migrate, but the state here is the one before its migration" in outcome.err
     code, found = document(run, f"{HERE}:Doubles", tmp_path)
     assert (code, [note.partition(",")[0] for note in found["notes"]]) == (0, ["intkey 2.0 declares migrate"])
     assert document(run, SAME, tmp_path)[1]["notes"] == []

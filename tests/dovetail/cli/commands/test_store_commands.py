@@ -36,7 +36,7 @@ def modes(folder: Path) -> set[int]:
 def test_check_tells_what_each_table_takes_and_what_is_free(data: Path, run: Run) -> None:
     done = run(*words(data, "check"))
     assert (done.code, done.err) == (0, "")
-    assert "sound, as far as this looks" in done.out
+    assert "sound, as far as this check goes" in done.out
     report = json.loads(run(*words(data, "check", "--json")).out)
     assert report["sound"]
     assert report["pages_walked"]
@@ -219,10 +219,10 @@ if __name__ == "__main__":
     assert verify(store).kept == []
     left = {"compact": "compacting", "repair": "repairing"}[command]
     assert (store / left).exists()
-    assert f"{store / left} was left by a run that was killed" in run(*words(data, "check")).out
+    assert f"{store / left} was left by a killed run" in run(*words(data, "check")).out
     done = run(*words(data, command))
     assert done.code == 0, done.err
-    assert f"removed {store / left}, which a run that was killed had left" in done.err
+    assert f"removed {store / left}, the remains of a killed run" in done.err
     assert not (store / left).exists()
     assert head_of(store) == head
 

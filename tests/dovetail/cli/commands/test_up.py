@@ -101,10 +101,10 @@ def test_a_port_that_is_open_to_the_network_is_told_on_stderr(
     async def supervise(*_: object, **__: object) -> signal.Signals:
         return signal.SIGTERM
 
-    monkeypatch.setattr(supervisor, "supervise", supervise)
+    monkeypatch.setattr("dovetail.cli.commands.up.supervise", supervise)
     rest = ("--rest", f"127.0.0.1:{free[1]}")
     anywhere = f"tcp://0.0.0.0:{free[0]}"
-    warning = f"the validator's port {anywhere} is open to the network: whoever reaches it can judge transactions."
+    warning = f"the validator's port {anywhere} is open to the network: every process that reaches it can execute"
     told = run("up", "--validator", anywhere, *rest, "--insecure")
     assert (told.code, told.out) == (0, "")
     assert told.err.startswith(warning)
@@ -118,7 +118,7 @@ def test_what_another_node_has_is_refused_before_anything_starts(
     def supervise(*_: object, **__: object) -> None:
         raise AssertionError("started")
 
-    monkeypatch.setattr(supervisor, "supervise", supervise)
+    monkeypatch.setattr("dovetail.cli.commands.up.supervise", supervise)
     lock = home / "data" / "store" / "owner.lock"
     with contextlib.ExitStack() as held:
         server = held.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -145,7 +145,7 @@ def test_an_old_ledger_and_a_new_user(
     async def supervise(*_: object) -> signal.Signals:
         return signal.SIGTERM
 
-    monkeypatch.setattr(supervisor, "supervise", supervise)
+    monkeypatch.setattr("dovetail.cli.commands.up.supervise", supervise)
     up = ("up", "--no-families", *elsewhere)
     first = run(*up)
     assert first.code == 0
@@ -169,7 +169,7 @@ def test_log_lines_of_the_parts_are_printable_here(
         events.output("rest-api", b"one \x1b[31m\x00 \xff\ntwo\rthree\n")
         return signal.SIGTERM
 
-    monkeypatch.setattr(supervisor, "supervise", supervise)
+    monkeypatch.setattr("dovetail.cli.commands.up.supervise", supervise)
     done = run("up", "--logs", *elsewhere)
     assert done.err.splitlines()[-2:] == ["rest-api  | one \\x1b[31m\\x00 \ufffd", "rest-api  | two\\rthree"]
 
@@ -189,10 +189,10 @@ def test_log_lines_of_the_parts_go_on_where_nobody_reads_along_any_more(
     async def supervise(_parts: object, _log_dir: object, events: supervisor.Events) -> signal.Signals:
         with _nobody_reads_stderr(monkeypatch):
             events.output("rest-api", b"one\n")
-            events.told("two")
+            events.notice("two")
         return signal.SIGTERM
 
-    monkeypatch.setattr(supervisor, "supervise", supervise)
+    monkeypatch.setattr("dovetail.cli.commands.up.supervise", supervise)
     assert run("up", "--logs", *elsewhere).code == 0
 
 
@@ -233,7 +233,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[supervisor.
         parts.extend(given)
         return signal.SIGTERM
 
-    monkeypatch.setattr(supervisor, "supervise", supervise)
+    monkeypatch.setattr("dovetail.cli.commands.up.supervise", supervise)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "mine", raising=False)
@@ -256,8 +256,8 @@ def test_a_family_is_a_part_beside_the_bundled_ones(
         (("nowhere:Mine",), "cannot import nowhere for nowhere:Mine: No module named 'nowhere'"),
         (("mine:Yours",), "mine has no handler class Yours; it has Mine"),
         (("mine",), "'mine' names no handler: MODULE:HANDLER"),
-        (("mine:Mine", "mine:Mine"), "mine:Mine is for my family/2 1.0, which mine:Mine judges already"),
-        ((INTKEY,), f"which {INTKEY} judges already; leave the bundled ones out with --no-families"),
+        (("mine:Mine", "mine:Mine"), "mine:Mine is for my family/2 1.0, which mine:Mine executes already"),
+        ((INTKEY,), f"which {INTKEY} executes already; leave the bundled ones out with --no-families"),
     ],
 )
 def test_a_mistake_in_a_family_ends_up_before_anything_is_made(

@@ -15,7 +15,7 @@ from dovetail.cli.upgrades.changes import (
     retired,
     value_of,
 )
-from dovetail.cli.upgrades.readiness import going_on, outlook, stalls
+from dovetail.cli.upgrades.readiness import in_progress, readiness, stalls
 from dovetail.common.errors import Refused
 from dovetail.ledger.permitted import Permission, decode_permitted_families
 from dovetail.ledger.settings import FamilyVersion
@@ -209,9 +209,9 @@ def test_a_migration_that_is_not_made_is_called_off_after_its_block_too() -> Non
     late = plan(migrate=("1cf126",), at=12)
     with pytest.raises(Refused, match=r"permitted since block 12: .* its migration has rewritten"):
         called_off(late, V2, head_num=15)
-    assert called_off(late, V2, head_num=15, unmade={(V2, 12)}) == BEFORE
+    assert called_off(late, V2, head_num=15, unmigrated={(V2, 12)}) == BEFORE
     with pytest.raises(Refused, match="it may be in use"):
-        called_off((*BEFORE, Permission(V2, 9)), V2, head_num=15, unmade={(V2, 9)})
+        called_off((*BEFORE, Permission(V2, 9)), V2, head_num=15, unmigrated={(V2, 9)})
 
 
 def test_what_is_called_off_leaves_no_version_where_another_one_rewrites() -> None:
@@ -231,7 +231,7 @@ def test_only_the_coming_span_of_a_version_is_called_off() -> None:
     assert called_off((*BEFORE, spans[2], spans[4]), V2, head_num=HEAD) == (*BEFORE, spans[2])
     assert called_off(spans[:4], V2, head_num=HEAD) == spans[:3]
     made = (SETTINGS, Permission(V2, 5, None, ("1cf126",)), Permission(V2, 8, None, ("1cf127",)))
-    assert called_off(made, V2, head_num=HEAD, unmade={(V2, 8)}) == made[:-1]
+    assert called_off(made, V2, head_num=HEAD, unmigrated={(V2, 8)}) == made[:-1]
 
 
 @pytest.mark.parametrize("migrate", [(), ("1cf126",)])
@@ -243,14 +243,14 @@ def test_a_migration_that_a_later_plan_builds_on_is_not_called_off(migrate: tupl
         called_off(both, V2, head_num=HEAD)
     late = {(V2, 20), (V3, 40)} if migrate else {(V2, 20)}
     with pytest.raises(Refused, match=said):
-        called_off(both, V2, head_num=30, unmade=late)
+        called_off(both, V2, head_num=30, unmigrated=late)
     assert called_off(called_off(both, V3, head_num=HEAD), V2, head_num=HEAD) == BEFORE
 
 
 def test_what_has_come_does_not_keep_a_migration_that_is_not_made() -> None:
     """It cannot be called off itself any more."""
     both = (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20, None, ("1cf126",)), Permission(V3, 40))
-    assert called_off(both, V2, head_num=50, unmade={(V2, 20)}) == (*BEFORE, Permission(V3, 40))
+    assert called_off(both, V2, head_num=50, unmigrated={(V2, 20)}) == (*BEFORE, Permission(V3, 40))
 
 
 @pytest.mark.parametrize(
@@ -327,22 +327,22 @@ WAITING = {"permission": "waiting", "from_block": 12}
     ],
 )
 def test_what_would_happen_if_the_block_came_now(members: dict[str, Any], stalled: bool, said: str) -> None:
-    found = outlook(told(**members), HEAD, restricted=True)
+    found = readiness(told(**members), HEAD, restricted=True)
     assert found.stalls is stalled
     assert re.search(said, found.text), found.text
     assert bool(stalls([told(**members)], HEAD, restricted=True)) is stalled
 
 
 def test_without_the_setting_only_what_waits_stalls() -> None:
-    assert not outlook(told(processors=0), HEAD, restricted=False).stalls
-    assert outlook(told(processors=0, pending={"waiting_for_processor": 1}), HEAD, restricted=False).stalls
+    assert not readiness(told(processors=0), HEAD, restricted=False).stalls
+    assert readiness(told(processors=0, pending={"waiting_for_processor": 1}), HEAD, restricted=False).stalls
 
 
 def test_a_migration_whose_block_has_come_is_not_done() -> None:
     due = {"migration": "due", "migrates": ["1cf126"], "migrating_processors": 1}
-    assert going_on([told(**due)], HEAD, restricted=True) == ["intkey 2.0: its migration is under way"]
+    assert in_progress([told(**due)], HEAD, restricted=True) == ["intkey 2.0: its migration is under way"]
     for members in ({**due, **WAITING}, {**due, "migration": "done"}, {**due, "migration": "refused"}, {}):
-        assert going_on([told(**members)], HEAD, restricted=True) == []
+        assert in_progress([told(**members)], HEAD, restricted=True) == []
 
 
 def test_a_name_cannot_make_a_line_of_its_own() -> None:

@@ -205,7 +205,7 @@ def test_ctrl_c_while_it_waits_says_that_the_proposal_stands(
     node.permit(SETTINGS, Permission(V1))
     done = run(*PLAN)
     assert (done.code, len(node.proposed)) == (130, 1)
-    assert re.search("follow it: .*\nproposal [0-9a-f]{64} is handed in and stands", done.err)
+    assert re.search("follow it: .*\nproposal [0-9a-f]{64} is submitted and stays open", done.err)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_a_handler_that_migrates_nothing_is_no_migration(run: Run, monkeypatch: 
         def apply(self, transaction: Any, context: Any) -> None:
             raise NotImplementedError
 
-    monkeypatch.setattr("dovetail.node.handlers.make_handlers", lambda named: [Handler()])
+    monkeypatch.setattr("dovetail.cli.commands.upgrade.plan.make_handlers", lambda named: [Handler()])
     assert planning._prefixes(["1cf126", "1cf126"], V2) == ["1cf126"]
     done = run(*PLAN, "--migrate", "some:Handler")
     assert done.code == 1
@@ -303,9 +303,9 @@ def test_a_handler_that_migrates_nothing_is_no_migration(run: Run, monkeypatch: 
 def test_without_the_setting_the_plan_names_what_is_in_use_and_says_what_it_cannot_know(run: Run, node: Node) -> None:
     node.obeys = False
     node.count("intkey:1.0")
-    assert "add those that you know of" not in run(*PLAN, "--yes").err
+    assert "counted as one" not in run(*PLAN, "--yes").err
     node.count("intkey:1.0", "other:")
-    assert "add those that you know of with --also" in run(*PLAN, "--yes").err
+    assert "counted as one" in run(*PLAN, "--yes").err
     assert [entry["family"] for entry in json.loads(node.proposed[-1])] == ["sawtooth_settings", "intkey", "intkey"]
 
 

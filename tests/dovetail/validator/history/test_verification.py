@@ -33,7 +33,7 @@ PAGES = 120
 @pytest.fixture(autouse=True)
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
     """Child processes are forked: a fresh interpreter takes longer than the verification."""
-    monkeypatch.setattr("dovetail.validator.maintenance.child.run_in_child", forked_child)
+    monkeypatch.setattr("dovetail.cli.commands.chain.run_in_child", forked_child)
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,11 @@
-"""What each part of a node has done in its process before it serves."""
+"""Before a validator serves, its key is checked and the garbage collector is set; the REST API leaves that alone."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dovetail.cli.commands import parts
+from dovetail.cli.commands import rest_api, validator
 from dovetail.validator import collector
 from tests.dovetail.conftest import Run
 
@@ -29,9 +29,11 @@ def test_only_the_validator_collects_seldom(
     def serve(*_: Any) -> None:
         done.append("served")
 
-    monkeypatch.setattr(parts, "start_part", lambda *_: None)
-    monkeypatch.setattr(parts, "_run", serve)
+    for module in (validator, rest_api):
+        monkeypatch.setattr(module, "start_part", lambda *_: None)
+        monkeypatch.setattr(module, "run_part", serve)
     monkeypatch.setattr(collector, "collect_seldom", lambda: done.append("seldom"))
+    monkeypatch.setattr(validator, "collect_seldom", lambda: done.append("seldom"))
     key = tmp_path / "validator.priv"
     key.write_text("11" * 32 + "\n")
     key.chmod(0o600)

@@ -1,0 +1,81 @@
+"""``validator``: a validator in the foreground."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dovetail.cli.options import ConfigFile, ConnectionKey, DataDir, Insecure, examples, some_path
+from dovetail.cli.part import LogFormatOption, LogLevelOption, run_part, start_part
+from dovetail.common.keys import load_signer
+from dovetail.node.config import Flag, load
+from dovetail.node.genesis import refuse_lost_key
+from dovetail.node.logs import LogFormat, LogLevel
+from dovetail.validator.collector import collect_seldom
+from dovetail.validator.node import CannotStart, serve
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "dovetail validator --config node.toml",
+        "dovetail validator --bind tcp://10.0.0.4:4004 --connection-key validator.priv --allowed-keys ./allowed",
+    )
+)
+def validator(
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--key-file",
+            metavar="FILE",
+            parser=some_path,
+            help="The node's key. Default: keys/validator.priv in the data folder.",
+        ),
+    ] = None,
+    bind: Annotated[
+        str | None, typer.Option("--bind", metavar="ENDPOINT", help="Where to listen. Default: tcp://127.0.0.1:4004.")
+    ] = None,
+    connection_key: ConnectionKey = None,
+    allowed_keys: Annotated[
+        Path | None,
+        typer.Option(
+            "--allowed-keys",
+            metavar="DIR",
+            parser=some_path,
+            help="Folder with the public keys of those that may connect, in processors and in clients. Default: none.",
+        ),
+    ] = None,
+    insecure: Insecure = None,
+    log_format: LogFormatOption = LogFormat.CONSOLE,
+    log_level: LogLevelOption = LogLevel.INFO,
+) -> None:
+    """Run a validator: it orders, executes, stores and answers.
+
+    Values come from --config, then the environment (DOVETAIL_VALIDATOR_BIND, DOVETAIL_LIMITS_BODY_BYTES_MAX, …), then
+    flags; the later wins.
+    """
+    settings = load(
+        config_file=config,
+        flags={
+            "validator.data_dir": Flag("--data-dir", data_dir and str(data_dir)),
+            "validator.key_file": Flag("--key-file", key_file and str(key_file)),
+            "validator.bind": Flag("--bind", bind),
+            "validator.connection_key": Flag("--connection-key", connection_key and str(connection_key)),
+            "validator.allowed_keys": Flag("--allowed-keys", allowed_keys and str(allowed_keys)),
+            "validator.insecure": Flag("--insecure", insecure),
+        },
+    ).validator
+    refuse_lost_key(settings.data_dir, settings.key_file)
+    # Before the log is configured: this refusal is for the terminal.
+    load_signer(settings.key_file)
+    part = start_part("validator", log_format, log_level)
+    collect_seldom()
+    run_part(
+        part,
+        settings.bind,
+        lambda on_ready, on_waiting: serve(settings, on_ready=on_ready, on_waiting=on_waiting),
+        CannotStart,
+    )
