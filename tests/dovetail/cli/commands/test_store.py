@@ -376,7 +376,7 @@ def test_what_is_lost_is_said_and_what_came_before_can_be_kept(data: Path, run: 
     assert (store / "data.mdb").read_bytes() == damaged != before
     done = run(*words(data, "repair", "--truncate-to", "4"))
     assert done.code == 0, done.err
-    assert "5 blocks after block 4 are gone, as --truncate-to says" in done.err
+    assert "5 blocks after block 4 are lost, as --truncate-to says" in done.err
     assert verify(store).kept == []
     assert len(entries(store, "blocks")) == 5
 

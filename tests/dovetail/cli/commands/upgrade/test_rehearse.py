@@ -27,7 +27,7 @@ from tests.dovetail.rehearsal.rehearsal_chain import SIGNER, Chain, Step, long_c
 
 HERE = "tests.dovetail.rehearsal.rehearsed"
 SAME = "families.intkey.handler:IntkeyHandler"
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 TRANSACTIONS, A_BLOCK, NAMES = 5_000, 250, 50
 
 

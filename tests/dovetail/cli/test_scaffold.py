@@ -18,7 +18,7 @@ from dovetail.cli import scaffold
 from dovetail.cli.scaffold import NAME_CHARACTERS_MAX, Encoding, render
 from tests.dovetail.conftest import Run
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 ENCODINGS = list(Encoding)
 NAMES = ("a", "tickets", "n" * NAME_CHARACTERS_MAX)
 

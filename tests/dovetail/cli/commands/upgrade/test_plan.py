@@ -406,7 +406,7 @@ def test_what_somebody_only_handed_in_is_not_in_use(run: Run, node: Node) -> Non
     node.tell(*junk, family("1.0"), family(family_name="xo"))
     done = run(*PLAN, "--yes")
     assert done.code == 0
-    assert re.search("1000 that no processor here serves.*with --also: junk0 2.0, .* and 990 more", done.err)
+    assert re.search("1000 versions that no processor here serves.*with --also: junk0 2.0, .* and 990 more", done.err)
     named = [entry["family"] for entry in json.loads(node.proposed[0])]
     assert named == ["sawtooth_settings", "intkey", "xo", "intkey"]
 
