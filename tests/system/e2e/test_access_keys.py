@@ -1,4 +1,4 @@
-"""A node of real processes whose validator asks for keys: each process with its key, or without one."""
+"""A node of real processes whose validator asks for keys: each process with its own, a wrong or no key."""
 
 import ipaddress
 import re
@@ -30,7 +30,7 @@ def lines_of(title: str) -> list[str]:
     return [line for block in re.findall(r"(?s)```sh\n(.*?)```", found[1]) for line in block.splitlines()]
 
 
-class Kept:
+class KeyedNetwork:
     """A network whose validator asks for keys."""
 
     def __init__(self, network: Network, ring: Ring) -> None:
@@ -58,8 +58,8 @@ class Kept:
 
 
 @pytest.fixture
-def kept(networks: Networks, tmp_path: Path) -> Kept:
-    return Kept(networks(), make_ring(tmp_path / "keys"))
+def keyed(networks: Networks, tmp_path: Path) -> KeyedNetwork:
+    return KeyedNetwork(networks(), make_ring(tmp_path / "keys"))
 
 
 def test_a_node_as_the_page_makes_it_commits(networks: Networks, tmp_path: Path, author: Author) -> None:
@@ -83,7 +83,7 @@ def test_a_node_as_the_page_makes_it_commits(networks: Networks, tmp_path: Path,
     keys = {path.stem: path.read_text().strip() for path in (tmp_path / "keys").glob("*.pub")}
     started[0].wait_logged("the port is restricted", public_key=keys["validator"], allowed_keys=3)
     api = networks.api(network)
-    api.commit(author.batch(author.intkey("set", "kept", 1)))
+    api.commit(author.batch(author.intkey("set", "keyed", 1)))
     # Public keys may be in the logs. Secrets are neither there, nor in what a node reports about itself, nor in what
     # the system shows of its processes.
     shown = str(api.get("/status/config")) + network.transcript()
@@ -100,12 +100,12 @@ def test_the_page_names_settings_that_exist() -> None:
     assert named - {"unsaid_s_ago"} <= known
 
 
-def test_the_wrong_keys_judge_and_hand_in_nothing_and_say_why(kept: Kept, networks: Networks, author: Author) -> None:
-    ring = kept.ring
-    validator = kept.validator()
-    as_client = kept.processor(SETTINGS, ring.client)
-    stranger = kept.processor(SETTINGS, ring.stranger)
-    without = kept.processor(SETTINGS, None)
+def test_wrong_keys_are_refused_and_reported(keyed: KeyedNetwork, networks: Networks, author: Author) -> None:
+    ring = keyed.ring
+    validator = keyed.validator()
+    as_client = keyed.processor(SETTINGS, ring.client)
+    stranger = keyed.processor(SETTINGS, ring.stranger)
+    without = keyed.processor(SETTINGS, None)
     key = ring.client.public_key
     as_client.wait_for_line("registration of sawtooth_settings 1.0 refused: .*is not among the allowed processors")
     refused = "message refused: the list that its sender's key is in does not allow it"
@@ -117,25 +117,25 @@ def test_the_wrong_keys_judge_and_hand_in_nothing_and_say_why(kept: Kept, networ
     without.wait_for_lines("the handshake failed; perhaps it asks for keys, of which this processor has none", 2)
     validator.wait_for_line("connection refused")
     assert not validator.count_logged("processor registered")
-    rightful = kept.processor(SETTINGS, ring.processor)
+    rightful = keyed.processor(SETTINGS, ring.processor)
     for process in (rightful, validator):
         process.wait_logged("ready")
     assert validator.count_logged("processor registered") == 1
     # A REST API with a processor's key can submit nothing, and reports why.
-    rest_api = kept.rest_api(ring.processor)
+    rest_api = keyed.rest_api(ring.processor)
     rest_api.wait_logged("connected to the validator")
-    answer = networks.api(kept.network).post(author.batch(author.intkey("set", "kept", 1)))
+    answer = networks.api(keyed.network).post(author.batch(author.intkey("set", "keyed", 1)))
     assert answer.status_code == 503
     assert "is not among the allowed clients of this validator" in answer.json()["error"]["message"]
     rest_api.wait_logged("not served by the validator")
     validator.wait_logged(refused, name="processor", list="processors", needs="clients")
-    status = kept.network.run("status", "--url", kept.network.rest_url)
+    status = keyed.network.run("status", "--url", keyed.network.rest_url)
     assert status.code == 1
     assert "it is listed under processors: give its process a key that is listed under clients" in status.err
 
 
 @pytest.mark.parametrize("command", ["validator", "up"])
-def test_no_port_is_opened_to_the_network_without_a_word(networks: Networks, command: str) -> None:
+def test_a_port_opens_to_the_network_without_keys_only_if_insecure(networks: Networks, command: str) -> None:
     network = networks()
     port = ReservedPort()
     anywhere = f"tcp://0.0.0.0:{port.number}"
@@ -158,7 +158,7 @@ def test_no_port_is_opened_to_the_network_without_a_word(networks: Networks, com
         port.close()
 
 
-def test_what_nobody_told_otherwise_listens_on_loopback(networks: Networks) -> None:
+def test_ports_listen_on_loopback_by_default(networks: Networks) -> None:
     network = networks()
     up = network.up()
     listening = [
@@ -173,21 +173,21 @@ def test_what_nobody_told_otherwise_listens_on_loopback(networks: Networks) -> N
     assert all(ipaddress.ip_address(place.ip).is_loopback for place in listening)
 
 
-def test_a_node_that_could_not_meet_itself_is_not_started(kept: Kept, tmp_path: Path) -> None:
+def test_up_refuses_to_start_parts_that_could_not_connect(keyed: KeyedNetwork, tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
-    own = f'connection_key = "{kept.ring.validator.private}"\nallowed_keys = "{kept.ring.allowed}"\n'
+    own = f'connection_key = "{keyed.ring.validator.private}"\nallowed_keys = "{keyed.ring.allowed}"\n'
     file.write_text(f"[validator]\n{own}")
-    refused = kept.network.run(*kept.network.up_words, "--config", str(file))
+    refused = keyed.network.run(*keyed.network.up_words, "--config", str(file))
     assert refused.code == 1
     assert "the validator asks for keys (validator.connection_key) and [rest_api] has none" in refused.err
     part = 'connection_key = "{}"\nvalidator_key = "{}"\n'
-    public = kept.ring.validator.public
+    public = keyed.ring.validator.public
     file.write_text(
-        f"[validator]\n{own}[rest_api]\n{part.format(kept.ring.client.private, public)}"
-        f"[processor]\n{part.format(kept.ring.processor.private, public)}"
+        f"[validator]\n{own}[rest_api]\n{part.format(keyed.ring.client.private, public)}"
+        f"[processor]\n{part.format(keyed.ring.processor.private, public)}"
     )
-    kept.network.up("--config", str(file))
-    kept.network.call("block", "list")
+    keyed.network.up("--config", str(file))
+    keyed.network.call("block", "list")
 
 
 def test_keygen_makes_connection_keys(networks: Networks) -> None:

@@ -1,4 +1,4 @@
-"""The floors of the house: who may import whom, what the pure parts must not know, what a processor needs."""
+"""The layers of the packages: allowed imports, what pure packages must not use, what a processor needs."""
 
 import ast
 import importlib.metadata
@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 PURE = ["dovetail/ledger", "dovetail/validator/core"]
-"""What needs no sockets, clock or chance of its own: it comes in as arguments."""
+"""Packages without sockets, clocks and random numbers of their own: these come in as arguments."""
 
 NOT_PURE = {
     "asyncio", "concurrent", "datetime", "logging", "multiprocessing", "os", "random", "secrets", "selectors",
@@ -23,16 +23,15 @@ ALLOWED = {
     ("dovetail/ledger/key_files.py", "os"),
     ("dovetail/ledger/hosts.py", "socket"),
 }
-"""``os.path`` compares texts there and touches no files. Files of connection keys are read, and the validator's name is
-looked up, when a process starts, for processes that may not import each other: nothing that makes or judges a block
-looks into them."""
+"""``os.path`` compares texts there and touches no files. Key files are read and host names looked up when a process
+starts; code that makes or validates blocks uses neither."""
 
 PROCESSOR_NEEDS = {"zmq", "google", "cbor2", "_cbor2"}
 """Beyond the standard library and the project: pyzmq, protobuf and cbor2."""
 
 
 def imports_of(path: Path) -> Iterator[str]:
-    """Every module that a file names in an import, wherever it stands."""
+    """Every module that a file imports, at any place."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -49,7 +48,7 @@ def modules_of(folder: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("folder", PURE)
-def test_the_pure_parts_take_time_and_chance_as_arguments(folder: str) -> None:
+def test_pure_packages_import_no_clocks_sockets_or_random_numbers(folder: str) -> None:
     found = [
         (str(path.relative_to(ROOT)), name)
         for path in modules_of(folder)
@@ -60,7 +59,7 @@ def test_the_pure_parts_take_time_and_chance_as_arguments(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", PURE)
-def test_the_pure_parts_have_no_coroutines_files_or_output(folder: str) -> None:
+def test_pure_packages_have_no_coroutines_files_or_output(folder: str) -> None:
     for path in modules_of(folder):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             assert not isinstance(node, ast.AsyncFunctionDef | ast.Await), path
@@ -69,7 +68,7 @@ def test_the_pure_parts_have_no_coroutines_files_or_output(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["processor_sdk", "families", "dovetail", "tests/vectors"])
-def test_every_module_says_what_lives_there(folder: str) -> None:
+def test_every_module_has_a_docstring(folder: str) -> None:
     for path in modules_of(folder):
         assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
 
@@ -80,7 +79,7 @@ CATCH_ALLS = {
     "dovetail/cli/app.py",
     "dovetail/node/log_lines.py",
 }
-"""SDK dispatch, which always answers; the outermost HTTP middleware; the command line's last word; a log line."""
+"""SDK dispatch, which always answers; the outermost HTTP middleware; the command line's entry point; log lines."""
 
 
 @pytest.mark.parametrize("folder", ["processor_sdk", "families", "dovetail"])
@@ -133,9 +132,9 @@ def loaded_by(module: str) -> set[str]:
         "families.settings.handler",
     ],
 )
-def test_a_processor_needs_little(module: str) -> None:
+def test_a_processor_needs_few_packages(module: str) -> None:
     outside = loaded_by(module) - PROCESSOR_NEEDS - {"protos", "dovetail", "processor_sdk", "families"}
-    # What a compiled package brings along for itself is no package to install.
+    # Parts of compiled packages are not packages to install.
     assert not {name for name in outside if "cython" not in name and name != "_cffi_backend"}
 
 
@@ -144,12 +143,12 @@ def test_the_sdk_is_imported_without_sockets() -> None:
 
 
 def test_dependencies_are_those_that_are_declared() -> None:
-    """What the packages import beyond the standard library is named in pyproject.toml, by some distribution."""
+    """Every imported package outside the standard library belongs to a distribution that pyproject.toml names."""
     packages = ("processor_sdk", "families", "dovetail", "protos")
     imported = {
         name.partition(".")[0] for folder in packages for path in modules_of(folder) for name in imports_of(path)
     }
-    # The generator runs at home, and the plugin is loaded by pytest alone.
+    # grpc_tools is needed for development only, and only pytest loads the plugin.
     outside = imported - sys.stdlib_module_names - set(packages) - {"grpc_tools", "pytest"}
     declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[project.scripts]")[0]
     distributions = importlib.metadata.packages_distributions()
