@@ -12,12 +12,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
-from dovetail.bench.load.figures import Machine
-from dovetail.bench.load.run import asked_for, machine_for
-from dovetail.bench.progress import Steps
-from dovetail.bench.signed_load import Load, sign
+from dovetail.bench.progress import ProgressBars
+from dovetail.bench.report import Machine, shown_options
+from dovetail.bench.signed_load import Kind, Load, sign
 from dovetail.common.workers import Workers
 from dovetail.ledger.batch import VerifiedBatch, decode_batch_list, verify_batch
 from dovetail.ledger.block import Consensus
@@ -70,7 +69,7 @@ class BudgetOptions:
 
     transactions: int
     shape: int
-    names: int
+    names: int | Literal["new"]
     block_transactions: int
     seed: int
     folder: Path | None
@@ -102,11 +101,13 @@ class Budget:
 
 async def measure_budget(options: BudgetOptions, progress: "Progress") -> Budget:
     """Sign a load, and take it through every step."""
+    kind: Kind = "create" if options.names == "new" else "draw"
+    names = options.names if isinstance(options.names, int) else 0
     loads = [
-        Load(options.seed, "budget", "set", options.names, options.names, _PREPARED_SHAPE, 1),
-        Load(options.seed, "budget", "inc", options.names, options.transactions, options.shape, 1),
+        Load(options.seed, "budget", "prepare", names, names, _PREPARED_SHAPE, 1),
+        Load(options.seed, "budget", kind, names, options.transactions, options.shape, 1),
     ]
-    steps = Steps(progress)
+    steps = ProgressBars(progress)
     with Workers() as workers, tempfile.TemporaryDirectory(prefix="dovetail-bench-", dir=options.folder) as folder:
         signed: list[list[bytes]] = []
         for load in loads:
@@ -118,7 +119,7 @@ async def measure_budget(options: BudgetOptions, progress: "Progress") -> Budget
             laps, blocks = await asyncio.wrap_future(job)
     each = 1e6 / options.transactions
     measured = tuple(Step(name, laps[name][0] * each, max(0.0, laps[name][1] * each)) for name in _STEPS)
-    return Budget(machine_for(None, options.folder), asked_for(asdict(options)), measured, blocks)
+    return Budget(Machine.here(None, options.folder), shown_options(asdict(options)), measured, blocks)
 
 
 def show(budget: Budget, console: "Console") -> None:

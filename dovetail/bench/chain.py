@@ -1,11 +1,10 @@
-"""What a benchmark asks the ledger before and after a load: its head, whether all was committed, the blocks made."""
+"""Asks the ledger for its head, for the status of every batch, and for the blocks that a load made."""
 
 import time
 from collections.abc import Sequence
 from typing import Final
 
 from dovetail.bench.closed_loop import WAIT_S
-from dovetail.bench.load.post_loop import Sent
 from dovetail.bench.signed_load import Post
 from dovetail.client import DovetailClient
 from dovetail.common.errors import Refused
@@ -15,10 +14,12 @@ _STATUS_IDS: Final = Limits().status_ids_max
 _BLOCKS_A_PAGE: Final = 20
 
 
-def verify_committed(url: str, posts: Sequence[Post], sent: Sent) -> float:
-    """Ask for every batch; the seconds of ``sent``, or more where one was found to commit later. Raises Refused."""
+def verify_committed(url: str, posts: Sequence[Post], started: float, seconds: float) -> float:
+    """Ask for every batch of a load that ``started`` (``time.perf_counter()``) and took ``seconds`` so far.
+
+    Returns ``seconds``, or more if a batch commits only now. Raises Refused if a batch does not commit.
+    """
     ids = [batch_id for post in posts for batch_id in post.batch_ids]
-    seconds = sent.seconds
     with DovetailClient(url) as client:
         for start in range(0, len(ids), _STATUS_IDS):
             asked = ids[start : start + _STATUS_IDS]
@@ -26,7 +27,7 @@ def verify_committed(url: str, posts: Sequence[Post], sent: Sent) -> float:
             late = [batch_id for batch_id in asked if statuses[batch_id].status == "PENDING"]
             if late:
                 statuses |= client.batch_status(late, wait_s=WAIT_S)
-                seconds = time.perf_counter() - sent.started
+                seconds = time.perf_counter() - started
             failed = [statuses[batch_id] for batch_id in asked if statuses[batch_id].status != "COMMITTED"]
             if failed:
                 raise Refused(
@@ -36,7 +37,7 @@ def verify_committed(url: str, posts: Sequence[Post], sent: Sent) -> float:
 
 
 def head_number(url: str) -> int:
-    """The number of the newest block."""
+    """The newest block's number."""
     with DovetailClient(url) as client:
         return int(next(client.items("blocks", count=1))["header"]["block_num"])
 

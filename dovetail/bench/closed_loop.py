@@ -1,6 +1,6 @@
-"""A closed loop over kept-open connections: what may go out next goes when an answer has come, what was refused again.
+"""A closed loop over kept-open connections: the next request goes when an answer has come, a refused one goes again.
 
-Requests are numbers here. What each holds, when it may go and what its answer means stand in ``sender`` and ``asker``.
+Requests are numbers here. ``request_loop`` and ``load.post_loop`` know their content and the meaning of answers.
 """
 
 import asyncio
@@ -20,34 +20,34 @@ _WATCH_S: Final = 1.0
 
 
 class ClosedLoop(ABC):
-    """One run over ``count`` requests, in order but for those that are refused; of use once, made in the event loop."""
+    """One run over ``count`` requests, in order except for refused ones. Made in the event loop, used once."""
 
     def __init__(self, url: str, count: int) -> None:
         self.target = Target.of(url)
         self.started = 0.0
-        """``time.perf_counter()`` when the first request went."""
+        """``time.perf_counter()`` at the first request."""
 
         self.latencies_s: list[float] = []
         self.refusals = 0
-        """Answers 429; the request went again, and nothing else before it, after the time that the answer named."""
+        """Answers 429. The request goes again after ``Retry-After``, and no other goes before."""
 
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[None] = self._loop.create_future()
         self._queue = deque(range(count))
         self._connections: list[Connection] = []
-        self._heard = 0.0
+        self._last_answer = 0.0
         self._paused = False
 
     async def run(self) -> None:
-        """Until ``finish``. Raises Refused after ``fail``, and when nothing answers any more."""
+        """Run until ``finish``. Raises Refused after ``fail``, and when answers stop."""
         try:
             await self.connect()
-            self.started = self._heard = time.perf_counter()
+            self.started = self._last_answer = time.perf_counter()
             self._watch()
             self.pump()
             await self._done
         finally:
-            # Before the connections: what they tell of their end is no failure.
+            # Before the connections close, so that their end counts as no failure.
             if not self._done.cancel() and not self._done.cancelled():
                 self._done.exception()
             for connection in self._connections:
@@ -55,60 +55,59 @@ class ClosedLoop(ABC):
 
     @abstractmethod
     async def connect(self) -> None:
-        """``open`` all connections."""
+        """Open all connections with ``open``."""
 
     @abstractmethod
     def send(self, number: int) -> bool:
-        """Send this request over a free connection if it may go now; False: it must wait for an answer."""
+        """Send this request over a free connection; False if it must wait for an answer."""
 
     @abstractmethod
     def accept(self, number: int, answer: bytes, now: float) -> None:
-        """What an answer other than 429 means; at the last one ``finish``, at a wrong one ``fail``."""
+        """Handle an answer other than 429; call ``finish`` at the last one, ``fail`` at a wrong one."""
 
-    async def open(self, lane: deque[Connection], count: int, owner: Owner | None = None) -> None:
-        """Open ``count`` connections that stand in ``lane`` when free; their answers go to ``owner`` or this loop."""
+    async def open(self, free: deque[Connection], count: int, owner: Owner | None = None) -> None:
+        """Open ``count`` connections that wait in ``free``; their answers go to ``owner`` or this loop."""
         for _ in range(count):
-            self._connections.append(await Connection.open(self.target, owner or self, lane))
+            self._connections.append(await Connection.open(self.target, owner or self, free))
 
     def pump(self) -> None:
-        """Send whatever may be sent now."""
+        """Send all requests that may go now."""
         while self._queue and not self._paused and not self._done.done() and self.send(self._queue[0]):
             self._queue.popleft()
 
-    def heard(self) -> float:
-        """The REST API lives; returns the time."""
-        self._heard = time.perf_counter()
-        return self._heard
+    def note_life(self) -> float:
+        """Note that the REST API answered. Returns the time."""
+        self._last_answer = time.perf_counter()
+        return self._last_answer
 
-    def answered(self, number: int, answer: bytes) -> None:
-        """An answer came over one of this loop's own connections."""
-        now = self.heard()
+    def on_answer(self, number: int, answer: bytes) -> None:
+        now = self.note_life()
         if status_of(answer) == b"429":
             self.refusals += 1
             self._queue.appendleft(number)
             if not self._paused:
                 self._paused = True
-                self._loop.call_later(retry_after_s(answer), self._go_on)
+                self._loop.call_later(retry_after_s(answer), self._resume)
             return
         self.accept(number, answer, now)
         self.pump()
 
     def finish(self) -> None:
-        """Everything is answered."""
+        """End the run: every request is answered."""
         if not self._done.done():
             self._done.set_result(None)
 
     def fail(self, reason: str) -> None:
-        """Nothing more is sent, and the run ends with ``reason``."""
+        """End the run with ``reason``; no more requests go."""
         if not self._done.done():
             self._done.set_exception(Refused(reason))
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self._paused = False
         self.pump()
 
     def _watch(self) -> None:
-        if time.perf_counter() - self._heard > _SILENCE_S_MAX:
+        if time.perf_counter() - self._last_answer > _SILENCE_S_MAX:
             self.fail(f"no answer for {_SILENCE_S_MAX:g} s")
         if not self._done.done():
             self._loop.call_later(_WATCH_S, self._watch)

@@ -1,7 +1,7 @@
-"""A kept-open connection to a REST API, as cheap as Python can: bytes in, one callback an answer.
+"""A kept-open HTTP/1.1 connection that costs as little as Python can: bytes in, one callback for each answer.
 
-It shares the machine with the node that is measured, so there is no task, no header dictionary and no JSON on the way.
-Which requests are sent, and what their answers mean, is its owner's business.
+The client shares the machine with the measured node, so it uses no task, header dictionary or JSON here. The owner of
+a connection chooses the requests and interprets the answers.
 """
 
 import asyncio
@@ -16,17 +16,17 @@ _HEAD_BYTES_MAX: Final = 64 * 1024
 
 
 class Owner(Protocol):
-    """Who is told what comes over a connection."""
+    """Receives the events of a connection."""
 
-    def answered(self, number: int, answer: bytes) -> None:
-        """The whole answer, head and body, to the request with this number."""
+    def on_answer(self, number: int, answer: bytes) -> None:
+        """Handle the whole answer, head and body, to the request with this number."""
 
     def fail(self, reason: str) -> None:
-        """The connection is of no use any more."""
+        """Handle the end of the connection."""
 
 
 class Target(NamedTuple):
-    """A REST API's address, taken apart once."""
+    """A REST API's address, parsed once, and requests to it."""
 
     url: str
     host: str
@@ -34,7 +34,7 @@ class Target(NamedTuple):
     tls: bool
     host_header: str
     path: str
-    """What stands before every path; empty or ``/prefix``."""
+    """The prefix of every path: empty or ``/prefix``."""
 
     @classmethod
     def of(cls, url: str) -> "Target":
@@ -49,56 +49,60 @@ class Target(NamedTuple):
         return cls(url, parts.hostname or "", port, tls, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"))
 
     def head(self, method: str, path: str, *headers: str) -> bytes:
-        """The head of a request up to and with its last line break, but without the empty line that ends it."""
+        """The lines of a request's head, without the empty line that ends it."""
         lines = (f"{method} {self.path}{path} HTTP/1.1", f"Host: {self.host_header}", *headers)
         return "".join(f"{line}\r\n" for line in lines).encode()
 
+    def get(self, path: str) -> bytes:
+        """A whole GET request."""
+        return self.head("GET", path) + b"\r\n"
+
     def post(self, path: str, body: bytes) -> bytes:
-        """A whole request that hands in ``body``."""
+        """A whole POST request."""
         headers = ("Content-Type: application/octet-stream", f"Content-Length: {len(body)}")
         return self.head("POST", path, *headers) + b"\r\n" + body
 
 
 class Connection(asyncio.Protocol):
-    """One request at a time; whenever it is free it stands at the end of its ``lane``.
+    """Carries one request at a time, and stands at the end of ``free`` in between.
 
-    Whoever takes the first of a lane takes the one that rested longest, so none rests until the server closes it.
+    Owners take the first of ``free``, which rested longest, so that the server closes none for its idleness.
     """
 
-    def __init__(self, owner: Owner, lane: "deque[Connection]") -> None:
+    def __init__(self, owner: Owner, free: "deque[Connection]") -> None:
         self._owner = owner
-        self._lane = lane
+        self._free = free
         self._number = -1
         self._answer = b""
         self._length = -1
         self._transport: asyncio.Transport | None = None
 
     @classmethod
-    async def open(cls, target: Target, owner: Owner, lane: "deque[Connection]") -> "Connection":
-        """Connect. Raises Refused."""
+    async def open(cls, target: Target, owner: Owner, free: "deque[Connection]") -> "Connection":
+        """Connect. Raises Refused if nothing answers."""
         try:
             _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: cls(owner, lane), target.host, target.port, ssl=target.tls or None
+                lambda: cls(owner, free), target.host, target.port, ssl=target.tls or None
             )
         except OSError as error:
             raise Refused(f"nothing answers at {shown_url(target.url)}: {error.strerror or error}") from None
         return connection
 
     def request(self, number: int, content: bytes) -> None:
-        """Send a whole request; its answer is told with ``number``."""
+        """Send a whole request; the owner gets its answer with ``number``."""
         assert self._transport is not None
         self._number, self._answer, self._length = number, b"", -1
         self._transport.write(content)
 
     def close(self) -> None:
-        """Now, without a word to the other side."""
+        """Abort at once."""
         if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._lane.append(self)
+        self._free.append(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._owner.fail(f"the REST API closed a connection{f': {error}' if error else ''}")
@@ -117,12 +121,12 @@ class Connection(asyncio.Protocol):
                 return
             self._length = head_end + 4 + int(length)
         if len(answer) >= self._length:
-            self._lane.append(self)
-            self._owner.answered(self._number, answer)
+            self._free.append(self)
+            self._owner.on_answer(self._number, answer)
 
 
 def header(head: bytes, name: bytes) -> bytes:
-    """The value of the header ``name`` (lower case) in an answer's head; empty when it is not there."""
+    """The value of the header ``name`` (lower case) in an answer's head; empty without one."""
     _, found, rest = head.lower().partition(b"\r\n" + name + b":")
     return rest[: rest.find(b"\r\n")].strip() if found else b""
 
@@ -133,6 +137,6 @@ def status_of(answer: bytes) -> bytes:
 
 
 def retry_after_s(answer: bytes) -> int:
-    """How long a 429 asks to wait; a second where it does not say."""
+    """``Retry-After`` of a 429; a second without one."""
     wait_s = header(answer[: answer.find(b"\r\n\r\n") + 2], b"retry-after")
     return int(wait_s) if wait_s.isdigit() else 1

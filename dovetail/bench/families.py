@@ -1,7 +1,7 @@
-"""The intkey family under further names, and as the 1.x line spoke to it: what ``--families`` and ``--legacy`` serve.
+"""The families of a load: intkey, intkey's rules under further names, and both without packed execution.
 
-The rules are intkey's own, unchanged. All names share intkey's namespace; the load gives each family names of its own,
-so that they meet at no address. Imported by the processes of these processors, not by the node.
+All share intkey's namespace, but each family of a load has its own names, so that no two write the same address. The
+processors of a load import this module; the node does not.
 """
 
 from typing import Final, Self
@@ -19,22 +19,22 @@ _ENCODING: Final = "application/cbor"
 
 
 def family_name(number: int) -> str:
-    """Of family ``number``, from 0: intkey itself, then intkey_2, intkey_3 and so on."""
+    """The name of family ``number``, from 0: intkey, intkey_2, intkey_3 and so on."""
     return f"{FAMILY_NAME}_{number + 1}" if number else FAMILY_NAME
 
 
 def family_of(name: int, names: int, families: int) -> int:
-    """Whose a name is: each family has the next of equal runs of the ``names``, at least one."""
+    """The family that a name belongs to: ``names`` are split into equal runs, of at least one name."""
     return ((name + 1) * families - 1) // names
 
 
 def names_of(family: int, names: int, families: int) -> range:
-    """The names for which ``family_of`` says ``family``."""
+    """The names of ``family``, as ``family_of`` splits them."""
     return range(family * names // families, (family + 1) * names // families)
 
 
 def intkey_processors(families: int, processes: int, *, legacy: bool) -> list[tuple[str, str]]:
-    """Name and MODULE:HANDLER of each processor: so many ``processes`` of each family."""
+    """Name and MODULE:HANDLER of each processor: ``processes`` of each family."""
     prefix = "legacy" if legacy else "plain"
     return [
         (f"{family_name(family)}-{process}", f"{__name__}:{prefix}_{family_name(family)}")
@@ -44,7 +44,7 @@ def intkey_processors(families: int, processes: int, *, legacy: bool) -> list[tu
 
 
 def load_transaction(signer: Signer, family: int, verb: Verb, name: str, nonce: str) -> SignedTransaction:
-    """``verb`` by 1 on ``name``, of family ``number``; the signer is the batcher too."""
+    """``verb`` by 1 on ``name``, of family number ``family``; the signer is also the batcher."""
     addresses = (intkey_address(name),)
     return build_transaction(
         signer,
@@ -60,11 +60,10 @@ def load_transaction(signer: Signer, family: int, verb: Verb, name: str, nonce: 
 
 
 class _Legacy(IntkeyHandler):
-    """Where one is made, all that this interpreter registers is offered to the 1.x conversation alone."""
+    """Makes its interpreter offer no packed execution, so that the validator uses the 1.x conversation."""
 
     def __new__(cls) -> Self:
-        # A processor that always speaks packed is what the SDK is for, so it has no switch. A worker makes its handlers
-        # before it registers them.
+        # The SDK has no switch for this. A worker makes its handlers before it registers them.
         registration.PACKED_VERSION = 0  # type: ignore[misc]
         return super().__new__(cls)
 
@@ -72,5 +71,5 @@ class _Legacy(IntkeyHandler):
 for _number in range(FAMILIES_MAX):
     for _prefix, _base in (("plain", IntkeyHandler), ("legacy", _Legacy)):
         _name = f"{_prefix}_{family_name(_number)}"
-        # By its name in this module a worker finds the class.
+        # A worker finds the class by its name in this module.
         globals()[_name] = type(_name, (_base,), {"family_name": family_name(_number), "__module__": __name__})

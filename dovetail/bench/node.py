@@ -1,6 +1,6 @@
 """A node of the benchmark's own: fresh data, free ports, the same processes that ``dovetail up`` starts.
 
-Starting, watching and ending them is the supervisor's business; what they cost is ``dovetail.bench.process_costs``'.
+The supervisor starts, watches and ends the processes; ``process_costs`` counts what they cost.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Node(NamedTuple):
-    """Where a node is reached, and where its ledger and its key lie."""
+    """The URL of a node's REST API, the folder of its store, and its key file."""
 
     url: str
     store: Path
@@ -35,7 +35,7 @@ class Node(NamedTuple):
 
 
 class Interrupted(Exception):
-    """A signal ended the node while it was in use."""
+    """A signal ended the benchmark."""
 
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(number.name)
@@ -50,13 +50,13 @@ async def with_node(
     use: Callable[[Node], Awaitable[T]],
     fill: Callable[[Node], Awaitable[None]] | None = None,
 ) -> T:
-    """Start a node on fresh data, run ``use`` once everything serves, end it and remove its data.
+    """Start a node on fresh data, run ``use`` when all its parts serve, end the node and remove its data.
 
-    ``within``: where the data's folder is made; None for the system's temporary folder. ``processors``: name and
-    MODULE:HANDLER of each but that of settings. ``profiles``: where cProfile of a part's main process goes, by the
-    part's name. ``fill``: makes the store of a node that has a key and is not started yet; without one it begins with
-    a genesis. Raises Refused, also when a part dies, since figures of a node that was started again mean nothing; and
-    Interrupted. What was refused leaves the data, and says where.
+    ``within``: the folder in which the data's folder is made; None for the system's temporary folder. ``processors``:
+    name and MODULE:HANDLER of each but that of settings. ``profiles``: the file for cProfile of a part's main process,
+    by the part's name. ``fill``: makes the store before the node starts; without it the node makes a genesis block.
+    Raises Interrupted, and Refused, also when a part dies, because figures of a restarted node mean nothing. A
+    refusal keeps the data and names their folder.
     """
     folder = Path(tempfile.mkdtemp(prefix="dovetail-bench-", dir=within))
     try:
@@ -83,17 +83,17 @@ async def _with_node_in(
     signalled: asyncio.Future[signal.Signals] = loop.create_future()
 
     def on_ready() -> None:
-        # From here on a signal ends the work before the node, so that the work does not see a node that is ending.
+        # From here on a signal ends the work before the node, so that no request fails at a node that is ending.
         handle_ending_signals(on_signal)
         ready.set_result(None)
 
     def on_signal(number: signal.Signals) -> None:
-        # A second one changes nothing: the node ends within seconds, and its data goes behind it.
+        # A second signal changes nothing: the node ends within seconds, and its data are removed.
         if not signalled.done():
             note("stopping the node …")
             signalled.set_result(number)
 
-    def on_told(line: str) -> None:
+    def on_report(line: str) -> None:
         if not ready.done():
             ready.set_exception(Refused(line))
         elif not broken.done():
@@ -119,7 +119,7 @@ async def _with_node_in(
         return await use(node)
 
     supervising = asyncio.create_task(
-        supervise(parts, folder / "logs", Events(lambda _: None, on_ready, on_told, lambda *_: None))
+        supervise(parts, folder / "logs", Events(lambda _: None, on_ready, on_report, lambda *_: None))
     )
     working = asyncio.create_task(work())
     awaited: list[asyncio.Future[Any]] = [supervising, working, broken, signalled]
@@ -137,13 +137,13 @@ async def _with_node_in(
         supervising.cancel()
         await asyncio.gather(working, supervising, return_exceptions=True)
     if signalled.done():
-        # It came while the node was ending: nothing is to follow.
+        # The signal came while the node was ending.
         raise Interrupted(signalled.result())
     return result
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on. All are held while they are looked for, so that they differ."""
+    """Different ports that nobody listens on."""
     held = [socket.create_server((_LOOPBACK, 0)) for _ in range(count)]
     try:
         return [int(listener.getsockname()[1]) for listener in held]

@@ -1,6 +1,6 @@
-"""What a run costs: processor time and memory of this process and of those below it, and bytes on disk. Linux, macOS.
+"""Processor time and memory of this process and of a node's processes below it, and bytes on disk. Linux, macOS.
 
-The names come from the command lines that ``dovetail.node.parts`` makes and the validator gives its verifiers.
+The command lines that ``dovetail.node.parts`` makes tell which process is which part.
 """
 
 import contextlib
@@ -23,17 +23,17 @@ class ProcessFigures:
     name: str
     cpu_s: float
     memory_mib_max: float
-    """The largest resident set that was seen, sampled twice a second."""
+    """The largest resident set, sampled twice a second."""
 
     own_memory_mib_max: float
-    """The same without pages that are files or shared, such as the store's map and libraries (Linux; else as above)."""
+    """Without shared pages and pages of files, such as the store's map and libraries (Linux; else as above)."""
 
     written_mib: float | None
-    """What it had written to disk; None where the system does not say."""
+    """None on systems that do not count it."""
 
 
 class ProcessWatch:
-    """The load generator and, when ``whole_node``, the node's processes; all counted from here on."""
+    """Counts the load generator and, with ``whole_node``, the node's processes, from its creation on."""
 
     def __init__(self, *, whole_node: bool) -> None:
         own = psutil.Process()
@@ -50,17 +50,17 @@ class ProcessWatch:
             self._watched.append(_Watched(f"{role} {seen[role]}" if roles[role] > 1 else role, process))
 
     def sample(self) -> None:
-        """Look at everybody's memory."""
+        """Sample the memory of all processes."""
         for watched in self._watched:
             watched.sample()
 
     def figures(self) -> tuple[ProcessFigures, ...]:
-        """Since the beginning."""
+        """Since the watch was created."""
         self.sample()
         return tuple(watched.figures() for watched in self._watched)
 
     def machine_cpu_s(self) -> float:
-        """Processor time of everything on the machine, since the beginning."""
+        """Processor time of everything on the machine, since the watch was created."""
         return _busy_s() - self._busy_before_s
 
 
@@ -74,7 +74,7 @@ class _Watched:
         self.sample()
 
     def sample(self) -> None:
-        # One that has just died ends the run in another place.
+        # The end of a process ends the run elsewhere.
         with contextlib.suppress(psutil.NoSuchProcess):
             memory = self._process.memory_info()
             self._memory = max(self._memory, memory.rss)
@@ -95,11 +95,11 @@ class _Watched:
 
 
 def _roles(process: psutil.Process) -> list[tuple[str, psutil.Process]]:
-    """A part of the node and what runs below it, each with what it is; nothing of a process that is no part."""
+    """A part of the node and the processes below it, each with its role; empty for any other process."""
     try:
         words: list[str] = process.cmdline()
         below = process.children(recursive=True)
-        # A processor is a supervisor and its workers, beside which multiprocessing has a process of its own.
+        # A processor has a supervisor, workers, and a process of multiprocessing's own.
         workers = [child for child in below if "--multiprocessing-fork" in child.cmdline()]
     except psutil.NoSuchProcess:
         return []
@@ -135,12 +135,12 @@ def _written(process: psutil.Process) -> int | None:
 
 
 def bytes_on_disk(folder: Path) -> int:
-    """What the files below ``folder`` occupy: a file with holes counts without them."""
+    """The disk space of the files below ``folder``, without holes in them."""
     return sum(os.stat(file).st_blocks * 512 for file in folder.rglob("*") if file.is_file())
 
 
 def filesystem_of(folder: Path) -> str:
-    """The type of the filesystem that ``folder`` is on; a tmpfs makes every sync free."""
+    """The type of the filesystem that holds ``folder``. On a tmpfs a sync costs nothing."""
     within = [
         partition
         for partition in psutil.disk_partitions(all=True)

@@ -1,29 +1,31 @@
-"""What a benchmark is doing, shown while it does it: one bar a step."""
+"""Shows the steps of a benchmark while it runs: one progress bar a step."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+from rich.progress import Progress, TaskID
 
 _SAMPLE_S: Final = 0.5
 
 
-class Steps:
-    """The steps on one ``Progress``, whose own refreshing must be off."""
+class ProgressBars:
+    """The bars on one ``Progress``, whose own refreshing must be off."""
 
-    def __init__(self, progress: "Progress") -> None:
+    def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
     @asynccontextmanager
     async def step(
-        self, title: str, total: int | None, at_times: Callable[[], None] = lambda: None
+        self, title: str, total: int | None, on_tick: Callable[[], None] = lambda: None
     ) -> AsyncIterator[Callable[[int], None]]:
-        """Show a step until it is over or, without a ``total``, until it is advanced; ``at_times``: call it too."""
+        """Show a step until it ends or, without a ``total``, until it first advances. Yields the function to advance.
+
+        ``on_tick``: called twice a second meanwhile.
+        """
         task = self._progress.add_task(title, total=total)
-        clock = asyncio.create_task(self._tick(at_times))
+        clock = asyncio.create_task(self._tick(on_tick))
 
         def advance(by: int) -> None:
             if total is None:
@@ -37,13 +39,13 @@ class Steps:
             clock.cancel()
             self._remove(task)
 
-    def _remove(self, task: "TaskID") -> None:
+    def _remove(self, task: TaskID) -> None:
         if task in self._progress.task_ids:
             self._progress.remove_task(task)
 
-    async def _tick(self, at_times: Callable[[], None]) -> None:
+    async def _tick(self, on_tick: Callable[[], None]) -> None:
         while True:
-            at_times()
-            # By hand: the thread that does it otherwise takes turns with the sender.
+            on_tick()
+            # By hand, because rich's own thread would compete with the sender.
             self._progress.refresh()
             await asyncio.sleep(_SAMPLE_S)

@@ -1,7 +1,7 @@
-"""Asks a fixed number of HTTP requests in a closed loop: each connection sends its next one when it has its answer.
+"""Sends a fixed number of HTTP requests: each connection sends its next one when it has its answer.
 
-With batches to follow, a connection of its own asks for one commit after the other, which bounds how far the requests
-run ahead of the ledger. It knows statuses, not resources.
+With batches to follow, one more connection asks for their commits, which bounds how far the requests run ahead of the
+ledger. Knows statuses and no resources but GET /batch_status.
 """
 
 import json
@@ -17,15 +17,17 @@ _SHOWN_BYTES: Final = 300
 
 
 class Following(NamedTuple):
-    """What to know of batches to follow them: the batch id to ask for after each request, and how far to run ahead."""
+    """Bounds how far requests run ahead of the ledger."""
 
     batch_ids: Sequence[str]
+    """The batch to ask for after each request."""
+
     ahead: int
     """How many requests may be sent beyond the last whose batch is known to be committed."""
 
 
 class Asked(NamedTuple):
-    """What became of the requests: every one was answered with the status that was expected."""
+    """The outcome: every request was answered with the expected status."""
 
     started: float
     """``time.perf_counter()`` at the first request."""
@@ -34,19 +36,19 @@ class Asked(NamedTuple):
     """From there to the last answer."""
 
     settled_s: float
-    """From there to the last commit; the same where nothing is followed."""
+    """From there to the last commit; as ``seconds`` without batches to follow."""
 
     latencies_s: list[float]
-    """From sending each request to its whole answer, refused ones left out."""
+    """From each request to its whole answer, without those answered 429."""
 
     answer_bytes: int
-    """All answers together, their heads included."""
+    """All answers together, with their heads."""
 
     refusals: int
-    """Requests answered 429, and sent again after the time that the answer named."""
+    """Answers 429."""
 
     held_s: float
-    """How long nothing was sent by some connection because the ledger was too far behind."""
+    """How long a free connection sent nothing because the ledger was too far behind."""
 
 
 async def ask(
@@ -55,32 +57,27 @@ async def ask(
     *,
     status: str,
     connections: int,
-    on_answered: Callable[[int], None],
+    on_answered: Callable[[int], None] = lambda _: None,
     following: Following | None = None,
 ) -> Asked:
-    """Send all ``requests``, in order, each until it is answered with ``status``. ``on_answered``: so many more are.
+    """Send all ``requests`` in order, each again while it is answered 429. ``on_answered``: how many more are answered.
 
-    Raises Refused, for any other answer but 429 too.
+    Raises Refused, also for any other answer than ``status``.
     """
-    asking = _Asking(url, requests, status.encode(), connections, on_answered, following)
-    await asking.run()
-    return asking.asked()
+    loop = _RequestLoop(url, requests, status.encode(), connections, on_answered, following)
+    await loop.run()
+    return loop.asked()
 
 
 class _Follower:
-    """The owner of the one connection over which commits are asked for."""
+    """The owner of the connection that asks for commits."""
 
-    def __init__(self, asking: "_Asking") -> None:
-        self._asking = asking
-
-    def answered(self, number: int, answer: bytes) -> None:
-        self._asking.settled(number, answer)
-
-    def fail(self, reason: str) -> None:
-        self._asking.fail(reason)
+    def __init__(self, loop: "_RequestLoop") -> None:
+        self.on_answer = loop.on_batch_status
+        self.fail = loop.fail
 
 
-class _Asking(ClosedLoop):
+class _RequestLoop(ClosedLoop):
     def __init__(
         self,
         url: str,
@@ -155,29 +152,29 @@ class _Asking(ClosedLoop):
             self._answered_at = self._settled_at = now
         self._follow()
 
-    def settled(self, number: int, answer: bytes) -> None:
-        """The follower's answer: the batch of request ``number`` is committed, or the run is over."""
-        now = self.heard()
+    def on_batch_status(self, number: int, answer: bytes) -> None:
+        """Note that the batch of request ``number`` is committed, or fail."""
+        now = self.note_life()
         assert self._following is not None
         batch_id = self._following.batch_ids[number]
         try:
             body = json.loads(answer.partition(b"\r\n\r\n")[2])
-            word, why = body["data"][batch_id], body.get("details", {}).get(batch_id, {})
+            status, why = body["data"][batch_id], body.get("details", {}).get(batch_id, {})
         except (ValueError, LookupError, TypeError, AttributeError):
             self.fail(f"GET /batch_status was answered {status_of(answer).decode(errors='replace')}")
             return
-        if word != "COMMITTED":
-            self.fail(f"batch {batch_id} is {word} after {WAIT_S} s at most: {why}")
+        if status != "COMMITTED":
+            self.fail(f"batch {batch_id} is {status} after {WAIT_S} s at most: {why}")
             return
         self._committed, self._settled_at = number, now
         self._follow()
         self.pump()
 
     def _follow(self) -> None:
-        """Ask for the latest accepted batch when no such question is out; finish when there is nothing left to do."""
+        """Ask for the latest accepted batch unless such a question is open; finish if nothing is left to do."""
         if self._following and self._accepted > self._committed:
             if self._follower:
                 path = f"/batch_status?id={self._following.batch_ids[self._accepted]}&wait={WAIT_S}"
-                self._follower.popleft().request(self._accepted, self.target.head("GET", path) + b"\r\n")
+                self._follower.popleft().request(self._accepted, self.target.get(path))
         elif self._answered_at:
             self.finish()

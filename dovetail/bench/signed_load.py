@@ -1,20 +1,17 @@
-"""The load: intkey transactions that a seed decides, signed and packed into POST bodies, in worker processes.
+"""A load: intkey transactions that a seed decides, signed and packed into POST bodies in worker processes.
 
-The same workers measure how fast this machine can verify that load, which is the ceiling of any node on it. No
-sockets.
+No sockets, no measurement.
 """
 
 import asyncio
 import hashlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from dovetail.bench.families import family_of, load_transaction, names_of
 from dovetail.common.workers import Workers
-from dovetail.ledger.batch import decode_batch_list, verify_batch
 from dovetail.ledger.building import build_batch, encode_batch_list
 from dovetail.ledger.signing import Signer
 from families.intkey.payload import Verb
@@ -25,7 +22,8 @@ _SIGNERS: Final = 16
 _JOB_TRANSACTIONS: Final = 2_000
 """About a tenth of a second of signing: fine enough for a progress bar."""
 
-_CEILING_TRANSACTIONS: Final = 2_000
+Kind = Literal["prepare", "draw", "create"]
+"""``prepare`` sets each name once, in order; ``draw`` adds 1 to names drawn uniformly; ``create`` sets new names."""
 
 
 @dataclass(frozen=True)
@@ -36,30 +34,26 @@ class Load:
     mark: str
     """At most 8 characters, part of every name and nonce; another mark makes other names and other ids."""
 
-    verb: Verb
-    """``set`` gives each of the names its value, in their order; ``inc`` adds 1 to names that are drawn."""
-
+    kind: Kind
     names: int
-    """At least one for each family."""
+    """Names that exist when a load draws: at least one for each family. 0 for ``create`` without conflicts."""
 
     transactions: int
     shape: int
-    """Transactions a batch; the last batch holds what is left."""
+    """Transactions a batch; the last batch holds the rest."""
 
     per_post: int
-    """Batches a POST; the last POST holds what is left."""
+    """Batches a POST; the last POST holds the rest."""
 
     families: int = 1
-    """Among which ``names`` are shared out; the batches of ``inc`` are of one family after the other."""
+    """Share ``names`` out. Batches of ``draw`` and ``create`` are of one family after the other."""
 
     first_family: int = 0
-    """The number of the first of them."""
-
     conflict_percent: int = 0
-    """So much of ``inc`` goes to the first name of its family, the rest is drawn uniformly from all of that family."""
+    """The part of ``draw`` and ``create`` that adds 1 to the first name of its family instead."""
 
     first_name: int = 0
-    """Where ``set`` begins."""
+    """The number of the first name that ``prepare`` or ``create`` sets."""
 
     @property
     def batches(self) -> int:
@@ -78,17 +72,6 @@ class Post(NamedTuple):
     transactions: int
 
 
-@dataclass(frozen=True)
-class Ceiling:
-    """What all processor cores together verify in a second, doing nothing else."""
-
-    batches_per_s: float
-    signatures_per_s: float
-    transactions_per_s: float
-    core_share: float
-    """How much of a core each worker got, 0 to 1: well below 1, something else took the rest of this machine."""
-
-
 def sign_post(load: Load, number: int) -> Post:
     """Build the POST with this number, from 0."""
     first = number * load.per_post
@@ -105,13 +88,13 @@ def sign_post(load: Load, number: int) -> Post:
                 [
                     load_transaction(
                         signer,
-                        load.first_family + family_of(name, load.names, load.families),
-                        load.verb,
+                        load.first_family + family,
+                        verb,
                         name_of(load.mark, name),
-                        f"{load.mark}-{load.verb}-{position:x}",
+                        f"{load.mark}-{load.kind}-{position:x}",
                     )
                     for position in content
-                    for name in (_name(load, position),)
+                    for family, verb, name in (_action(load, position),)
                 ],
             )
         )
@@ -119,20 +102,24 @@ def sign_post(load: Load, number: int) -> Post:
 
 
 def name_of(mark: str, number: int) -> str:
-    """What the name with this number is called in transactions and state."""
+    """The name with this number as transactions and state hold it."""
     return f"{mark}-{number:x}"
 
 
-def _name(load: Load, position: int) -> int:
-    """Which name a transaction is about: a hash, so that it does not hang on who signs what in which order."""
-    if load.verb == "set":
-        return load.first_name + position
+def _action(load: Load, position: int) -> tuple[int, Verb, int]:
+    """Family, verb and name of a transaction: a hash of its position, so that the order of signing does not matter."""
+    if load.kind == "prepare":
+        name = load.first_name + position
+        return family_of(name, load.names, load.families), "set", name
+    family = position // load.shape % load.families
+    names = names_of(family, load.names, load.families)
     drawn = hashlib.blake2b(f"{load.seed}/{position}".encode(), digest_size=8).digest()
-    names = names_of(position // load.shape % load.families, load.names, load.families)
-    # Bits of its own for each question.
+    # Different bits decide whether a transaction conflicts and which name it draws.
     if int.from_bytes(drawn[:3]) % 100 < load.conflict_percent:
-        return names[0]
-    return names[int.from_bytes(drawn[3:]) % len(names)]
+        return family, "inc", names[0]
+    if load.kind == "create":
+        return family, "set", load.first_name + position
+    return family, "inc", names[int.from_bytes(drawn[3:]) % len(names)]
 
 
 @lru_cache(maxsize=2 * _SIGNERS)
@@ -143,7 +130,7 @@ def _signer(seed: int, number: int) -> Signer:
 async def sign(
     workers: Workers, load: Load, on_signed: Callable[[int], None], *, first: int = 0, count: int | None = None
 ) -> list[Post]:
-    """The load's POSTs, in order: all, or ``count`` from ``first``. ``on_signed``: how many more were signed."""
+    """The load's POSTs in order: all, or ``count`` from ``first``. ``on_signed``: how many more transactions are."""
     posts_a_job = max(1, _JOB_TRANSACTIONS // (load.shape * load.per_post))
     end = load.posts if count is None else min(load.posts, first + count)
     jobs = [
@@ -158,41 +145,5 @@ async def sign(
     return signed
 
 
-async def measure_ceiling(workers: Workers, posts: list[Post], seconds: float) -> Ceiling:
-    """Verify the first of ``posts`` again and again in every worker for so many seconds."""
-    bodies, transactions = [], 0
-    for post in posts:
-        bodies.append(post.body)
-        transactions += post.transactions
-        if transactions >= _CEILING_TRANSACTIONS:
-            break
-    jobs = [workers.submit(_verify_for, bodies, seconds) for _ in range(workers.count)]
-    rates = await asyncio.gather(*map(asyncio.wrap_future, jobs))
-    batches_per_s = sum(rate.batches / rate.seconds for rate in rates)
-    transactions_per_s = sum(rate.transactions / rate.seconds for rate in rates)
-    share = sum(rate.cpu_s for rate in rates) / sum(rate.seconds for rate in rates)
-    return Ceiling(batches_per_s, batches_per_s + transactions_per_s, transactions_per_s, share)
-
-
 def _sign_posts(load: Load, start: int, end: int) -> list[Post]:
     return [sign_post(load, number) for number in range(start, end)]
-
-
-class _Verified(NamedTuple):
-    batches: int
-    transactions: int
-    seconds: float
-    cpu_s: float
-
-
-def _verify_for(bodies: list[bytes], seconds: float) -> _Verified:
-    raw_batches = [raw for body in bodies for raw in decode_batch_list(body)]
-    verify_batch(raw_batches[0])
-    batches = transactions = 0
-    cpu_before_s = time.process_time()
-    start = now = time.perf_counter()
-    while now - start < seconds:
-        transactions += len(verify_batch(raw_batches[batches % len(raw_batches)]).transactions)
-        batches += 1
-        now = time.perf_counter()
-    return _Verified(batches, transactions, now - start, time.process_time() - cpu_before_s)

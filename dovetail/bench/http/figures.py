@@ -1,10 +1,13 @@
-"""The figures of ``bench --http`` and how they read: one type that JSON and the table both come from."""
+"""The figures of ``bench http``, as JSON and as tables. Measures nothing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from dovetail.bench.load.figures import (
+from rich.console import Console
+
+from dovetail.bench.process_costs import ProcessFigures
+from dovetail.bench.report import (
     PERCENTILES,
     Latency,
     Machine,
@@ -15,10 +18,6 @@ from dovetail.bench.load.figures import (
     table,
     taken_by_others,
 )
-from dovetail.bench.process_costs import ProcessFigures
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _ROLES: Final = (
     ("load generator", "LOADER"),
@@ -27,22 +26,22 @@ _ROLES: Final = (
     ("verifier", "VERIFIERS"),
     ("processor", "PROCESSORS"),
 )
-"""The processes of a table's columns, by how their names begin."""
+"""The beginning of process names, and the table column for their cost."""
 
 
 @dataclass(frozen=True)
 class RequestFigures:
-    """One kind of request in one run: every one was answered as it should be, every batch found COMMITTED."""
+    """One kind of request in one run. All had the expected status, and all batches were found COMMITTED."""
 
     name: str
     requests: int
     seconds: float
     settled_s: float
-    """Until the last batch was committed; as ``seconds`` where none was handed in. ``processes`` count until then."""
+    """Until the last batch was committed, for POSTs; else as ``seconds``. ``processes`` count until then."""
 
     requests_per_s: float
     ratio: float
-    """By the requests a second of GET /healthz in the same run."""
+    """Divided by the requests a second of GET /healthz in the same run."""
 
     latency: Latency
     bytes_an_answer: float
@@ -52,15 +51,15 @@ class RequestFigures:
 
     processes: tuple[ProcessFigures, ...]
     others_cpu_s: float | None
-    """What everything else on the machine took meanwhile; None for a node that was running already."""
+    """Processor time of everything else on the machine; None for a node that was running already."""
 
     def cpu_us(self, role: str) -> float | None:
-        """Microseconds of processor time a request, of the processes whose names begin so; None without any."""
+        """Microseconds of processor time a request, of processes whose names begin with ``role``; None without any."""
         own = [process.cpu_s for process in self.processes if process.name.startswith(role)]
         return sum(own) / self.requests * 1e6 if own else None
 
     def disturbance(self, cores: int) -> str:
-        """What took so much of the machine that the figures mean little; empty where nothing did."""
+        """Why the figures mean little; empty if nothing disturbed the run."""
         taken = taken_by_others(self.others_cpu_s, self.settled_s, cores)
         return f"{taken} during {self.name}" if taken else ""
 
@@ -76,18 +75,18 @@ class RequestSpread:
 
 @dataclass(frozen=True)
 class HttpReport:
-    """A whole benchmark. ``options`` are what it was asked for, enough to repeat it."""
+    """A whole benchmark. ``options`` are enough to repeat it."""
 
     machine: Machine
     options: dict[str, object]
     runs: tuple[tuple[RequestFigures, ...], ...]
     requests: tuple[RequestSpread, ...]
     disturbances: tuple[str, ...]
-    """Of each run: what took so much of the machine that figures of it mean little; empty where nothing did."""
+    """For each run, why its figures mean little; empty if nothing disturbed it."""
 
 
 def report(machine: Machine, options: dict[str, object], runs: Sequence[tuple[RequestFigures, ...]]) -> HttpReport:
-    """Median and spread of each kind over the runs, at least one, which have the same kinds in the same order."""
+    """Median and spread of each kind over at least one run. All runs have the same kinds in the same order."""
     kinds = tuple(
         RequestSpread(kind[0].name, spread([one.requests_per_s for one in kind]), spread([one.ratio for one in kind]))
         for kind in zip(*runs, strict=True)
@@ -96,13 +95,13 @@ def report(machine: Machine, options: dict[str, object], runs: Sequence[tuple[Re
     return HttpReport(machine, options, tuple(runs), kinds, tuple(disturbances))
 
 
-def show(result: HttpReport, console: "Console") -> None:
-    """The report for people: rates over all runs, and what the median run of each kind of request cost."""
+def show(result: HttpReport, console: Console) -> None:
+    """Print rates over all runs, and what the median run of each kind of request cost."""
     result.machine.show(result.options, console)
-    of_rates = ("REQUEST", "REQ/S", "LOWEST", "HIGHEST", "OF HEALTHZ", *PERCENTILES, "429", "HELD %")
-    rates = table(*of_rates, no_wrap=True)
-    of_costs = ("REQUEST", "BYTES", *(heading for _, heading in _ROLES), "REST API %", "OTHERS %")
-    costs = table(*of_costs, no_wrap=True)
+    rate_columns = ("REQ/S", "LOWEST", "HIGHEST", "OF HEALTHZ", *PERCENTILES, "429", "HELD %")
+    rates = table("REQUEST", *rate_columns, no_wrap=True)
+    cost_columns = ("BYTES", *(heading for _, heading in _ROLES), "REST API %", "OTHERS %")
+    costs = table("REQUEST", *cost_columns, no_wrap=True)
     for kind, *runs in zip(result.requests, *result.runs, strict=True):
         chosen = sorted(runs, key=lambda run: run.requests_per_s)[(len(runs) - 1) // 2]
         rate = kind.requests_per_s

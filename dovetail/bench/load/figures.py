@@ -1,49 +1,34 @@
-"""The figures of a benchmark and how they read: one type that JSON and the table both come from. Measures nothing."""
+"""The figures of ``bench load``, as JSON and as tables. Measures nothing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
-from statistics import median
-from typing import TYPE_CHECKING, Final
+from statistics import mean, median
+from typing import Final
 
+from rich.console import Console
+
+from dovetail.bench.load.ceiling import SignatureRate
 from dovetail.bench.load.idle_baseline import Baseline
 from dovetail.bench.process_costs import ProcessFigures
-from dovetail.bench.signed_load import Ceiling
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-PERCENTILES: Final = ("P50 MS", "P95 MS", "P99 MS")
-_NAMES: Final = frozenset({"PROCESS", "REQUEST"})
-"""Columns of words; all others are of figures."""
+from dovetail.bench.report import (
+    PERCENTILES,
+    Latency,
+    Machine,
+    Spread,
+    brief,
+    percentiles,
+    show_disturbances,
+    spread,
+    table,
+    taken_by_others,
+)
 
 _CORE_SHARE_MIN: Final = 0.95
-_OTHERS_SHARE_MAX: Final = 0.10
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Several runs of one figure."""
-
-    median: float
-    lowest: float
-    highest: float
-
-
-@dataclass(frozen=True)
-class Latency:
-    """How long what was asked for took, in milliseconds: a load's POSTs until their commit, else each request."""
-
-    samples: int
-    p50_ms: float
-    p95_ms: float
-    p99_ms: float
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """The blocks made during the run, and transactions in one."""
+    """The blocks made during a run, and the transactions in one."""
 
     count: int
     transactions_min: int
@@ -52,60 +37,53 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class Machine:
-    """What the figures hold for."""
-
-    cores: int
-    python: str
-    system: str
-    filesystem: str | None
-    """Of the node's data; None for a node that was running already."""
-
-    def show(self, options: dict[str, object], console: "Console") -> None:
-        """Two lines: what was measured on, and with what."""
-        on = f", data on {self.filesystem}" if self.filesystem else ""
-        console.print(f"{self.cores} cores, Python {self.python}, {self.system}{on}")
-        console.print(" ".join(f"{name}={value}" for name, value in options.items()), style="dim", soft_wrap=True)
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run: every transaction was found COMMITTED afterwards."""
+class Measured:
+    """What one run measured. All its transactions were found COMMITTED afterwards."""
 
     transactions: int
+    signatures: int
+    """One for each transaction and one for each batch."""
+
     seconds: float
-    transactions_per_s: float
-    ceiling: Ceiling
-    ratio: float
+    ceiling_before: SignatureRate
+    ceiling_after: SignatureRate
+    verify_batch: SignatureRate
     latency: Latency
     blocks: Blocks
     refusals: int
     queued_batches_max: int
-    """The most that were pending at one time, sampled twice a second."""
+    """The most batches that were pending at one time, sampled twice a second."""
 
     disk_bytes: int | None
-    """By how much the store grew; None for a node that was running already."""
+    """Growth of the store; None for a node that was running already."""
 
     processes: tuple[ProcessFigures, ...]
     others_cpu_s: float | None
-    """What everything else on the machine took meanwhile, the system's own work included; None as above."""
+    """Processor time of everything else on the machine, the system included; None as above."""
 
     baseline: Baseline | None
-    """Where one batch at a time was sent to a node of the benchmark's own."""
+    """Set if one batch at a time was sent to a node of the benchmark's own."""
+
+
+@dataclass(frozen=True)
+class Run(Measured):
+    """One run with the figures that follow from it."""
+
+    transactions_per_s: float
+    ceiling_transactions_per_s: float
+    """The mean of the ceilings before and after the load."""
+
+    ratio: float
+    """``transactions_per_s`` divided by the ceiling."""
+
+    cpu_ratio: float | None
+    """The part of node's and client's processor time that libsecp256k1 alone needs; None without the node's."""
+
+    busy_share: float | None
+    """The part of all cores' time that node and client used; None as above."""
 
     p50_by_baseline: float | None
-    """The median latency divided by the baseline's sum; None as above."""
-
-    def disturbance(self, cores: int) -> str:
-        """What took so much of the machine that its figures mean little; empty where nothing did.
-
-        The ceiling is no figure of an idle node.
-        """
-        found = [taken_by_others(self.others_cpu_s, self.seconds, cores)]
-        if self.baseline is None and self.ceiling.core_share < _CORE_SHARE_MIN:
-            share = self.ceiling.core_share
-            found.append(f"while the ceiling was measured, others left each worker {share:.0%} of a core")
-        return "; ".join(filter(None, found))
+    """The median latency divided by the baseline's sum."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +98,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Report:
-    """A whole benchmark. ``options`` are what it was asked for, enough to repeat it."""
+    """A whole benchmark. ``options`` are enough to repeat it."""
 
     machine: Machine
     options: dict[str, object]
@@ -129,29 +107,37 @@ class Report:
 
     transactions_per_s: Spread
     ratio: Spread
+    cpu_ratio: Spread | None
     p50_by_baseline: Spread | None
-    """Where one batch at a time was sent to a node of the benchmark's own."""
-
     curve: tuple[Point, ...]
-    """From the smallest load to the one that was asked for; empty where no plot was."""
+    """From the smallest load to the one that was asked for; empty without a plot."""
 
     disturbances: tuple[str, ...]
-    """Of each run: what took so much of the machine that its figures mean little; empty where nothing did."""
-
-
-def latency(samples_s: Sequence[float]) -> Latency:
-    """Percentiles by nearest rank of at least one sample."""
-    ordered = sorted(samples_s)
-
-    def percentile(percent: int) -> float:
-        return ordered[max(0, ceil(len(ordered) * percent / 100) - 1)] * 1000
-
-    return Latency(len(ordered), percentile(50), percentile(95), percentile(99))
+    """For each run, why its figures mean little; empty if nothing disturbed it."""
 
 
 def blocks(sizes: Sequence[int]) -> Blocks:
     """From the transactions in each block, at least one."""
     return Blocks(len(sizes), min(sizes), median(sizes), max(sizes))
+
+
+def run(measured: Measured, cores: int) -> Run:
+    """Derive rates and ratios. ``cores``: of this machine."""
+    before, after = measured.ceiling_before, measured.ceiling_after
+    rate = measured.transactions / measured.seconds
+    ceiling = mean((before.signatures_per_s, after.signatures_per_s)) * measured.transactions / measured.signatures
+    bare_cpu_s = measured.signatures * mean((before.cpu_us, after.cpu_us)) / 1e6
+    cpu_s = None if measured.others_cpu_s is None else sum(process.cpu_s for process in measured.processes)
+    baseline = measured.baseline
+    return Run(
+        **vars(measured),
+        transactions_per_s=rate,
+        ceiling_transactions_per_s=ceiling,
+        ratio=rate / ceiling,
+        cpu_ratio=bare_cpu_s / cpu_s if cpu_s else None,
+        busy_share=None if cpu_s is None else cpu_s / (measured.seconds * cores),
+        p50_by_baseline=measured.latency.p50_ms / baseline.sum_ms if baseline else None,
+    )
 
 
 def point(pending: int, runs: Sequence[Run]) -> Point:
@@ -160,37 +146,31 @@ def point(pending: int, runs: Sequence[Run]) -> Point:
 
 
 def report(machine: Machine, options: dict[str, object], runs: Sequence[Run], curve: Sequence[Point] = ()) -> Report:
-    """Median and spread over the runs, at least one."""
+    """Median and spread over at least one run."""
     return Report(
         machine,
         options,
         tuple(runs),
         spread([run.transactions_per_s for run in runs]),
         spread([run.ratio for run in runs]),
+        spread(shares) if (shares := [run.cpu_ratio for run in runs if run.cpu_ratio is not None]) else None,
         spread(idle) if (idle := [run.p50_by_baseline for run in runs if run.p50_by_baseline is not None]) else None,
         tuple(curve),
-        tuple(run.disturbance(machine.cores) for run in runs),
+        tuple(disturbance(run, machine.cores) for run in runs),
     )
 
 
-def taken_by_others(cpu_s: float | None, seconds: float, cores: int) -> str:
-    """In words, where what is no part of the benchmark took much of the machine for so long; empty where not."""
-    share = (cpu_s or 0.0) / (seconds * cores)
-    return f"other processes took {share:.0%} of the machine" if share > _OTHERS_SHARE_MAX else ""
+def disturbance(run: Measured, cores: int) -> str:
+    """Why the run's figures mean little; empty if nothing disturbed it. The ceiling does not matter to an idle node."""
+    reasons = [taken_by_others(run.others_cpu_s, run.seconds, cores)]
+    share = min(run.ceiling_before.core_share, run.ceiling_after.core_share)
+    if run.baseline is None and share < _CORE_SHARE_MIN:
+        reasons.append(f"while the ceiling was measured, others left each worker {share:.0%} of a core")
+    return "; ".join(filter(None, reasons))
 
 
-def brief(milliseconds: float) -> str:
-    """For a table: as many digits as mean something."""
-    return f"{milliseconds:,.0f}" if milliseconds >= 100 else f"{milliseconds:.1f}"
-
-
-def spread(values: Sequence[float]) -> Spread:
-    """Of at least one value."""
-    return Spread(median(values), min(values), max(values))
-
-
-def show(result: Report, console: "Console") -> None:
-    """The report for people: the runs, and what the median run cost by process."""
+def show(result: Report, console: Console) -> None:
+    """Print all runs, and what the median run cost by process."""
     result.machine.show(result.options, console)
     if result.p50_by_baseline is None:
         _show_runs(result.runs, console)
@@ -214,26 +194,24 @@ def show(result: Report, console: "Console") -> None:
         costs.add_row("everything else", f"{chosen.others_cpu_s:.2f}", f"{chosen.others_cpu_s / chosen.seconds:.0%}")
     console.print(costs)
     times = result.p50_by_baseline
-    console.print(_in_words(result, chosen) if times is None else _idle_in_words(result.runs, times))
+    for line in _summary(result, chosen) if times is None else (_idle_summary(result.runs, times),):
+        console.print(line)
     show_disturbances(result.disturbances, console)
 
 
-def show_disturbances(of_runs: Sequence[str], console: "Console") -> None:
-    """A line for each run that has one."""
-    for number, disturbance in enumerate(of_runs, 1):
-        if disturbance:
-            console.print(f"run {number}: {disturbance}; its figures mean little, repeat it", style="yellow")
-
-
-def _show_runs(runs: Sequence[Run], console: "Console") -> None:
-    shown = table("RUN", "TX/S", "CEILING TX/S", "RATIO", *PERCENTILES, "BLOCKS", "TX A BLOCK", "QUEUED", "429")
+def _show_runs(runs: Sequence[Run], console: Console) -> None:
+    ceilings = ("CEILING BEFORE", "CEILING AFTER", "RATIO", "CPU RATIO", "BUSY")
+    shown = table("RUN", "TX/S", *ceilings, *PERCENTILES, "BLOCKS", "TX A BLOCK", "QUEUED", "429")
     for number, run in enumerate(runs, 1):
         made = run.blocks
         shown.add_row(
             str(number),
             f"{run.transactions_per_s:,.0f}",
-            f"{run.ceiling.transactions_per_s:,.0f}",
+            f"{_transactions_per_s(run, run.ceiling_before):,.0f}",
+            f"{_transactions_per_s(run, run.ceiling_after):,.0f}",
             f"{run.ratio:.3f}",
+            "" if run.cpu_ratio is None else f"{run.cpu_ratio:.3f}",
+            "" if run.busy_share is None else f"{run.busy_share:.0%}",
             *percentiles(run.latency),
             str(made.count),
             f"{made.transactions_min}-{made.transactions_median:.0f}-{made.transactions_max}",
@@ -243,7 +221,7 @@ def _show_runs(runs: Sequence[Run], console: "Console") -> None:
     console.print(shown)
 
 
-def _show_idle_runs(runs: Sequence[Run], console: "Console") -> None:
+def _show_idle_runs(runs: Sequence[Run], console: Console) -> None:
     shown = table("RUN", *PERCENTILES, "COMMIT MS", "ROUND TRIP MS", "TIMES", "BLOCKS")
     for number, run in enumerate(runs, 1):
         if run.baseline is not None:
@@ -258,27 +236,7 @@ def _show_idle_runs(runs: Sequence[Run], console: "Console") -> None:
     console.print(shown)
 
 
-def table(*headings: str, no_wrap: bool = False) -> "Table":
-    """One of the report's tables, empty."""
-    from rich import box
-    from rich.table import Table
-
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in headings:
-        made.add_column(heading, justify="left" if heading in _NAMES else "right", no_wrap=no_wrap)
-    return made
-
-
-def percentiles(of: Latency) -> tuple[str, str, str]:
-    """Under the headings PERCENTILES."""
-    return brief(of.p50_ms), brief(of.p95_ms), brief(of.p99_ms)
-
-
-def _median_run(runs: Sequence[Run]) -> Run:
-    return sorted(runs, key=lambda run: run.transactions_per_s)[(len(runs) - 1) // 2]
-
-
-def _show_curve(curve: Sequence[Point], console: "Console") -> None:
+def _show_curve(curve: Sequence[Point], console: Console) -> None:
     shown = table("PENDING", "TX/S", "LOWEST", "HIGHEST", *PERCENTILES)
     for at in curve:
         rate = at.transactions_per_s
@@ -290,23 +248,42 @@ def _show_curve(curve: Sequence[Point], console: "Console") -> None:
     console.print(shown)
 
 
-def _in_words(result: Report, chosen: Run) -> str:
+def _median_run(runs: Sequence[Run]) -> Run:
+    return sorted(runs, key=lambda run: run.transactions_per_s)[(len(runs) - 1) // 2]
+
+
+def _transactions_per_s(run: Measured, rate: SignatureRate) -> float:
+    return rate.signatures_per_s * run.transactions / run.signatures
+
+
+def _summary(result: Report, chosen: Run) -> list[str]:
     rate, ratio = result.transactions_per_s, result.ratio
-    line = (
-        f"{rate.median:,.0f} committed transactions/s, {ratio.median:.3f} of the ceiling"
-        f" ({chosen.ceiling.batches_per_s:,.0f} batches/s, {chosen.ceiling.signatures_per_s:,.0f} signatures/s)"
-    )
+    headline = f"{rate.median:,.0f} committed transactions/s, {ratio.median:.3f} of the ceiling"
     if len(result.runs) > 1:
-        line += (
+        headline += (
             f"; median of {len(result.runs)}, from {rate.lowest:,.0f} to {rate.highest:,.0f}"
             f" and {ratio.lowest:.3f} to {ratio.highest:.3f}"
         )
     if chosen.disk_bytes is not None:
-        line += f"; {chosen.disk_bytes / chosen.transactions:,.0f} bytes on disk a transaction"
-    return line
+        headline += f"; {chosen.disk_bytes / chosen.transactions:,.0f} bytes on disk a transaction"
+    signatures = [rate.signatures_per_s for rate in (chosen.ceiling_before, chosen.ceiling_after)]
+    own = chosen.verify_batch
+    lines = [
+        headline,
+        f"ceiling: {signatures[0]:,.0f} signatures/s before the load, {signatures[1]:,.0f} after it, by libsecp256k1"
+        " alone on all cores",
+        f"verify_batch alone on all cores: {_transactions_per_s(chosen, own):,.0f} transactions/s,"
+        f" {own.signatures_per_s / mean(signatures):.3f} of the ceiling",
+    ]
+    if result.cpu_ratio is not None:
+        lines.append(
+            f"cpu: {result.cpu_ratio.median:.3f} of node's and client's processor time is what libsecp256k1 alone"
+            f" needs; both kept {chosen.busy_share:.0%} of the cores busy"
+        )
+    return lines
 
 
-def _idle_in_words(runs: Sequence[Run], times: Spread) -> str:
+def _idle_summary(runs: Sequence[Run], times: Spread) -> str:
     p50_ms = median(run.latency.p50_ms for run in runs)
     bare_ms = median(run.baseline.sum_ms for run in runs if run.baseline is not None)
     line = (

@@ -1,7 +1,6 @@
-"""What an idle node cannot go below: one synced LMDB commit and two ZeroMQ round trips, measured bare.
+"""The lower bound for an idle node's latency: one synced LMDB commit and two ZeroMQ round trips, without a node.
 
-Two, since a batch goes from the REST API to the validator and from there to a processor, and each answers. Nothing of
-the node is in the measurement.
+A batch makes one round trip from the REST API to the validator, and one from there to a processor.
 """
 
 import asyncio
@@ -20,10 +19,10 @@ from dovetail.common.workers import Workers
 
 _LOOPBACK: Final = "tcp://127.0.0.1"
 _COMMIT_BYTES: Final = 2_400
-"""About what a block of one transaction writes."""
+"""About the size of a committed block of one transaction."""
 
 _MESSAGE_BYTES: Final = 800
-"""About what a batch of one transaction has."""
+"""About the size of a batch of one transaction."""
 
 _SAMPLES_MIN: Final = 20
 _SAMPLES_MAX: Final = 1_000
@@ -42,7 +41,7 @@ class Baseline:
 
 
 async def measure_baseline(workers: Workers, within: Path | None, seconds: float) -> Baseline:
-    """Each half for so many seconds, but 20 to 1000 times; commits on the disk of ``within``. Raises Refused."""
+    """Measure each half for ``seconds``, but 20 to 1000 times. Commits go to the disk of ``within``. Raises Refused."""
     commit_s = await asyncio.wrap_future(workers.submit(_commits, within, seconds))
     round_trip_s = await asyncio.to_thread(_round_trips, workers, seconds)
     return Baseline(commit_s * 1e3, round_trip_s * 1e3, (commit_s + 2 * round_trip_s) * 1e3)
@@ -53,7 +52,7 @@ def _commits(within: Path | None, seconds: float) -> float:
         env = lmdb.open(folder, map_size=_MAP_BYTES)
         try:
             times: list[float] = []
-            while _goes_on(times, seconds):
+            while _lacks_samples(times, seconds):
                 start = time.perf_counter()
                 with env.begin(write=True) as transaction:
                     transaction.put(len(times).to_bytes(8, "big"), bytes(_COMMIT_BYTES), append=True)
@@ -64,7 +63,7 @@ def _commits(within: Path | None, seconds: float) -> float:
 
 
 def _round_trips(workers: Workers, seconds: float) -> float:
-    """Between two processes over loopback: a ROUTER here, a DEALER in a worker, as in the node."""
+    """Between two processes over loopback: a ROUTER here and a DEALER in a worker, as in the node."""
     with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
         router.linger = 0
         router.rcvtimeo = _ANSWER_MS_MAX
@@ -72,7 +71,7 @@ def _round_trips(workers: Workers, seconds: float) -> float:
         try:
             identity, _ = router.recv_multipart()
             times: list[float] = []
-            while _goes_on(times, seconds):
+            while _lacks_samples(times, seconds):
                 start = time.perf_counter()
                 router.send_multipart((identity, bytes(_MESSAGE_BYTES)))
                 router.recv_multipart()
@@ -85,7 +84,7 @@ def _round_trips(workers: Workers, seconds: float) -> float:
 
 
 def _echo(endpoint: str) -> None:
-    """Send back what comes, until nothing does."""
+    """Send every message back until an empty one."""
     with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
         dealer.rcvtimeo = _ANSWER_MS_MAX
         dealer.connect(endpoint)
@@ -94,5 +93,5 @@ def _echo(endpoint: str) -> None:
             dealer.send(message)
 
 
-def _goes_on(times: list[float], seconds: float) -> bool:
+def _lacks_samples(times: list[float], seconds: float) -> bool:
     return len(times) < _SAMPLES_MIN or (sum(times) < seconds and len(times) < _SAMPLES_MAX)

@@ -1,4 +1,4 @@
-"""Batches that stay in a node's queue during a run: accepted, and of a family that no processor serves."""
+"""Batches that stay in a node's queue during a run, because no processor serves their family."""
 
 import os
 from collections.abc import Callable
@@ -18,10 +18,10 @@ _CONNECTIONS: Final = 16
 async def sign_parked(
     workers: Workers, load: Load, transactions: int, beside: int, on_signed: Callable[[int], None]
 ) -> list[Post]:
-    """So many transactions in the load's own shape, of the family after its last.
+    """Sign ``transactions`` in the load's own shape, of the family after its last.
 
-    ``beside``: for how many more transactions the queue must have room. Raises Refused where the node's limits, as this
-    process's environment has them, leave too little.
+    ``beside``: how many more transactions the queue must hold. Raises Refused if the node's limits, as this process's
+    environment sets them, are too low.
     """
     parked = replace(load, first_family=load.families, families=1, transactions=transactions)
     posts = await sign(workers, parked, on_signed)
@@ -46,7 +46,7 @@ async def sign_parked(
 
 
 async def park(url: str, posts: list[Post], on_accepted: Callable[[int], None]) -> None:
-    """Hand them in; they stay. Raises Refused."""
+    """Submit the parked batches. Raises Refused."""
     target = Target.of(url)
     requests = [target.post("/batches", post.body) for post in posts]
     a_post = posts[0].transactions

@@ -1,13 +1,11 @@
-"""The curve of a benchmark as a picture: throughput and latency against offered load. Needs matplotlib, an extra."""
+"""Draws throughput and latency against offered load. Needs matplotlib, an extra."""
 
 import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from dovetail.bench.load.figures import Report
 from dovetail.common.errors import Refused
-
-if TYPE_CHECKING:
-    from dovetail.bench.load.figures import Report
 
 ENDINGS: Final = (".png", ".svg", ".pdf")
 
@@ -16,15 +14,15 @@ _DOTS_AN_INCH: Final = 130
 
 
 def load_matplotlib() -> Any:
-    """The class of its figures. Raises Refused where it is not installed."""
+    """Matplotlib's class Figure. Raises Refused if matplotlib is not installed."""
     try:
-        # By name: who does not plot need not have it, nor wait for it.
+        # Here, because only a plot needs the extra and its slow import.
         return importlib.import_module("matplotlib.figure").Figure
     except ImportError:
         raise Refused("--plot needs matplotlib, which is not installed: pip install 'dovetail-ledger[plot]'") from None
 
 
-def draw(report: "Report", file: Path) -> None:
+def draw(report: Report, file: Path) -> None:
     """Write the picture of a report with a curve. Raises Refused."""
     figure = load_matplotlib()(figsize=_INCHES, layout="constrained")
     rates, waits = figure.subplots(1, 2)
@@ -32,7 +30,7 @@ def draw(report: "Report", file: Path) -> None:
     spreads = [point.transactions_per_s for point in report.curve]
     rates.fill_between(pending, [one.lowest for one in spreads], [one.highest for one in spreads], alpha=0.25)
     rates.plot(pending, [one.median for one in spreads], marker="o", label="committed")
-    ceiling = report.runs[-1].ceiling.transactions_per_s
+    ceiling = report.runs[-1].ceiling_transactions_per_s
     for part in (1.0, 0.5):
         rates.axhline(ceiling * part, linestyle="--", color="0.5")
         rates.annotate("ceiling" if part == 1 else "half", (pending[0], ceiling * part), color="0.4", va="bottom")

@@ -1,6 +1,6 @@
 """Sends POSTs over a few kept-open connections, and follows a sample of them to their commit.
 
-It knows what a POST /batches may answer, and nothing of what the batches hold.
+Knows what POST /batches may answer, and nothing of the batches' content.
 """
 
 import json
@@ -14,39 +14,39 @@ from dovetail.bench.connection import Connection, status_of
 from dovetail.bench.signed_load import Post
 
 _FOLLOWED_AT_ONCE: Final = 32
-"""POSTs that wait for their commit at one time, each on a connection of its own: the sample for latencies."""
+"""POSTs that wait for their commit at one time, each on its own connection: the sample for latencies."""
 
 
 class Sent(NamedTuple):
-    """What became of a load: every POST accepted, the followed ones committed."""
+    """The outcome: every POST was accepted, and the followed ones are committed."""
 
     started: float
     """``time.perf_counter()`` at the first POST."""
 
     seconds: float
-    """From there to the last answer; the last POSTs are all followed."""
+    """From there to the last answer, which is a commit: the last POSTs are all followed."""
 
     latencies_s: list[float]
-    """For each followed POST: from its first attempt to the answer that all of its batches are COMMITTED."""
+    """From the first attempt of each followed POST to the answer that all its batches are COMMITTED."""
 
     refusals: int
-    """How many POSTs were answered 429 and sent again after the time that the answer named."""
+    """Answers 429; the POST was sent again after ``Retry-After``."""
 
 
 async def send(
     url: str, posts: Sequence[Post], *, in_flight: int, ahead: int, on_committed: Callable[[int], None]
 ) -> Sent:
-    """Send all of ``posts``, in order, each until it is accepted.
+    """Send all of ``posts`` in order, each until it is accepted.
 
     ``in_flight``: POSTs without an answer at one time. ``ahead``: how many POSTs may be sent beyond the last that is
-    known to be committed. ``on_committed``: how many more POSTs are. Raises Refused.
+    known to be committed. ``on_committed``: how many more POSTs are committed. Raises Refused.
     """
-    sending = _Sending(url, posts, in_flight, ahead, on_committed)
-    await sending.run()
-    return Sent(sending.started, time.perf_counter() - sending.started, sending.latencies_s, sending.refusals)
+    loop = _PostLoop(url, posts, in_flight, ahead, on_committed)
+    await loop.run()
+    return Sent(loop.started, time.perf_counter() - loop.started, loop.latencies_s, loop.refusals)
 
 
-class _Sending(ClosedLoop):
+class _PostLoop(ClosedLoop):
     def __init__(
         self, url: str, posts: Sequence[Post], in_flight: int, ahead: int, on_committed: Callable[[int], None]
     ) -> None:
@@ -73,13 +73,13 @@ class _Sending(ClosedLoop):
     def send(self, number: int) -> bool:
         # The last ones are followed, so that the last answer is the last commit.
         followed = number % self._follow_every == 0 or number >= len(self._posts) - self._in_flight
-        lane = self._followers if followed else self._plain
-        if not lane or number > self._committed + self._ahead:
+        free = self._followers if followed else self._plain
+        if not free or number > self._committed + self._ahead:
             return False
         if followed:
             self._first_sent.setdefault(number, time.perf_counter())
         body = self._posts[number].body
-        lane.popleft().request(number, b"%bContent-Length: %d\r\n\r\n%b" % (self._heads[followed], len(body), body))
+        free.popleft().request(number, b"%bContent-Length: %d\r\n\r\n%b" % (self._heads[followed], len(body), body))
         return True
 
     def accept(self, number: int, answer: bytes, now: float) -> None:
@@ -98,16 +98,17 @@ class _Sending(ClosedLoop):
 
 
 def _why(answer: bytes) -> str:
-    """An answer that ends the run, in one line."""
+    """An answer that ends the run, as a reason in one line."""
     status, body = status_of(answer).decode(errors="replace"), answer.partition(b"\r\n\r\n")[2]
     try:
         content = json.loads(body)
         if status == "200":
-            word = {batch_id: word for batch_id, word in content["data"].items() if word != "COMMITTED"}
-            batch_id = next(iter(word))
+            others = {batch_id: status for batch_id, status in content["data"].items() if status != "COMMITTED"}
+            batch_id = next(iter(others))
             why = content.get("details", {}).get(batch_id, {})
             return (
-                f"{len(word)} batches of a POST did not commit within {WAIT_S} s, {batch_id} is {word[batch_id]}: {why}"
+                f"{len(others)} batches of a POST did not commit within {WAIT_S} s,"
+                f" {batch_id} is {others[batch_id]}: {why}"
             )
         return f"POST /batches was answered {status} {content['error']['title']}: {content['error']['message']}"
     except (ValueError, LookupError, TypeError, AttributeError, StopIteration):

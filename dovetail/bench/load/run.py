@@ -1,23 +1,21 @@
-"""One benchmark from its options to its report: sign, measure the ceiling, start, prepare, send, verify, count.
-
-The order of these steps lives here; each step lives in a module of its own.
-"""
+"""``bench load`` from its options to its report. The order of the steps is here; each step has a module of its own."""
 
 import asyncio
 import hashlib
 import os
-import platform
 import secrets
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, Literal
+
+from rich.progress import Progress
 
 from dovetail.bench.chain import block_sizes, head_number, verify_committed
 from dovetail.bench.families import intkey_processors
 from dovetail.bench.load import figures
-from dovetail.bench.load.figures import Machine, Report, Run
+from dovetail.bench.load.ceiling import measure_ceiling, measure_verify_batch
+from dovetail.bench.load.figures import Measured, Report, Run
 from dovetail.bench.load.idle_baseline import Baseline, measure_baseline
 from dovetail.bench.load.parked import park, sign_parked
 from dovetail.bench.load.plot import draw
@@ -25,33 +23,31 @@ from dovetail.bench.load.post_loop import Sent, send
 from dovetail.bench.load.queue_watch import QueueWatch
 from dovetail.bench.node import Node, with_node
 from dovetail.bench.preload import preload
-from dovetail.bench.process_costs import ProcessFigures, ProcessWatch, bytes_on_disk, filesystem_of
-from dovetail.bench.progress import Steps
-from dovetail.bench.signed_load import Ceiling, Load, Post, measure_ceiling, sign
+from dovetail.bench.process_costs import ProcessWatch, bytes_on_disk
+from dovetail.bench.progress import ProgressBars
+from dovetail.bench.report import Machine, latency, shown_options
+from dovetail.bench.signed_load import Load, Post, sign
 from dovetail.common.errors import Refused
 from dovetail.common.workers import Workers
 from dovetail.ledger.limits import Limits
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
 _PREPARED_SHAPE: Final = 100
 _PREPARED_PER_POST: Final = 10
 _PREPARED_POSTS_AT_ONCE: Final = 50
-"""Signed and sent piece by piece: a million names must not all lie in memory."""
+"""Signed and sent in pieces, so that a million names never lie in memory together."""
 
 _PENDING_PREPARED: Final = 10_000
 _LOAD_STEP: Final = 4
 
 
 @dataclass(frozen=True)
-class Options:
-    """What ``dovetail bench`` is asked for; its help says what each means."""
+class LoadOptions:
+    """The options of ``dovetail bench load``; its help says what each means."""
 
     transactions: int
     shape: int
     per_post: int
-    names: int
+    names: int | Literal["new"]
     conflict: int
     families: int
     leaves: int
@@ -66,12 +62,12 @@ class Options:
     url: str | None
     folder: Path | None
     profiles: dict[str, Path]
-    """Where cProfile of a part goes, by the part's name."""
+    """The file for cProfile of a part, by the part's name."""
 
     plot: Path | None
 
     def loads(self) -> list[int]:
-        """``pending`` of each point of the plot, rising fourfold from one POST, or of the only one."""
+        """``pending`` of each point of the plot, rising fourfold from one POST; without a plot only its own."""
         if self.plot is None:
             return [self.pending]
         a_post = self.shape * self.per_post
@@ -84,19 +80,8 @@ class Options:
         return falling[::-1]
 
 
-class _Measured(NamedTuple):
-    seconds: float
-    latencies_s: list[float]
-    refusals: int
-    queued_batches_max: int
-    blocks: figures.Blocks
-    disk_bytes: int | None
-    processes: tuple[ProcessFigures, ...]
-    others_cpu_s: float | None
-
-
-async def bench(options: Options, progress: "Progress") -> Report:
-    """Run it. Raises Refused, and Interrupted when a signal ended the benchmark's own node."""
+async def measure_load(options: LoadOptions, progress: Progress) -> Report:
+    """Run the benchmark. Raises Refused, and Interrupted when a signal ended the benchmark's own node."""
     with Workers() as workers:
         benchmark = _Benchmark(options, progress, workers)
         loads = {
@@ -105,51 +90,32 @@ async def bench(options: Options, progress: "Progress") -> Report:
         }
     curve = [figures.point(pending, runs) for pending, runs in loads.items()] if options.plot else []
     report = figures.report(
-        machine_for(options.url, options.folder), asked_for(asdict(options)), loads[options.pending], curve
+        Machine.here(options.url, options.folder), shown_options(asdict(options)), loads[options.pending], curve
     )
     if options.plot:
         draw(report, options.plot)
     return report
 
 
-def asked_for(options: dict[str, object]) -> dict[str, object]:
-    """Options as the report shows them: those that were given, paths as text."""
-    given = {name: value for name, value in options.items() if value is not None and value != {}}
-    return {
-        name: {part: str(file) for part, file in value.items()}
-        if isinstance(value, dict)
-        else str(value)
-        if isinstance(value, Path)
-        else value
-        for name, value in given.items()
-    }
-
-
-def machine_for(url: str | None, folder: Path | None) -> Machine:
-    """This machine, with a node's data in ``folder``, or a node of somebody else's at ``url``."""
-    return Machine(
-        os.cpu_count() or 1,
-        platform.python_version(),
-        f"{platform.system()} {platform.machine()}",
-        None if url else filesystem_of(folder or Path(tempfile.gettempdir())),
-    )
-
-
 class _Benchmark:
-    def __init__(self, options: Options, progress: "Progress", workers: Workers) -> None:
+    def __init__(self, options: LoadOptions, progress: Progress, workers: Workers) -> None:
         self._options = options
-        self._step = Steps(progress).step
+        self._step = ProgressBars(progress).step
         self._workers = workers
+        creates = options.names == "new"
+        # Of new names, each family has one that exists before, for the transactions that conflict.
+        names = options.names if isinstance(options.names, int) else options.families if options.conflict else 0
         self._load = Load(
             seed=options.seed,
             mark=hashlib.sha256(str(options.seed).encode()).hexdigest()[:8],
-            verb="inc",
-            names=options.names,
+            kind="create" if creates else "draw",
+            names=names,
             transactions=options.transactions,
             shape=options.shape,
             per_post=options.per_post,
             families=options.families,
             conflict_percent=options.conflict,
+            first_name=max(names, options.leaves) if creates else 0,
         )
         self._posts: list[Post] = []
         self._parked: list[Post] = []
@@ -159,7 +125,7 @@ class _Benchmark:
         if self._options.plot:
             of += f", {pending} pending"
         if self._options.url:
-            # A ledger remembers: the names and the transactions of an earlier run would not be new to it.
+            # The ledger already holds the names and transactions of an earlier run.
             self._load = replace(self._load, mark=secrets.token_hex(4))
             self._posts = []
         if not self._posts:
@@ -167,21 +133,19 @@ class _Benchmark:
                 self._posts = await sign(self._workers, self._load, advance)
             _check_bodies(self._posts)
             await self._sign_parked(of)
-        async with self._step(f"measure the ceiling{of}", None):
-            ceiling = await measure_ceiling(self._workers, self._posts, self._options.ceiling_s)
         if self._options.url:
-            measured, baseline = await self._measure(self._options.url, None, pending, of), None
+            measured = await self._measure(self._options.url, None, None, pending, of)
         else:
             baseline = await self._baseline(of)
-            measured = await self._on_own_node(pending, of)
-        return self._figures(ceiling, baseline, measured)
+            measured = await self._on_own_node(baseline, pending, of)
+        return figures.run(measured, os.cpu_count() or 1)
 
     async def _sign_parked(self, of: str) -> None:
         parked = self._options.parked
         if parked:
             pending = self._options.pending or self._load.transactions
             beside = max(min(pending, self._load.transactions), self._posts[0].transactions)
-            async with self._step(f"sign what is parked{of}", parked) as advance:
+            async with self._step(f"sign parked transactions{of}", parked) as advance:
                 self._parked = await sign_parked(self._workers, self._load, parked, beside, advance)
 
     async def _baseline(self, of: str) -> Baseline | None:
@@ -191,7 +155,7 @@ class _Benchmark:
         async with self._step(f"measure the idle baseline{of}", None):
             return await measure_baseline(self._workers, options.folder, options.ceiling_s)
 
-    async def _on_own_node(self, pending: int, of: str) -> _Measured:
+    async def _on_own_node(self, baseline: Baseline | None, pending: int, of: str) -> Measured:
         options = self._options
 
         async def fill(node: Node) -> None:
@@ -200,9 +164,9 @@ class _Benchmark:
 
         async with self._step(f"start a node{of}", None) as started:
 
-            async def use(node: Node) -> _Measured:
+            async def use(node: Node) -> Measured:
                 started(1)
-                return await self._measure(node.url, node.store, pending, of)
+                return await self._measure(node.url, node.store, baseline, pending, of)
 
             return await with_node(
                 options.folder,
@@ -212,7 +176,10 @@ class _Benchmark:
                 fill=fill if options.leaves else None,
             )
 
-    async def _measure(self, url: str, store: Path | None, pending: int, of: str) -> _Measured:
+    async def _measure(
+        self, url: str, store: Path | None, baseline: Baseline | None, pending: int, of: str
+    ) -> Measured:
+        """``store``: the store's folder on a node of the benchmark's own."""
         await self._prepare(url, of)
         if self._parked:
             async with self._step(f"park{of}", self._options.parked) as advance:
@@ -224,45 +191,55 @@ class _Benchmark:
             watch.sample()
             queue.sample()
 
+        bare = self._workers, self._posts, self._options.ceiling_s
+        async with self._step(f"measure verify_batch{of}", None):
+            verify_batch = await measure_verify_batch(*bare)
+        async with self._step(f"measure the ceiling{of}", None):
+            before = await measure_ceiling(*bare)
         async with QueueWatch.over(url) as queue:
             watch = ProcessWatch(whole_node=store is not None)
             async with self._step(f"send{of}", self._load.transactions, sample) as advance:
                 sent = await self._send(url, self._posts, pending, advance)
             processes, machine_cpu_s = watch.figures(), watch.machine_cpu_s()
-        # Of a node that was running already, "others" would be the node itself.
-        others_cpu_s = max(0.0, machine_cpu_s - sum(process.cpu_s for process in processes)) if store else None
         async with self._step(f"verify{of}", None):
-            seconds = await asyncio.to_thread(verify_committed, url, self._posts, sent)
-            sizes = await asyncio.to_thread(block_sizes, url, head)
-        grown = bytes_on_disk(store) - disk_before if store else None
-        return _Measured(
+            seconds = await asyncio.to_thread(verify_committed, url, self._posts, sent.started, sent.seconds)
+        async with self._step(f"measure the ceiling again{of}", None):
+            after = await measure_ceiling(*bare)
+        sizes = await asyncio.to_thread(block_sizes, url, head)
+        return Measured(
+            transactions=self._load.transactions,
+            signatures=self._load.transactions + self._load.batches,
             seconds=seconds,
-            latencies_s=sent.latencies_s,
+            ceiling_before=before,
+            ceiling_after=after,
+            verify_batch=verify_batch,
+            latency=latency(sent.latencies_s),
+            blocks=figures.blocks(sizes),
             refusals=sent.refusals,
             queued_batches_max=queue.batches_max,
-            blocks=figures.blocks(sizes),
-            disk_bytes=grown,
+            disk_bytes=bytes_on_disk(store) - disk_before if store else None,
             processes=processes,
-            others_cpu_s=others_cpu_s,
+            # A node that was running already would count as others.
+            others_cpu_s=max(0.0, machine_cpu_s - sum(process.cpu_s for process in processes)) if store else None,
+            baseline=baseline,
         )
 
     async def _prepare(self, url: str, of: str) -> None:
-        """Give every name a value that has none."""
+        """Give every name that the load needs a value, unless a leaf written before holds one."""
         written = self._options.leaves
-        names = max(0, self._load.names - written)
         load = replace(
             self._load,
-            verb="set",
+            kind="prepare",
             first_name=written,
-            transactions=names,
+            transactions=max(0, self._load.names - written),
             shape=_PREPARED_SHAPE,
             per_post=_PREPARED_PER_POST,
         )
-        async with self._step(f"prepare names{of}", names) as advance:
+        async with self._step(f"prepare names{of}", load.transactions) as advance:
             for first in range(0, load.posts, _PREPARED_POSTS_AT_ONCE):
                 posts = await sign(self._workers, load, lambda _: None, first=first, count=_PREPARED_POSTS_AT_ONCE)
                 sent = await self._send(url, posts, _PENDING_PREPARED, advance)
-                await asyncio.to_thread(verify_committed, url, posts, sent)
+                await asyncio.to_thread(verify_committed, url, posts, sent.started, sent.seconds)
 
     async def _send(self, url: str, posts: Sequence[Post], pending: int, advance: Callable[[int], None]) -> Sent:
         a_post = posts[0].transactions
@@ -273,26 +250,6 @@ class _Benchmark:
             in_flight=self._options.in_flight,
             ahead=ahead,
             on_committed=lambda committed: advance(committed * a_post),
-        )
-
-    def _figures(self, ceiling: Ceiling, baseline: Baseline | None, measured: _Measured) -> Run:
-        rate = self._load.transactions / measured.seconds
-        latency = figures.latency(measured.latencies_s)
-        return Run(
-            transactions=self._load.transactions,
-            seconds=measured.seconds,
-            transactions_per_s=rate,
-            ceiling=ceiling,
-            ratio=rate / ceiling.transactions_per_s,
-            latency=latency,
-            blocks=measured.blocks,
-            refusals=measured.refusals,
-            queued_batches_max=measured.queued_batches_max,
-            disk_bytes=measured.disk_bytes,
-            processes=measured.processes,
-            others_cpu_s=measured.others_cpu_s,
-            baseline=baseline,
-            p50_by_baseline=latency.p50_ms / baseline.sum_ms if baseline else None,
         )
 
 

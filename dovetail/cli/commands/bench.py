@@ -1,63 +1,109 @@
-"""``bench``: how fast a node is on this machine, and what each of its processes costs."""
+"""``bench``: measures how fast a node is on this machine, and what each of its processes costs."""
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from dovetail.bench import budget
+from dovetail.bench.budget import Budget, BudgetOptions
+from dovetail.bench.http import figures as http_figures
+from dovetail.bench.http.figures import HttpReport
+from dovetail.bench.http.run import HttpOptions, measure_http
+from dovetail.bench.load import figures as load_figures
+from dovetail.bench.load import plot as load_plot
+from dovetail.bench.load.figures import Report
+from dovetail.bench.load.run import LoadOptions, measure_load
+from dovetail.bench.node import Interrupted
+from dovetail.bench.signed_load import NAMES_MAX
 from dovetail.cli.options import Json, examples
+from dovetail.cli.printing import print_json
 from dovetail.common.errors import Refused
+from dovetail.node.config import load as load_config
+from dovetail.node.signals import ending_signals_interrupt
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from dovetail.bench.budget import Budget
-    from dovetail.bench.http.figures import HttpReport
-    from dovetail.bench.load.figures import Report
-
-    ReportT = TypeVar("ReportT", Report, HttpReport, Budget)
+app = typer.Typer(
+    help="Measure a node on this machine: a load, requests, or single steps. More: docs/explanation/performance.md",
+    no_args_is_help=True,
+)
 
 _COLUMNS: Final = 120
 _UNIFORM_NAMES: Final = 10_000
 _PER_POST_BATCHES_MAX: Final = 100
 _PER_POST_TRANSACTIONS: Final = 1_000
-_OF_HTTP: Final = frozenset({"requests", "connections"})
-_OF_BUDGET: Final = frozenset({"budget", "block", "transactions", "shape", "keys", "seed", "folder", "as_json"})
-_OF_LOADS: Final = frozenset(
-    {
-        "transactions", "shape", "per_post", "keys", "conflict", "families", "leaves", "parked", "legacy",
-        "in_flight", "ceiling", "plot",
-    }
-)  # fmt: skip
 _PROCESSORS_MAX: Final = 64
 
+ReportT = TypeVar("ReportT", Report, HttpReport, Budget)
 
-def bench(
-    context: typer.Context,
-    http: Annotated[
-        bool, typer.Option("--http", help="Measure requests a second by kind of request, instead of a load.")
-    ] = False,
-    requests: Annotated[
-        int,
-        typer.Option("--requests", min=1, max=1_000_000, metavar="N", help="With --http: of each kind of request."),
-    ] = 5_000,
-    connections: Annotated[
-        int,
-        typer.Option("--connections", min=1, max=1_000, metavar="N", help="With --http: kept open, each in a loop."),
-    ] = 8,
-    budget: Annotated[
-        bool, typer.Option("--budget", help="Measure what each step of a transaction's way costs, in one process.")
-    ] = False,
-    block: Annotated[
-        int, typer.Option("--block", min=1, max=100_000, metavar="N", help="With --budget: transactions a block.")
-    ] = 1_500,
-    transactions: Annotated[
-        int, typer.Option("--transactions", min=1, max=2_000_000, metavar="N", help="How many to send and measure.")
-    ] = 50_000,
-    shape: Annotated[int, typer.Option("--shape", min=1, max=5_000, metavar="N", help="Transactions a batch.")] = 1,
+_Transactions = Annotated[
+    int, typer.Option("--transactions", min=1, max=2_000_000, metavar="N", help="How many to send and measure.")
+]
+_Shape = Annotated[int, typer.Option("--shape", min=1, max=5_000, metavar="N", help="Transactions a batch.")]
+_Keys = Annotated[
+    str,
+    typer.Option(
+        "--keys",
+        metavar="new|hot|uniform|N",
+        help="new: each transaction sets a new name. Else names that exist, drawn uniformly: hot is one (of each"
+        " family), uniform 10000.",
+    ),
+]
+_Pending = Annotated[
+    int,
+    typer.Option(
+        "--pending",
+        min=0,
+        metavar="N",
+        help="Transactions sent and not yet seen to commit, at least one POST's; 0: until the node answers 429.",
+    ),
+]
+_Processors = Annotated[
+    int | None,
+    typer.Option(
+        "--processors", min=1, max=_PROCESSORS_MAX, metavar="N", help="Processors of each family. Default: 1."
+    ),
+]
+_Repeat = Annotated[
+    int, typer.Option("--repeat", min=1, max=100, metavar="N", help="Runs, each on a fresh node; shows the median.")
+]
+_Seed = Annotated[int, typer.Option("--seed", min=0, help="Decides keys, names and their order.")]
+_NodeUrl = Annotated[
+    str | None, typer.Option("--url", metavar="URL", help="Measure the node that runs there instead of starting one.")
+]
+_Folder = Annotated[
+    Path | None,
+    typer.Option("--dir", metavar="DIR", help="The folder for the node's temporary data. Choose a real disk."),
+]
+_ProfileValidator = Annotated[
+    Path | None,
+    typer.Option("--profile-validator", metavar="FILE", help="Write the validator's cProfile there; slows the node."),
+]
+_ProfileRestApi = Annotated[
+    Path | None,
+    typer.Option("--profile-rest-api", metavar="FILE", help="Write the REST API's cProfile there; slows the node."),
+]
+
+
+@app.command(
+    epilog=examples(
+        "dovetail bench load",
+        "dovetail bench load --shape 100 --keys hot --repeat 5",
+        "dovetail bench load --transactions 200 --per-post 1 --pending 1",
+        "dovetail bench load --leaves 1000000 --keys uniform --conflict 20 --families 2",
+        "dovetail bench load --legacy --transactions 10000",
+        "dovetail bench load --repeat 3 --plot load.png",
+        "dovetail bench load --url http://127.0.0.1:8080 --json",
+    )
+)
+def load(
+    transactions: _Transactions = 50_000,
+    shape: _Shape = 1,
     per_post: Annotated[
         int | None,
         typer.Option(
@@ -65,31 +111,24 @@ def bench(
             min=1,
             max=10_000,
             metavar="N",
-            help="Batches a POST. Default: 100, fewer where that is over 1000 transactions.",
+            help="Batches a POST. Default: 100, or fewer if 100 hold over 1000 transactions.",
         ),
     ] = None,
-    keys: Annotated[
-        str,
-        typer.Option(
-            "--keys",
-            metavar="hot|uniform|N",
-            help="Names that they share: one (of each family), 10000, or N; drawn uniformly.",
-        ),
-    ] = "uniform",
+    keys: _Keys = "new",
     conflict: Annotated[
         int,
         typer.Option(
-            "--conflict", min=0, max=100, metavar="PERCENT", help="Part of them that goes to one name (of each family)."
+            "--conflict",
+            min=0,
+            max=100,
+            metavar="PERCENT",
+            help="The part of the transactions that changes one name (of each family).",
         ),
     ] = 0,
     families: Annotated[
         int,
         typer.Option(
-            "--families",
-            min=1,
-            max=16,
-            metavar="N",
-            help="Families side by side, each with processors and names of its own.",
+            "--families", min=1, max=16, metavar="N", help="Families, each with its own processors and names."
         ),
     ] = 1,
     leaves: Annotated[
@@ -99,7 +138,7 @@ def bench(
             min=0,
             max=10_000_000,
             metavar="N",
-            help="Names that are in state before the node starts, those of --keys first.",
+            help="Names in state before the node starts, those of --keys first.",
         ),
     ] = 0,
     parked: Annotated[
@@ -109,57 +148,29 @@ def bench(
             min=0,
             max=2_000_000,
             metavar="N",
-            help="Transactions that fill the node's queue meanwhile: no processor serves them.",
+            help="Transactions that fill the node's queue meanwhile, because no processor serves their family.",
         ),
     ] = 0,
     legacy: Annotated[
         bool, typer.Option("--legacy", help="Processors that speak the 1.x conversation, without packed execution.")
     ] = False,
-    pending: Annotated[
-        int,
-        typer.Option(
-            "--pending",
-            min=0,
-            metavar="N",
-            help="Transactions sent and not yet seen to commit, at least one POST's; 0: until the node answers 429.",
-        ),
-    ] = 10_000,
+    pending: _Pending = 10_000,
     in_flight: Annotated[
         int, typer.Option("--in-flight", min=1, max=1_000, metavar="N", help="POSTs without an answer at one time.")
-    ] = 16,
-    processors: Annotated[
-        int | None,
-        typer.Option(
-            "--processors", min=1, max=_PROCESSORS_MAX, metavar="N", help="Processors of each family. Default: 1."
-        ),
-    ] = None,
-    repeat: Annotated[
-        int,
-        typer.Option("--repeat", min=1, max=100, metavar="N", help="Runs, each on a fresh node; the median is told."),
-    ] = 1,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides keys, names and their order.")] = 1,
+    ] = 4,
+    processors: _Processors = None,
+    repeat: _Repeat = 1,
+    seed: _Seed = 1,
     ceiling: Annotated[
         float,
-        typer.Option("--ceiling", min=0.01, max=60, metavar="SECONDS", help="How long to measure bare verification."),
-    ] = 2.0,
-    url: Annotated[
-        str | None,
-        typer.Option("--url", metavar="URL", help="Measure the node that runs there instead of starting one."),
-    ] = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--dir", metavar="DIR", help="Where the node's temporary data goes: a real disk, for real syncs."),
-    ] = None,
-    profile: Annotated[
-        Path | None,
         typer.Option(
-            "--profile-validator", metavar="FILE", help="Write the validator's cProfile there (and run slower)."
+            "--ceiling", min=0.01, max=60, metavar="SECONDS", help="How long each measurement of the ceiling takes."
         ),
-    ] = None,
-    profile_rest: Annotated[
-        Path | None,
-        typer.Option("--profile-rest-api", metavar="FILE", help="The same of the REST API."),
-    ] = None,
+    ] = 2.0,
+    url: _NodeUrl = None,
+    folder: _Folder = None,
+    profile_validator: _ProfileValidator = None,
+    profile_rest_api: _ProfileRestApi = None,
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -172,41 +183,16 @@ def bench(
 ) -> None:
     """Measure committed transactions a second, latency, and what each process costs.
 
-    Starts a node on temporary data, sends it a load that is signed beforehand, and sets the rate against what this
-    machine can verify at most; with --http, requests of each kind against what the server answers without a validator.
-    docs/explanation/performance.md says what each figure means.
+    Starts a node on temporary data, sends it a load that is signed before, and compares the rate with the signatures
+    that this machine verifies at most.
     """
-    _check_kind(context, http, budget)
-    profiles = {
-        part: file.absolute() for part, file in (("validator", profile), ("rest-api", profile_rest)) if file is not None
-    }
-    if url and (processors or folder or profiles or families > 1 or leaves or parked or legacy):
+    profiles = _profiles(profile_validator, profile_rest_api)
+    _check_places(url, folder, profiles, plot)
+    if url and (processors or families > 1 or leaves or parked or legacy):
         raise typer.BadParameter(
-            "--processors, --families, --leaves, --parked, --legacy, --dir and --profile-… are for a node that bench"
-            " starts itself"
+            "--processors, --families, --leaves, --parked and --legacy are for a node that bench starts itself"
         )
-    for path in (folder, *(file.parent for file in (*profiles.values(), *([plot] if plot else ())))):
-        if path is not None and not path.is_dir():
-            raise Refused(f"{path} is no folder")
-    if http:
-        from dovetail.bench.http.figures import show as show_http
-        from dovetail.bench.http.run import HttpOptions, bench_http
-
-        asked = HttpOptions(requests, connections, pending, processors or 1, repeat, seed, url, folder, profiles)
-        _tell(lambda progress: bench_http(asked, progress), show_http, as_json)
-        return
-    from dovetail.bench.load.figures import show
-    from dovetail.bench.load.run import Options
-    from dovetail.bench.load.run import bench as run_bench
-
     names = _names(keys, families)
-    if budget:
-        from dovetail.bench.budget import BudgetOptions, measure_budget
-        from dovetail.bench.budget import show as show_budget
-
-        steps = BudgetOptions(transactions, shape, names, block, seed, folder)
-        _tell(lambda progress: measure_budget(steps, progress), show_budget, as_json)
-        return
     if conflict and names == families:
         raise typer.BadParameter("--conflict means nothing where each family has one name: raise --keys")
     if families * (processors or 1) > _PROCESSORS_MAX:
@@ -217,7 +203,7 @@ def bench(
     per_post = per_post or max(1, min(_PER_POST_BATCHES_MAX, _PER_POST_TRANSACTIONS // shape))
     if plot:
         _check_plot(plot, pending, shape * per_post)
-    options = Options(
+    options = LoadOptions(
         transactions=transactions,
         shape=shape,
         per_post=per_post,
@@ -238,100 +224,116 @@ def bench(
         profiles=profiles,
         plot=plot,
     )
-    _tell(lambda progress: run_bench(options, progress), show, as_json)
+    _run(lambda progress: measure_load(options, progress), load_figures.show, as_json)
 
 
-def _check_kind(context: typer.Context, http: bool, budget: bool) -> None:
-    """Refuse options of another kind of measurement than the one that is asked for."""
-    if http and budget:
-        raise typer.BadParameter("--http and --budget are two measurements: ask for one")
-    of_others = dict.fromkeys(_OF_HTTP, "for --http") | {"block": "for --budget"}
-    if http:
-        of_others = dict.fromkeys([*_OF_LOADS, "block"], "not for --http")
-    elif budget:
-        of_others = {name: "not for --budget" for name in context.params if name not in _OF_BUDGET}
-    for name, why in of_others.items():
-        source = context.get_parameter_source(name)
-        # By its name: the type's home is another package in each release of typer.
-        if source is not None and source.name == "COMMANDLINE":
-            raise typer.BadParameter(f"--{name.replace('_', '-')} is {why}")
+@app.command(epilog=examples("dovetail bench http", "dovetail bench http --requests 2000 --connections 4 --json"))
+def http(
+    requests: Annotated[
+        int, typer.Option("--requests", min=1, max=1_000_000, metavar="N", help="Requests of each kind.")
+    ] = 5_000,
+    connections: Annotated[
+        int,
+        typer.Option(
+            "--connections", min=1, max=1_000, metavar="N", help="Connections; each sends when it has its answer."
+        ),
+    ] = 8,
+    pending: _Pending = 10_000,
+    processors: _Processors = None,
+    repeat: _Repeat = 1,
+    seed: _Seed = 1,
+    url: _NodeUrl = None,
+    folder: _Folder = None,
+    profile_validator: _ProfileValidator = None,
+    profile_rest_api: _ProfileRestApi = None,
+    as_json: Json = False,
+) -> None:
+    """Measure requests a second by kind of request, and what each costs.
+
+    Compares each kind with GET /healthz, which the REST API answers without the validator.
+    """
+    profiles = _profiles(profile_validator, profile_rest_api)
+    _check_places(url, folder, profiles)
+    if url and processors:
+        raise typer.BadParameter("--processors is for a node that bench starts itself")
+    options = HttpOptions(requests, connections, pending, processors or 1, repeat, seed, url, folder, profiles)
+    _run(lambda progress: measure_http(options, progress), http_figures.show, as_json)
 
 
-def _tell(
-    run: "Callable[[Progress], Coroutine[Any, Any, ReportT]]",
-    show: "Callable[[ReportT, Console], None]",
+@app.command(epilog=examples("dovetail bench steps", "dovetail bench steps --shape 100 --keys hot --json"))
+def steps(
+    transactions: _Transactions = 50_000,
+    shape: _Shape = 1,
+    keys: _Keys = "new",
+    block: Annotated[int, typer.Option("--block", min=1, max=100_000, metavar="N", help="Transactions a block.")] = (
+        1_500
+    ),
+    seed: _Seed = 1,
+    folder: _Folder = None,
+    as_json: Json = False,
+) -> None:
+    """Measure what each step of a transaction's way costs, in one process.
+
+    Takes a signed load through the parts of a node, from verification to the committed block, without its sockets.
+    """
+    _check_places(None, folder, {})
+    options = BudgetOptions(transactions, shape, _names(keys, 1), block, seed, folder)
+    _run(lambda progress: budget.measure_budget(options, progress), budget.show, as_json)
+
+
+def _run(
+    measure: Callable[[Progress], Coroutine[Any, Any, ReportT]],
+    show: Callable[[ReportT, Console], None],
     as_json: bool,
 ) -> None:
     """Run a benchmark under a progress bar and print its report."""
-    import os
-
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from dovetail.bench.node import Interrupted
-    from dovetail.node.config import load as load_config
-    from dovetail.node.signals import ending_signals_interrupt
-
-    # The node reads the same environment, and would refuse it with its data and logs kept.
+    # Refuses a wrong setting before the node, which reads the same environment, keeps its data and logs for it.
     load_config(config_file=None, environ=os.environ, flags={})
     console = Console(stderr=True, highlight=False)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     progress = Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
     try:
         with ending_signals_interrupt(), progress:
-            report = asyncio.run(run(progress))
+            report = asyncio.run(measure(progress))
     except Interrupted as interrupted:
         raise typer.Exit(128 + interrupted.number) from None
     if as_json:
-        from dataclasses import asdict
-
-        from dovetail.cli.printing import print_json
-
         print_json(asdict(report))
     else:
         show(report, Console(width=_COLUMNS, highlight=False, markup=False))
 
 
-def add_to(app: typer.Typer) -> None:
-    """Put this command into the command line."""
-    app.command(
-        epilog=examples(
-            "dovetail bench",
-            "dovetail bench --shape 100 --keys hot --repeat 5",
-            "dovetail bench --transactions 200 --per-post 1 --pending 1",
-            "dovetail bench --leaves 1000000 --conflict 20 --families 2",
-            "dovetail bench --legacy --transactions 10000",
-            "dovetail bench --repeat 3 --plot load.png",
-            "dovetail bench --http --requests 2000",
-            "dovetail bench --budget --shape 100",
-            "dovetail bench --url http://127.0.0.1:8080 --json",
-        )
-    )(bench)
+def _profiles(validator: Path | None, rest_api: Path | None) -> dict[str, Path]:
+    files = {"validator": validator, "rest-api": rest_api}
+    return {part: file.absolute() for part, file in files.items() if file is not None}
 
 
-def _names(keys: str, families: int) -> int:
-    from dovetail.bench.signed_load import NAMES_MAX
+def _check_places(url: str | None, folder: Path | None, profiles: dict[str, Path], plot: Path | None = None) -> None:
+    """Refuse folders that do not exist, and data or profiles of a node that runs already."""
+    if url and (folder or profiles):
+        raise typer.BadParameter("--dir and --profile-… are for a node that bench starts itself")
+    for path in (folder, *(file.parent for file in (*profiles.values(), plot) if file)):
+        if path is not None and not path.is_dir():
+            raise Refused(f"{path} is no folder")
 
+
+def _names(keys: str, families: int) -> int | Literal["new"]:
+    if keys == "new":
+        return "new"
     if keys in ("hot", "uniform"):
         return families if keys == "hot" else _UNIFORM_NAMES
     if keys.isascii() and keys.isdigit() and families <= int(keys) <= NAMES_MAX:
         return int(keys)
     least = f"{families} (--families)" if families > 1 else "1"
-    raise typer.BadParameter(f"--keys is {keys!r}, not hot, uniform or a number from {least} to {NAMES_MAX}")
+    raise typer.BadParameter(f"--keys is {keys!r}, not new, hot, uniform or a number from {least} to {NAMES_MAX}")
 
 
 def _check_plot(file: Path, pending: int, a_post: int) -> None:
-    """Before anything runs: whether there will be a curve, and what can draw it."""
-    from dovetail.bench.load.plot import ENDINGS, load_matplotlib
-
-    if file.suffix not in ENDINGS:
-        raise typer.BadParameter(f"--plot is {str(file)!r}; it must end in {', '.join(ENDINGS)}")
+    """Refuse a plot without a curve, or one that nothing can draw."""
+    if file.suffix not in load_plot.ENDINGS:
+        raise typer.BadParameter(f"--plot is {str(file)!r}; it must end in {', '.join(load_plot.ENDINGS)}")
     if pending <= a_post:
         raise typer.BadParameter(
             f"--plot rises from one POST ({a_post} transactions) to --pending, which is {pending}: raise it"
         )
-    load_matplotlib()
-
-
-app = typer.Typer()
-add_to(app)
+    load_plot.load_matplotlib()

@@ -62,7 +62,7 @@ def test_a_benchmark_leaves_nothing(
             await _signalled(number, [])
 
     monkeypatch.setattr(budget, "measure_budget", measure)
-    assert run("bench", "--budget", "--dir", str(tmp_path)).code == code
+    assert run("bench", "steps", "--dir", str(tmp_path)).code == code
     assert made
     assert not list(tmp_path.iterdir())
 

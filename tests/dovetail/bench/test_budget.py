@@ -1,0 +1,26 @@
+"""``bench steps``: what each step of a transaction's way costs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.dovetail.conftest import Run
+
+pytestmark = pytest.mark.timeout(120)
+
+_ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("keys", ["new", "9"])
+def test_every_step_has_a_cost(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keys: str) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(_ROOT))
+    load = ("--transactions", "50", "--shape", "7", "--keys", keys, "--block", "20", "--dir", str(tmp_path))
+    outcome = run("bench", "steps", *load, "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    made = json.loads(outcome.out)
+    # Two batches of seven a block; the last batch is alone.
+    assert made["blocks"] == 4
+    assert len(made["steps"]) == 12
+    assert all(step["cpu_us"] > 0 and step["waited_us"] >= 0 for step in made["steps"])
+    assert not list(tmp_path.iterdir())
