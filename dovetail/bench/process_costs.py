@@ -36,11 +36,11 @@ class ProcessWatch:
     """Counts the load generator and, with ``whole_node``, the node's processes, from its creation on."""
 
     def __init__(self, *, whole_node: bool) -> None:
+        self._whole_node = whole_node
         own = psutil.Process()
         named = [("load generator", own)]
         if whole_node:
-            found = [found for child in own.children() for found in _roles(child)]
-            named += sorted(((role, process) for role, process in found if role), key=lambda pair: pair[0])
+            named += sorted((pair for child in own.children() for pair in _roles(child)), key=lambda pair: pair[0])
         roles = Counter(role for role, _ in named)
         seen: Counter[str] = Counter()
         self._watched = []
@@ -54,14 +54,12 @@ class ProcessWatch:
         for watched in self._watched:
             watched.sample()
 
-    def figures(self) -> tuple[ProcessFigures, ...]:
-        """Since the watch was created."""
+    def figures(self) -> tuple[tuple[ProcessFigures, ...], float | None]:
+        """The processes, and the processor time of everything else on the machine; None without the whole node."""
         self.sample()
-        return tuple(watched.figures() for watched in self._watched)
-
-    def machine_cpu_s(self) -> float:
-        """Processor time of everything on the machine, since the watch was created."""
-        return _busy_s() - self._busy_before_s
+        processes = tuple(watched.figures() for watched in self._watched)
+        others_cpu_s = _busy_s() - self._busy_before_s - sum(process.cpu_s for process in processes)
+        return processes, max(0.0, others_cpu_s) if self._whole_node else None
 
 
 class _Watched:

@@ -17,38 +17,27 @@ _SHOWN_BYTES: Final = 300
 
 
 class Following(NamedTuple):
-    """Bounds how far requests run ahead of the ledger."""
+    """At most ``ahead`` requests are sent beyond the last whose batch, by its place in ``batch_ids``, is committed."""
 
     batch_ids: Sequence[str]
-    """The batch to ask for after each request."""
-
     ahead: int
-    """How many requests may be sent beyond the last whose batch is known to be committed."""
 
 
 class Asked(NamedTuple):
-    """The outcome: every request was answered with the expected status."""
+    """The outcome: every request was answered with the expected status.
+
+    From ``started`` (``time.perf_counter()``) to the last answer are ``seconds``, and to the last commit ``settled_s``,
+    without batches to follow the same. ``refusals``, answers 429, have no latency and no bytes. ``held_s``: how long a
+    free connection sent nothing because the ledger was too far behind.
+    """
 
     started: float
-    """``time.perf_counter()`` at the first request."""
-
     seconds: float
-    """From there to the last answer."""
-
     settled_s: float
-    """From there to the last commit; as ``seconds`` without batches to follow."""
-
     latencies_s: list[float]
-    """From each request to its whole answer, without those answered 429."""
-
     answer_bytes: int
-    """All answers together, with their heads."""
-
     refusals: int
-    """Answers 429."""
-
     held_s: float
-    """How long a free connection sent nothing because the ledger was too far behind."""
 
 
 async def ask(

@@ -156,7 +156,7 @@ class _Benchmark:
                 on_answered=advance,
                 following=following,
             )
-        processes, machine_cpu_s = watch.figures(), watch.machine_cpu_s()
+        processes, others_cpu_s = watch.figures()
         if kind.posts:
             async with self._step(f"verify{of}", None):
                 await asyncio.to_thread(verify_committed, url, kind.posts, asked.started, asked.seconds)
@@ -172,7 +172,7 @@ class _Benchmark:
             refusals=asked.refusals,
             held_s=asked.held_s,
             processes=processes,
-            others_cpu_s=max(0.0, machine_cpu_s - sum(one.cpu_s for one in processes)) if own_node else None,
+            others_cpu_s=others_cpu_s,
         )
 
 

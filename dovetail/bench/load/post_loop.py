@@ -18,19 +18,17 @@ _FOLLOWED_AT_ONCE: Final = 32
 
 
 class Sent(NamedTuple):
-    """The outcome: every POST was accepted, and the followed ones are committed."""
+    """The outcome: every POST was accepted, and the followed ones are committed.
+
+    ``seconds`` since ``started`` (``time.perf_counter()``) end with a commit, because the last POSTs are all followed.
+    ``latencies_s``: from the first attempt of each followed POST to the answer that all its batches are COMMITTED.
+    ``refusals``: answers 429, after which the POST was sent again.
+    """
 
     started: float
-    """``time.perf_counter()`` at the first POST."""
-
     seconds: float
-    """From there to the last answer, which is a commit: the last POSTs are all followed."""
-
     latencies_s: list[float]
-    """From the first attempt of each followed POST to the answer that all its batches are COMMITTED."""
-
     refusals: int
-    """Answers 429; the POST was sent again after ``Retry-After``."""
 
 
 async def send(

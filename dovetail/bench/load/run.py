@@ -200,7 +200,7 @@ class _Benchmark:
             watch = ProcessWatch(whole_node=store is not None)
             async with self._step(f"send{of}", self._load.transactions, sample) as advance:
                 sent = await self._send(url, self._posts, pending, advance)
-            processes, machine_cpu_s = watch.figures(), watch.machine_cpu_s()
+            processes, others_cpu_s = watch.figures()
         async with self._step(f"verify{of}", None):
             seconds = await asyncio.to_thread(verify_committed, url, self._posts, sent.started, sent.seconds)
         async with self._step(f"measure the ceiling again{of}", None):
@@ -219,8 +219,7 @@ class _Benchmark:
             queued_batches_max=queue.batches_max,
             disk_bytes=bytes_on_disk(store) - disk_before if store else None,
             processes=processes,
-            # A node that was running already would count as others.
-            others_cpu_s=max(0.0, machine_cpu_s - sum(process.cpu_s for process in processes)) if store else None,
+            others_cpu_s=others_cpu_s,
             baseline=baseline,
         )
 

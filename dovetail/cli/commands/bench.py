@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from dovetail.bench import budget
 from dovetail.bench.budget import Budget, BudgetOptions
+from dovetail.bench.families import FAMILIES_MAX
 from dovetail.bench.http import figures as http_figures
 from dovetail.bench.http.figures import HttpReport
 from dovetail.bench.http.run import HttpOptions, measure_http
@@ -41,10 +42,13 @@ _PROCESSORS_MAX: Final = 64
 
 ReportT = TypeVar("ReportT", Report, HttpReport, Budget)
 
-_Transactions = Annotated[
-    int, typer.Option("--transactions", min=1, max=2_000_000, metavar="N", help="How many to send and measure.")
-]
-_Shape = Annotated[int, typer.Option("--shape", min=1, max=5_000, metavar="N", help="Transactions a batch.")]
+
+def _number(name: str, least: float, most: float | None, help: str, metavar: str = "N") -> Any:
+    return typer.Option(name, min=least, max=most, help=help, metavar=metavar)
+
+
+_Transactions = Annotated[int, _number("--transactions", 1, 2_000_000, "How many to send and measure.")]
+_Shape = Annotated[int, _number("--shape", 1, 5_000, "Transactions a batch.")]
 _Keys = Annotated[
     str,
     typer.Option(
@@ -56,23 +60,18 @@ _Keys = Annotated[
 ]
 _Pending = Annotated[
     int,
-    typer.Option(
+    _number(
         "--pending",
-        min=0,
-        metavar="N",
-        help="Transactions sent and not yet seen to commit, at least one POST's; 0: until the node answers 429.",
+        0,
+        None,
+        "Transactions sent and not yet seen to commit, at least one POST's; 0: until the node answers 429.",
     ),
 ]
 _Processors = Annotated[
-    int | None,
-    typer.Option(
-        "--processors", min=1, max=_PROCESSORS_MAX, metavar="N", help="Processors of each family. Default: 1."
-    ),
+    int | None, _number("--processors", 1, _PROCESSORS_MAX, "Processors of each family. Default: 1.")
 ]
-_Repeat = Annotated[
-    int, typer.Option("--repeat", min=1, max=100, metavar="N", help="Runs, each on a fresh node; shows the median.")
-]
-_Seed = Annotated[int, typer.Option("--seed", min=0, help="Decides keys, names and their order.")]
+_Repeat = Annotated[int, _number("--repeat", 1, 100, "Runs, each on a fresh node; shows the median.")]
+_Seed = Annotated[int, _number("--seed", 0, None, "Decides keys, names and their order.")]
 _NodeUrl = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="Measure the node that runs there instead of starting one.")
 ]
@@ -106,66 +105,34 @@ def load(
     shape: _Shape = 1,
     per_post: Annotated[
         int | None,
-        typer.Option(
-            "--per-post",
-            min=1,
-            max=10_000,
-            metavar="N",
-            help="Batches a POST. Default: 100, or fewer if 100 hold over 1000 transactions.",
-        ),
+        _number("--per-post", 1, 10_000, "Batches a POST. Default: 100, or fewer if 100 hold over 1000 transactions."),
     ] = None,
     keys: _Keys = "new",
     conflict: Annotated[
         int,
-        typer.Option(
-            "--conflict",
-            min=0,
-            max=100,
-            metavar="PERCENT",
-            help="The part of the transactions that changes one name (of each family).",
+        _number(
+            "--conflict", 0, 100, "The part of the transactions that changes one name (of each family).", "PERCENT"
         ),
     ] = 0,
     families: Annotated[
-        int,
-        typer.Option(
-            "--families", min=1, max=16, metavar="N", help="Families, each with its own processors and names."
-        ),
+        int, _number("--families", 1, FAMILIES_MAX, "Families, each with its own processors and names.")
     ] = 1,
     leaves: Annotated[
-        int,
-        typer.Option(
-            "--leaves",
-            min=0,
-            max=10_000_000,
-            metavar="N",
-            help="Names in state before the node starts, those of --keys first.",
-        ),
+        int, _number("--leaves", 0, 10_000_000, "Names in state before the node starts, those of --keys first.")
     ] = 0,
     parked: Annotated[
-        int,
-        typer.Option(
-            "--parked",
-            min=0,
-            max=2_000_000,
-            metavar="N",
-            help="Transactions that fill the node's queue meanwhile, because no processor serves their family.",
-        ),
+        int, _number("--parked", 0, 2_000_000, "Transactions that stay in the node's queue, for want of a processor.")
     ] = 0,
     legacy: Annotated[
         bool, typer.Option("--legacy", help="Processors that speak the 1.x conversation, without packed execution.")
     ] = False,
     pending: _Pending = 10_000,
-    in_flight: Annotated[
-        int, typer.Option("--in-flight", min=1, max=1_000, metavar="N", help="POSTs without an answer at one time.")
-    ] = 4,
+    in_flight: Annotated[int, _number("--in-flight", 1, 1_000, "POSTs without an answer at one time.")] = 4,
     processors: _Processors = None,
     repeat: _Repeat = 1,
     seed: _Seed = 1,
     ceiling: Annotated[
-        float,
-        typer.Option(
-            "--ceiling", min=0.01, max=60, metavar="SECONDS", help="How long each measurement of the ceiling takes."
-        ),
+        float, _number("--ceiling", 0.01, 60, "How long each measurement of the ceiling takes.", "SECONDS")
     ] = 2.0,
     url: _NodeUrl = None,
     folder: _Folder = None,
@@ -229,15 +196,8 @@ def load(
 
 @app.command(epilog=examples("dovetail bench http", "dovetail bench http --requests 2000 --connections 4 --json"))
 def http(
-    requests: Annotated[
-        int, typer.Option("--requests", min=1, max=1_000_000, metavar="N", help="Requests of each kind.")
-    ] = 5_000,
-    connections: Annotated[
-        int,
-        typer.Option(
-            "--connections", min=1, max=1_000, metavar="N", help="Connections; each sends when it has its answer."
-        ),
-    ] = 8,
+    requests: Annotated[int, _number("--requests", 1, 1_000_000, "Requests of each kind.")] = 5_000,
+    connections: Annotated[int, _number("--connections", 1, 1_000, "Each sends its next when it has its answer.")] = 8,
     pending: _Pending = 10_000,
     processors: _Processors = None,
     repeat: _Repeat = 1,
@@ -265,9 +225,7 @@ def steps(
     transactions: _Transactions = 50_000,
     shape: _Shape = 1,
     keys: _Keys = "new",
-    block: Annotated[int, typer.Option("--block", min=1, max=100_000, metavar="N", help="Transactions a block.")] = (
-        1_500
-    ),
+    block: Annotated[int, _number("--block", 1, 100_000, "Transactions a block.")] = 1_500,
     seed: _Seed = 1,
     folder: _Folder = None,
     as_json: Json = False,
