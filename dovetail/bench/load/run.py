@@ -20,9 +20,9 @@ from dovetail.bench.load.idle_baseline import Baseline, measure_baseline
 from dovetail.bench.load.parked import park, sign_parked
 from dovetail.bench.load.plot import draw
 from dovetail.bench.load.post_loop import Sent, send
+from dovetail.bench.load.preload import preload
 from dovetail.bench.load.queue_watch import QueueWatch
 from dovetail.bench.node import Node, with_node
-from dovetail.bench.preload import preload
 from dovetail.bench.process_costs import ProcessWatch, bytes_on_disk
 from dovetail.bench.progress import ProgressBars
 from dovetail.bench.report import Machine, latency, shown_options

@@ -11,8 +11,6 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dovetail.bench import budget
-from dovetail.bench.budget import Budget, BudgetOptions
 from dovetail.bench.families import FAMILIES_MAX
 from dovetail.bench.http import figures as http_figures
 from dovetail.bench.http.figures import HttpReport
@@ -23,6 +21,8 @@ from dovetail.bench.load.figures import Report
 from dovetail.bench.load.run import LoadOptions, measure_load
 from dovetail.bench.node import Interrupted
 from dovetail.bench.signed_load import NAMES_MAX
+from dovetail.bench.steps import run as budget
+from dovetail.bench.steps.run import Budget, BudgetOptions
 from dovetail.cli.options import Json, examples
 from dovetail.cli.printing import print_json
 from dovetail.common.errors import Refused

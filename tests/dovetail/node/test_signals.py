@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from dovetail.bench import budget, node
+from dovetail.bench import node
+from dovetail.bench.steps import run as budget
 from dovetail.node.signals import ending_signals, ending_signals_interrupt
 from dovetail.node.supervisor import Events
 from tests.dovetail.conftest import Run

@@ -9,7 +9,7 @@ from tests.dovetail.conftest import Run
 
 pytestmark = pytest.mark.timeout(120)
 
-_ROOT = Path(__file__).parents[3]
+_ROOT = Path(__file__).parents[4]
 
 
 @pytest.mark.parametrize("keys", ["new", "9"])

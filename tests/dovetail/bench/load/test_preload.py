@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.bench import preload
-from dovetail.bench.preload import PreloadHandler
+from dovetail.bench.load import preload
+from dovetail.bench.load.preload import PreloadHandler
 from dovetail.common.keys import create_key
 from dovetail.ledger.batch import verify_batch
 from dovetail.ledger.block import is_sealed
