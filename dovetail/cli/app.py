@@ -25,7 +25,7 @@ _COMMANDS: Final = {
     " has done.",
     "status": "Show whether a node is ready, its head, its queue, its processors, and what it has committed since it"
     " started.",
-    "bench": "Measure committed transactions a second, latency, and what each process costs.",
+    "bench": "Measure a node on this machine: a load, requests, or single steps. More: docs/explanation/performance.md",
     "intkey": "Named integers: set, inc, dec, show, list.",
     "settings": "The ledger's settings: propose, vote, list.",
     "upgrade": "A family's next version: plan, rehearse, status, retire, cancel.",

@@ -21,8 +21,8 @@ from dovetail.bench.load.figures import Report
 from dovetail.bench.load.run import LoadOptions, measure_load
 from dovetail.bench.node import Interrupted
 from dovetail.bench.signed_load import NAMES_MAX
-from dovetail.bench.steps import run as budget
-from dovetail.bench.steps.run import Budget, BudgetOptions
+from dovetail.bench.steps import run as steps_run
+from dovetail.bench.steps.run import StepsOptions, StepsReport
 from dovetail.cli.options import Json, examples
 from dovetail.cli.printing import print_json
 from dovetail.common.errors import Refused
@@ -40,7 +40,7 @@ _PER_POST_BATCHES_MAX: Final = 100
 _PER_POST_TRANSACTIONS: Final = 1_000
 _PROCESSORS_MAX: Final = 64
 
-ReportT = TypeVar("ReportT", Report, HttpReport, Budget)
+ReportT = TypeVar("ReportT", Report, HttpReport, StepsReport)
 
 
 def _number(name: str, least: float, most: float | None, help: str, metavar: str = "N") -> Any:
@@ -235,8 +235,8 @@ def steps(
     Takes a signed load through the parts of a node, from verification to the committed block, without its sockets.
     """
     _check_places(None, folder, {})
-    options = BudgetOptions(transactions, shape, _names(keys, 1), block, seed, folder)
-    _run(lambda progress: budget.measure_budget(options, progress), budget.show, as_json)
+    options = StepsOptions(transactions, shape, _names(keys, 1), block, seed, folder)
+    _run(lambda progress: steps_run.measure_steps(options, progress), steps_run.show, as_json)
 
 
 def _run(

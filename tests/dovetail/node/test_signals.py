@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 from dovetail.bench import node
-from dovetail.bench.steps import run as budget
+from dovetail.bench.steps import run as steps_run
 from dovetail.node.signals import ending_signals, ending_signals_interrupt
 from dovetail.node.supervisor import Events
 from tests.dovetail.conftest import Run
@@ -57,12 +57,12 @@ def test_a_benchmark_leaves_nothing(
 ) -> None:
     made: list[Path] = []
 
-    async def measure(options: budget.BudgetOptions, _: Any) -> NoReturn:
+    async def measure(options: steps_run.StepsOptions, _: Any) -> NoReturn:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             made.append(Path(folder))
             await _signalled(number, [])
 
-    monkeypatch.setattr(budget, "measure_budget", measure)
+    monkeypatch.setattr(steps_run, "measure_steps", measure)
     assert run("bench", "steps", "--dir", str(tmp_path)).code == code
     assert made
     assert not list(tmp_path.iterdir())
