@@ -8,14 +8,12 @@ from typing import Final
 from rich.console import Console
 
 from dovetail.bench.load.ceiling import SignatureRate
-from dovetail.bench.load.idle_baseline import Baseline
 from dovetail.bench.process_costs import ProcessFigures
 from dovetail.bench.report import (
     PERCENTILES,
     Latency,
     Machine,
     Spread,
-    brief,
     percentiles,
     show_disturbances,
     spread,
@@ -61,9 +59,6 @@ class Measured:
     others_cpu_s: float | None
     """Processor time of everything else on the machine, the system included; None as above."""
 
-    baseline: Baseline | None
-    """Set if one batch at a time was sent to a node of the benchmark's own."""
-
 
 @dataclass(frozen=True)
 class Run(Measured):
@@ -81,9 +76,6 @@ class Run(Measured):
 
     busy_share: float | None
     """The part of all cores' time that node and client used; None as above."""
-
-    p50_by_baseline: float | None
-    """The median latency divided by the baseline's sum."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +100,6 @@ class Report:
     transactions_per_s: Spread
     ratio: Spread
     cpu_ratio: Spread | None
-    p50_by_baseline: Spread | None
     curve: tuple[Point, ...]
     """From the smallest load to the one that was asked for; empty without a plot."""
 
@@ -128,7 +119,6 @@ def run(measured: Measured, cores: int) -> Run:
     ceiling = mean((before.signatures_per_s, after.signatures_per_s)) * measured.transactions / measured.signatures
     bare_cpu_s = measured.signatures * mean((before.cpu_us, after.cpu_us)) / 1e6
     cpu_s = None if measured.others_cpu_s is None else sum(process.cpu_s for process in measured.processes)
-    baseline = measured.baseline
     return Run(
         **vars(measured),
         transactions_per_s=rate,
@@ -136,7 +126,6 @@ def run(measured: Measured, cores: int) -> Run:
         ratio=rate / ceiling,
         cpu_ratio=bare_cpu_s / cpu_s if cpu_s else None,
         busy_share=None if cpu_s is None else cpu_s / (measured.seconds * cores),
-        p50_by_baseline=measured.latency.p50_ms / baseline.sum_ms if baseline else None,
     )
 
 
@@ -154,17 +143,16 @@ def report(machine: Machine, options: dict[str, object], runs: Sequence[Run], cu
         spread([run.transactions_per_s for run in runs]),
         spread([run.ratio for run in runs]),
         spread(shares) if (shares := [run.cpu_ratio for run in runs if run.cpu_ratio is not None]) else None,
-        spread(idle) if (idle := [run.p50_by_baseline for run in runs if run.p50_by_baseline is not None]) else None,
         tuple(curve),
         tuple(disturbance(run, machine.cores) for run in runs),
     )
 
 
 def disturbance(run: Measured, cores: int) -> str:
-    """Why the run's figures mean little; empty if nothing disturbed it. The ceiling does not matter to an idle node."""
+    """Why the run's figures mean little; empty if nothing disturbed it."""
     reasons = [taken_by_others(run.others_cpu_s, run.seconds, cores)]
     share = min(run.ceiling_before.core_share, run.ceiling_after.core_share)
-    if run.baseline is None and share < _CORE_SHARE_MIN:
+    if share < _CORE_SHARE_MIN:
         reasons.append(f"while the ceiling was measured, others left each worker {share:.0%} of a core")
     return "; ".join(filter(None, reasons))
 
@@ -172,10 +160,7 @@ def disturbance(run: Measured, cores: int) -> str:
 def show(result: Report, console: Console) -> None:
     """Print all runs, and what the median run cost by process."""
     result.machine.show(result.options, console)
-    if result.p50_by_baseline is None:
-        _show_runs(result.runs, console)
-    else:
-        _show_idle_runs(result.runs, console)
+    _show_runs(result.runs, console)
     if result.curve:
         _show_curve(result.curve, console)
     chosen = _median_run(result.runs)
@@ -193,8 +178,7 @@ def show(result: Report, console: Console) -> None:
     if chosen.others_cpu_s is not None:
         costs.add_row("everything else", f"{chosen.others_cpu_s:.2f}", f"{chosen.others_cpu_s / chosen.seconds:.0%}")
     console.print(costs)
-    times = result.p50_by_baseline
-    for line in _summary(result, chosen) if times is None else (_idle_summary(result.runs, times),):
+    for line in _summary(result, chosen):
         console.print(line)
     show_disturbances(result.disturbances, console)
 
@@ -218,21 +202,6 @@ def _show_runs(runs: Sequence[Run], console: Console) -> None:
             f"{run.queued_batches_max:,}",
             str(run.refusals),
         )
-    console.print(shown)
-
-
-def _show_idle_runs(runs: Sequence[Run], console: Console) -> None:
-    shown = table("RUN", *PERCENTILES, "COMMIT MS", "ROUND TRIP MS", "TIMES", "BLOCKS")
-    for number, run in enumerate(runs, 1):
-        if run.baseline is not None:
-            shown.add_row(
-                str(number),
-                *percentiles(run.latency),
-                f"{run.baseline.commit_ms:.2f}",
-                f"{run.baseline.round_trip_ms:.2f}",
-                f"{run.p50_by_baseline:.1f}",
-                str(run.blocks.count),
-            )
     console.print(shown)
 
 
@@ -281,15 +250,3 @@ def _summary(result: Report, chosen: Run) -> list[str]:
             f" needs; both kept {chosen.busy_share:.0%} of the cores busy"
         )
     return lines
-
-
-def _idle_summary(runs: Sequence[Run], times: Spread) -> str:
-    p50_ms = median(run.latency.p50_ms for run in runs)
-    bare_ms = median(run.baseline.sum_ms for run in runs if run.baseline is not None)
-    line = (
-        f"idle: p50 {brief(p50_ms)} ms, {times.median:.1f} times what one synced commit and two ZeroMQ round trips take"
-        f" here ({bare_ms:.2f} ms)"
-    )
-    if len(runs) > 1:
-        line += f"; median of {len(runs)}, from {times.lowest:.1f} to {times.highest:.1f} times"
-    return line

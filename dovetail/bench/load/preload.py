@@ -1,8 +1,7 @@
-"""A ledger with many leaves, written before its node starts: the blocks, and the rule that their transactions follow.
+"""Writes a ledger with many leaves before its node starts. No sockets.
 
-The blocks go through the store's own commit path: signed transactions, receipts, one trie pass and one sync a block, a
-sealed header. Their family, which ``PreloadHandler`` can judge again, writes many leaves with one transaction, so that
-a million take seconds and not a million signatures. No sockets.
+The blocks go through the store's own commit path, with signed transactions, receipts and sealed headers. A transaction
+of their family, which ``PreloadHandler`` executes, writes many leaves, so that a million need few signatures.
 """
 
 import asyncio
@@ -35,21 +34,21 @@ _FAMILY: Final = "dovetail_bench_preload"
 _VERSION: Final = "1.0"
 _ENCODING: Final = "application/cbor"
 _BLOCK_LEAVES: Final = 10_000
-"""So that a block's receipt stays well within the limit on receipts."""
+"""Keeps a block's receipt well within the limit on receipts."""
 
 _JOB_BLOCKS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Preload:
-    """The payload: ``count`` names from number ``first`` get the value 1."""
+    """The payload: sets ``count`` names from number ``first`` to 1."""
 
     mark: str
     first: int
     count: int
 
     def leaves(self) -> Iterator[tuple[str, bytes]]:
-        """Address and bytes of each name, as intkey keeps them."""
+        """Address and bytes of each name, as intkey stores them."""
         for number in range(self.first, self.first + self.count):
             name = name_of(self.mark, number)
             yield intkey_address(name), LEAF.encode({name: 1})
@@ -59,7 +58,7 @@ _CODEC: Final = CborCodec(Preload)
 
 
 class PreloadHandler(TransactionHandler[Preload]):
-    """Writes the leaves, over whatever is there."""
+    """Writes the leaves, over existing ones too."""
 
     family_name = _FAMILY
     family_version = _VERSION
@@ -74,10 +73,10 @@ class PreloadHandler(TransactionHandler[Preload]):
 async def preload(
     workers: Workers, store: Path, key_file: Path, mark: str, leaves: int, on_written: Callable[[int], None]
 ) -> None:
-    """Make the chain of a node whose key is in ``key_file``: the first ``leaves`` names of ``mark`` have a value.
+    """Give the first ``leaves`` names of ``mark`` a value, in the chain of a node whose key is in ``key_file``.
 
-    ``store``: its folder, without a chain. ``on_written``: how many more leaves are. One process writes, piece by
-    piece, so that whoever ends the benchmark waits for one piece.
+    ``store``: the store's folder, without a chain. ``on_written``: how many more leaves are written. One process
+    writes in pieces, so that the end of the benchmark waits for one piece at most.
     """
     step = _BLOCK_LEAVES * _JOB_BLOCKS
     for first in range(0, leaves, step):

@@ -16,7 +16,6 @@ from dovetail.bench.families import intkey_processors
 from dovetail.bench.load import figures
 from dovetail.bench.load.ceiling import measure_ceiling, measure_verify_batch
 from dovetail.bench.load.figures import Measured, Report, Run
-from dovetail.bench.load.idle_baseline import Baseline, measure_baseline
 from dovetail.bench.load.parked import park, sign_parked
 from dovetail.bench.load.plot import draw
 from dovetail.bench.load.post_loop import Sent, send
@@ -134,10 +133,9 @@ class _Benchmark:
             _check_bodies(self._posts)
             await self._sign_parked(of)
         if self._options.url:
-            measured = await self._measure(self._options.url, None, None, pending, of)
+            measured = await self._measure(self._options.url, None, pending, of)
         else:
-            baseline = await self._baseline(of)
-            measured = await self._on_own_node(baseline, pending, of)
+            measured = await self._on_own_node(pending, of)
         return figures.run(measured, os.cpu_count() or 1)
 
     async def _sign_parked(self, of: str) -> None:
@@ -148,14 +146,7 @@ class _Benchmark:
             async with self._step(f"sign parked transactions{of}", parked) as advance:
                 self._parked = await sign_parked(self._workers, self._load, parked, beside, advance)
 
-    async def _baseline(self, of: str) -> Baseline | None:
-        options = self._options
-        if not options.pending == options.per_post == 1:
-            return None
-        async with self._step(f"measure the idle baseline{of}", None):
-            return await measure_baseline(self._workers, options.folder, options.ceiling_s)
-
-    async def _on_own_node(self, baseline: Baseline | None, pending: int, of: str) -> Measured:
+    async def _on_own_node(self, pending: int, of: str) -> Measured:
         options = self._options
 
         async def fill(node: Node) -> None:
@@ -166,7 +157,7 @@ class _Benchmark:
 
             async def use(node: Node) -> Measured:
                 started(1)
-                return await self._measure(node.url, node.store, baseline, pending, of)
+                return await self._measure(node.url, node.store, pending, of)
 
             return await with_node(
                 options.folder,
@@ -176,9 +167,7 @@ class _Benchmark:
                 fill=fill if options.leaves else None,
             )
 
-    async def _measure(
-        self, url: str, store: Path | None, baseline: Baseline | None, pending: int, of: str
-    ) -> Measured:
+    async def _measure(self, url: str, store: Path | None, pending: int, of: str) -> Measured:
         """``store``: the store's folder on a node of the benchmark's own."""
         await self._prepare(url, of)
         if self._parked:
@@ -220,7 +209,6 @@ class _Benchmark:
             disk_bytes=bytes_on_disk(store) - disk_before if store else None,
             processes=processes,
             others_cpu_s=others_cpu_s,
-            baseline=baseline,
         )
 
     async def _prepare(self, url: str, of: str) -> None:

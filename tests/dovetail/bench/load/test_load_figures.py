@@ -10,7 +10,6 @@ from rich.console import Console
 
 from dovetail.bench.load import figures, plot
 from dovetail.bench.load.ceiling import SignatureRate
-from dovetail.bench.load.idle_baseline import Baseline
 from dovetail.bench.process_costs import ProcessFigures
 from dovetail.bench.report import Machine, Spread, latency
 
@@ -29,9 +28,7 @@ _MEASURED = figures.Measured(
     disk_bytes=None,
     processes=(ProcessFigures("validator", 2.0, 1.0, 1.0, None), ProcessFigures("load generator", 1.0, 1.0, 1.0, None)),
     others_cpu_s=0.0,
-    baseline=None,
 )
-_IDLE = replace(_MEASURED, baseline=Baseline(10.0, 20.0, 50.0))
 _MACHINE = Machine(2, "3", "x", None)
 
 
@@ -60,11 +57,6 @@ def test_the_cpu_ratio_is_what_the_signatures_alone_need_of_the_processor_time()
     assert (elsewhere.cpu_ratio, elsewhere.busy_share) == (None, None)
 
 
-def test_an_idle_node_is_compared_with_its_baseline() -> None:
-    assert figures.run(_IDLE, cores=2).p50_by_baseline == 2.0
-    assert figures.run(_MEASURED, cores=2).p50_by_baseline is None
-
-
 @pytest.mark.parametrize(
     ("core_share", "others_cpu_s", "disturbed"),
     [(1.0, 0.4, False), (1.0, None, False), (0.9, 0.0, True), (1.0, 0.6, True)],
@@ -75,8 +67,6 @@ def test_a_disturbed_run_is_reported(
 ) -> None:
     changed: dict[str, Any] = {which: replace(_RATE, core_share=core_share), "others_cpu_s": others_cpu_s}
     assert bool(figures.disturbance(replace(_MEASURED, **changed), cores=2)) is disturbed
-    # The ceiling does not matter to an idle node.
-    assert bool(figures.disturbance(replace(_IDLE, **changed), cores=2)) is (disturbed and core_share == 1.0)
 
 
 def test_all_causes_of_a_disturbance_are_reported() -> None:
@@ -93,12 +83,6 @@ def test_the_report_shows_both_ceilings_and_verify_batch() -> None:
     assert "verify_batch alone on all cores: 40 transactions/s, 0.250 of the ceiling\n" in shown
     assert "cpu: 0.500 of node's and client's processor time" in shown
     assert "75% of the cores busy" in " ".join(shown.split())
-
-
-def test_the_report_of_an_idle_node_shows_no_ratio() -> None:
-    shown = _shown(_IDLE)
-    assert "idle: p50 100 ms, 2.0 times" in shown
-    assert "of the ceiling" not in shown
 
 
 def _report_with_curve() -> figures.Report:
