@@ -1,6 +1,7 @@
 """secp256k1 ECDSA over SHA-256, with compact low-s signatures as hex (WIRE.md, Transport).
 
-The only module that imports the curve library, so that another binding can replace it. No messages, no key files.
+The only module of the node that imports the curve library, so that another binding can replace it. No messages, no key
+files.
 """
 
 import re

@@ -33,7 +33,7 @@ VERIFIER_DIED: Final = "verifier_died"
 """The only refusal that is no statement about the batch itself."""
 
 _JOBS_IN_FLIGHT: Final = 16
-"""Per worker: as much as it verifies while the loop builds and writes a block (docs/explanation/performance.md)."""
+"""Per worker: as much as it verifies while the loop builds and writes a block."""
 
 _PIPE_BYTES_MAX: Final = 1024 * 1024
 """The capacity of a pipe: as much as one side processes while the other is busy."""

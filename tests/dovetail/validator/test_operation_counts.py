@@ -1,6 +1,6 @@
 """What a load costs the node in operations: messages, parses, write transactions, trie nodes. Never in seconds.
 
-Each count is a promise of docs/explanation/performance.md; a change that breaks one costs every transaction.
+Each count bounds what every transaction costs, so a change that raises one slows every node.
 """
 
 import hashlib
