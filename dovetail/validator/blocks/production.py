@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from dovetail.ledger.batch import VerifiedBatch
 from dovetail.ledger.block import Consensus, decode_block_header, decode_consensus
 from dovetail.ledger.ids import NULL_BLOCK_ID, BatchId, TransactionId
 from dovetail.ledger.limits import Limits
@@ -20,38 +19,16 @@ from dovetail.validator.blocks.driver import Driver
 from dovetail.validator.blocks.given import GivenRun
 from dovetail.validator.blocks.migrating import Migrating
 from dovetail.validator.blocks.retries import Retries
-from dovetail.validator.core.consensus.engine import (
-    Commit,
-    CommitFailed,
-    Committed,
-    Discard,
-    Diverged,
-    Effect,
-    Engine,
-    Event,
-    Executed,
-    Finalize,
-    Finalized,
-    NothingProposed,
-    Process,
-    Processed,
-    Proposal,
-    Propose,
-    Proposed,
-    Received,
-    SealProposal,
-    Send,
-    StorageRetry,
-    WorkReady,
-)
+from dovetail.validator.blocks.settling import Settling
+from dovetail.validator.core.consensus import engine as consensus
 from dovetail.validator.core.execution.model import Applied, Rejected, Withdrawn
 from dovetail.validator.core.journal import genesis, proposing
 from dovetail.validator.core.journal.block_run import BlockRun, Concluded
-from dovetail.validator.core.journal.model import BlockCommit, InvalidBatch, invalid_batch
+from dovetail.validator.core.journal.model import invalid_batch
 from dovetail.validator.core.journal.proposing import Candidate
 from dovetail.validator.core.journal.rules import Body, begins_or_ends, check_given
 from dovetail.validator.core.journal.sealing import GivenSeal, OwnSeal, Parent, WrongSeal, seal_of
-from dovetail.validator.core.mempool.queue import INJECTED, Pending, PendingQueue, Reason
+from dovetail.validator.core.mempool.queue import Pending, PendingQueue, Reason
 from dovetail.validator.core.state.nodes import EMPTY
 from dovetail.validator.core.state.view import Changed, Stored, View
 from dovetail.validator.crash_points import CrashPoint, reach
@@ -64,7 +41,7 @@ from dovetail.validator.processors.registry import (
     TaskAnswered,
     TaskLost,
 )
-from dovetail.validator.store import BlockInfo, StorageFailed, Store
+from dovetail.validator.store import BlockInfo, Store
 
 _WORTH: Final = 4
 """An unfinished proposal stays open at least this many times as long as choosing its batches took, if that was long."""
@@ -100,7 +77,7 @@ class Advanced(NamedTuple):
 class _Ready(NamedTuple):
     """A proposal that has run here and was checked or sealed: all that its commit needs."""
 
-    proposal: Proposal
+    proposal: consensus.Proposal
     run: BlockRun
     concluded: Concluded
     started_ms: int
@@ -121,7 +98,7 @@ class Production:
         store: Store,
         queue: PendingQueue,
         processors: Processors,
-        engine: Engine,
+        engine: consensus.Engine,
         send: Callable[[object], None],
         signer: Signer,
         limits: Limits,
@@ -152,14 +129,11 @@ class Production:
         self._given: GivenRun | None = None
         """A proposal of another node that runs, or one that was decided."""
         self._ready: _Ready | None = None
-        self._sealed: Proposal | None = None
+        self._sealed: consensus.Proposal | None = None
         """The own proposal whose event ``Proposed`` the engine gets next."""
-        self._settled: list[BatchId] = []
-        self._committed: list[BlockInfo] = []
         self._permitted: Permitted = None
         self._permitted_is_read = False
         """Whether ``_permitted`` is the setting in the head's state."""
-        self._settled_count = 0
         self._genesis_due_ms = 0
         """Block 0 is not tried again before."""
         self.genesis_refusal: str | None = None
@@ -167,6 +141,7 @@ class Production:
         self._head_time_ms = _time_of(store.head)
         self._retries = Retries(queue, processors, limits)
         self.migrating = Migrating(store, queue, processors)
+        self._settling = Settling(store, queue, self.migrating, metrics, clock_s)
 
     def lacking(self) -> list[FamilyVersion]:
         """The families of pending batches that have no processor, in the order of their names."""
@@ -198,12 +173,12 @@ class Production:
 
     def receive(self, message: object) -> None:
         """Hand the engine a message from its network, and carry out what it answers."""
-        self._step(Received(message))
+        self._step(consensus.Received(message))
 
     def work(self) -> Work:
         """The progress so far."""
         lacks = self._given.lacks(self._processors) if self._given is not None else ()
-        return Work(self._settled_count, self._proposing is not None or self._given is not None, lacks)
+        return Work(self._settling.count, self._proposing is not None or self._given is not None, lacks)
 
     def advance(self) -> Advanced:
         """Go as far as possible now.
@@ -216,7 +191,7 @@ class Production:
                 self._dispatch(self._proposing.run)
             if self._sealed is not None:
                 proposal, self._sealed = self._sealed, None
-                self._step(Proposed(proposal))
+                self._step(consensus.Proposed(proposal))
             elif self._given is not None:
                 if not self._advance_given(self._given):
                     break
@@ -226,25 +201,23 @@ class Production:
                 self._end_proposing(self._proposing)
                 more = self._sealed is not None and self._proposing is not None and self._proposing.run.left > 0
             elif self._queue.has_ready:
-                self._step(WorkReady())
+                self._step(consensus.WorkReady())
                 if self._proposing is None:
                     break
             else:
                 break
-        advanced = Advanced(self._settled, self._committed, more)
-        self._settled, self._committed = [], []
-        return advanced
+        return Advanced(*self._settling.collect(), more)
 
     def tick(self) -> None:
         """Time has passed: end waits for dependencies, try again after back-offs and refused writes."""
-        self._step(StorageRetry())
+        self._step(consensus.StorageRetry())
         if self._proposing is None and self._built is None and self._given is None and self._store.head is not None:
             # A migration that is due needs no batch of a client to start.
             base = self._base()
             self.migrating.inject(self._body(base), base)
         missing = self._retries.overdue(self._now_ms())
         if missing and self._engine.alone:
-            self._reject(
+            self._settling.reject(
                 [invalid_batch(entry.batch, verdict) for entry, verdict in missing],
                 [entry.batch for entry, _ in missing],
             )
@@ -252,25 +225,25 @@ class Production:
     def _now_ms(self) -> int:
         return int(self._clock_s() * 1000)
 
-    def _step(self, event: Event) -> None:
+    def _step(self, event: consensus.Event) -> None:
         for effect in self._engine.step(event):
             self._carry_out(effect)
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _carry_out(self, effect: consensus.Effect) -> None:
         match effect:
-            case Propose(height):
+            case consensus.Propose(height):
                 self._propose(height)
-            case SealProposal(height):
+            case consensus.SealProposal(height):
                 self._seal(height)
-            case Process(proposal):
+            case consensus.Process(proposal):
                 self._process(proposal)
-            case Finalize(proposal):
+            case consensus.Finalize(proposal):
                 self._finalize(proposal)
-            case Commit(height):
+            case consensus.Commit(height):
                 self._commit(height)
-            case Discard():
+            case consensus.Discard():
                 self._discard()
-            case Send(message):
+            case consensus.Send(message):
                 self._send(message)
 
     # Proposing
@@ -279,13 +252,13 @@ class Production:
         """Start the next own proposal, on top of the head and of a proposal that has run and is not written."""
         makes_genesis = self._store.head is None
         if makes_genesis and not self._may_make_genesis():
-            self._step(NothingProposed(height))
+            self._step(consensus.NothingProposed(height))
             return
         base = self._base()
         body = self._body(base)
         self.migrating.inject(body, base)
         if not self._queue.has_ready and (self._built is None or self._built.run.finished):
-            self._step(NothingProposed(height))
+            self._step(consensus.NothingProposed(height))
             return
         candidate = proposing.choose(
             self._queue, body, base, self._has_processor, self._limits, self._now_ms(), self._built
@@ -297,7 +270,7 @@ class Production:
             if self.genesis_refusal is not None:
                 for entry in self._queue:
                     self._queue.put_back(entry)
-                self._step(NothingProposed(height))
+                self._step(consensus.NothingProposed(height))
                 return
         if candidate.entries:
             self._proposing, self._proposing_height = candidate, height
@@ -305,7 +278,7 @@ class Production:
                 self._driver.adopt(self._built.run, candidate.run)
             self._dispatch(candidate.run)
         else:
-            self._step(NothingProposed(height))
+            self._step(consensus.NothingProposed(height))
 
     def _may_make_genesis(self) -> bool:
         nothing_against = self._built is None and self.genesis_refusal is None and not self.lacking()
@@ -340,7 +313,7 @@ class Production:
             for transaction in batch.transactions
         }
         reach(CrashPoint.EXECUTED)
-        self._step(Executed(self._proposing_height, applies=bool(self._built_ids)))
+        self._step(consensus.Executed(self._proposing_height, applies=bool(self._built_ids)))
 
     def _seal(self, height: int) -> None:
         """Hash and sign the own proposal that has run."""
@@ -354,29 +327,29 @@ class Production:
             if isinstance(result, Applied | Rejected)
         ]
         seal = seal_of(concluded.commit.block) if concluded.commit is not None else None
-        self._sealed = Proposal(height, tuple(judged), seal)
+        self._sealed = consensus.Proposal(height, tuple(judged), seal)
         self._ready = _Ready(self._sealed, built.run, concluded, built.started_ms, built.entries)
         if seal is not None:
             reach(CrashPoint.SEALED)
 
     # Proposals of others, and decided ones
 
-    def _process(self, proposal: Proposal) -> None:
+    def _process(self, proposal: consensus.Proposal) -> None:
         if self._ready is not None and self._ready.proposal == proposal:
-            self._step(Processed(proposal.height, None))
+            self._step(consensus.Processed(proposal.height, None))
         elif self._given is None or self._given.proposal != proposal:
             self._start_given(proposal, decided=False)
 
-    def _finalize(self, proposal: Proposal) -> None:
+    def _finalize(self, proposal: consensus.Proposal) -> None:
         if self._ready is not None and self._ready.proposal == proposal:
             commit = self._ready.concluded.commit
-            self._step(Finalized(proposal.height, commit.block.id if commit is not None else None))
+            self._step(consensus.Finalized(proposal.height, commit.block.id if commit is not None else None))
         elif self._given is not None and self._given.proposal == proposal:
             self._given.decided = True
         else:
             self._start_given(proposal, decided=True)
 
-    def _start_given(self, proposal: Proposal, *, decided: bool) -> None:
+    def _start_given(self, proposal: consensus.Proposal, *, decided: bool) -> None:
         """Run exactly this list on the head. The own proposal that is not written gives way to it."""
         self._discard()
         base = self._base()
@@ -400,20 +373,22 @@ class Production:
             return False
         self._given = None
         if trouble is not None:
-            self._step(Processed(height, trouble))
+            self._step(consensus.Processed(height, trouble))
             return True
         try:
             sealing = GivenSeal(given.proposal.seal, self._engine.name, height)
             concluded = given.run.conclude(self._parent(), self._store.node, sealing)
         except WrongSeal as wrong:
             log.error("proposal does not come out here as it is sealed", height=height, reason=str(wrong))
-            self._step(Diverged(height, str(wrong)) if given.decided else Processed(height, str(wrong)))
+            self._step(
+                consensus.Diverged(height, str(wrong)) if given.decided else consensus.Processed(height, str(wrong))
+            )
             return True
         self._ready = _Ready(given.proposal, given.run, concluded, given.started_ms)
         if given.decided:
             self._finalize(given.proposal)
         else:
-            self._step(Processed(height, None))
+            self._step(consensus.Processed(height, None))
         return True
 
     # The state that the next block builds on
@@ -496,35 +471,24 @@ class Production:
             self._genesis_due_ms = self._now_ms() + max(
                 (self._retries.back_off_ms(*pair) for pair in withdrawn), default=0
             )
-            self._step(CommitFailed(height))
+            self._step(consensus.CommitFailed(height))
             return
         refused = {ready.run.batches[index].id for index in ready.run.refused}
         commit = ready.concluded.commit
         if commit is None:
-            if not self._reject(invalid, settled, refused):
-                self._step(CommitFailed(height))
+            if not self._settling.reject(invalid, settled, refused):
+                self._step(consensus.CommitFailed(height))
                 return
             self._end_built(ready)
             self._retries.put_off(withdrawn, self._now_ms())
-            self._step(Committed(height, None))
+            self._step(consensus.Committed(height, None))
             return
-        commit = commit._replace(invalid=invalid, settled=self._arrivals(settled))
-        writing_s = self._clock_s()
-        try:
-            info = self._store.commit_block(commit)
-        except StorageFailed as failure:
-            log.error(
-                "block not written, its batches stay pending",
-                block_num=commit.block.header.block_num,
-                reason=str(failure),
-            )
-            self._step(CommitFailed(height))
+        info = self._settling.commit(commit._replace(invalid=invalid), settled, refused, ready.started_ms)
+        if info is None:
+            self._step(consensus.CommitFailed(height))
             return
         self._end_built(ready)
         self._head_time_ms = decode_consensus(commit.block.header.consensus).time_ms
-        self._committed.append(info)
-        self._count(commit, settled, ready.started_ms, self._clock_s() - writing_s)
-        self._forget(settled, invalid, refused)
         self._retries.put_off(withdrawn, self._now_ms())
         if PERMITTED_AT in ready.run.changes:
             self._permitted_is_read = False
@@ -532,7 +496,7 @@ class Production:
             self._queue.wake_all()
         elif begins_or_ends(info.num + 1, self._permitted_in(self._base())):
             self._queue.wake_all()
-        self._step(Committed(height, info.id))
+        self._step(consensus.Committed(height, info.id))
 
     def _end_built(self, ready: _Ready) -> None:
         """What has run is written. Its unfinished batches are pending again, unless the next proposal holds them."""
@@ -542,50 +506,6 @@ class Production:
             for entry, result in zip(ready.entries, ready.concluded.results, strict=False):
                 if result is None and entry.reason is Reason.EXECUTING:
                     self._queue.put_back(entry)
-
-    def _count(self, commit: BlockCommit, settled: list[VerifiedBatch], started_ms: int, commit_s: float) -> None:
-        invalid = {verdict.batch_id for verdict in commit.invalid}
-        applied = (batch for batch in settled if batch.id not in invalid)
-        self._metrics.block_committed(applied, (self._now_ms() - started_ms) / 1000, commit_s)
-        self._metrics.judged_invalid(batch for batch in settled if batch.id in invalid)
-
-    def _reject(
-        self, invalid: list[InvalidBatch], settled: list[VerifiedBatch], refused: Iterable[BatchId] = ()
-    ) -> bool:
-        """Write verdicts without a block; False when the disk refused. ``refused``: batches that never ran."""
-        if not settled:
-            return True
-        try:
-            self._store.reject(invalid, self._arrivals(settled))
-        except StorageFailed as failure:
-            log.error("verdicts not written, their batches stay pending", reason=str(failure))
-            return False
-        self._metrics.judged_invalid(settled)
-        self._forget(settled, invalid, refused)
-        return True
-
-    def _arrivals(self, settled: list[VerifiedBatch]) -> list[int]:
-        """The arrival numbers of pending batches. Injected ones stand in no table of pending batches."""
-        entries = (self._queue.get(batch.id) for batch in settled)
-        return [entry.arrival for entry in entries if entry is not None and entry.arrival != INJECTED]
-
-    def _forget(self, settled: list[VerifiedBatch], invalid: list[InvalidBatch], refused: Iterable[BatchId]) -> None:
-        """These batches are settled on disk: what waits for their transactions may go on."""
-        rejected = {verdict.batch_id for verdict in invalid}
-        never_ran = set(refused)
-        for batch in settled:
-            entry = self._queue.get(batch.id)
-            if entry is not None:
-                self._queue.remove(entry)
-        self.migrating.settled(invalid)
-        for batch in settled:
-            for transaction in batch.transactions:
-                if batch.id in rejected:
-                    self._queue.wake_refused(transaction.id, never_ran=batch.id in never_ran)
-                else:
-                    self._queue.wake(transaction.id)
-            self._settled.append(batch.id)
-        self._settled_count += len(settled)
 
     def _discard(self) -> None:
         """Drop all that runs and is not written."""

@@ -1,20 +1,6 @@
 """The engine of a network of one node: it decides every proposal of its own at once. No clock, no sockets."""
 
-from dovetail.validator.core.consensus.engine import (
-    Commit,
-    CommitFailed,
-    Discard,
-    Effect,
-    Event,
-    Executed,
-    Finalize,
-    NothingProposed,
-    Propose,
-    Proposed,
-    SealProposal,
-    StorageRetry,
-    WorkReady,
-)
+from dovetail.validator.core.consensus import engine as consensus
 
 
 class SoloEngine:
@@ -31,31 +17,31 @@ class SoloEngine:
         self._proposing = False
         self._halted = False
 
-    def step(self, event: Event) -> list[Effect]:
+    def step(self, event: consensus.Event) -> list[consensus.Effect]:
         """The effects of one event, to be carried out in order."""
         match event:
-            case WorkReady():
+            case consensus.WorkReady():
                 return self._propose()
-            case Executed(height, applies):
+            case consensus.Executed(height, applies):
                 self._proposing = False
                 self._height = height + applies
                 # Processors work on the next proposal while this one is hashed, sealed and synced.
-                return [*self._propose(), SealProposal(height)]
-            case Proposed(proposal):
-                return [Finalize(proposal), Commit(proposal.height)]
-            case NothingProposed():
+                return [*self._propose(), consensus.SealProposal(height)]
+            case consensus.Proposed(proposal):
+                return [consensus.Finalize(proposal), consensus.Commit(proposal.height)]
+            case consensus.NothingProposed():
                 self._proposing = False
-            case CommitFailed(height):
+            case consensus.CommitFailed(height):
                 self._height = height
                 self._proposing = False
                 self._halted = True
-                return [Discard()]
-            case StorageRetry():
+                return [consensus.Discard()]
+            case consensus.StorageRetry():
                 self._halted = False
         return []
 
-    def _propose(self) -> list[Effect]:
+    def _propose(self) -> list[consensus.Effect]:
         if self._proposing or self._halted:
             return []
         self._proposing = True
-        return [Propose(self._height)]
+        return [consensus.Propose(self._height)]
