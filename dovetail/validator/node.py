@@ -25,13 +25,12 @@ from dovetail.validator.config import ValidatorConfig
 from dovetail.validator.core.mempool.queue import PendingQueue
 from dovetail.validator.crash_points import CrashPoint, reach
 from dovetail.validator.metrics import Metrics
-from dovetail.validator.processors import registry
 from dovetail.validator.processors.registry import ProcessorAvailable, ProcessorEvent, Processors, ProcessorUnavailable
 from dovetail.validator.store import StorageFailed, StorageLost, Store
 from dovetail.validator.surroundings import MACHINE, Surroundings
 from dovetail.validator.transport.access import OPEN, AccessPolicy, CannotOpen, is_local, read_access_policy
 from dovetail.validator.transport.gateway import CannotBind, Request
-from dovetail.validator.transport.rights import Rights
+from dovetail.validator.transport.rights import PROCESSOR_MESSAGES, Rights
 from protos import genesis_pb2
 
 GENESIS_FILE: Final = "genesis.batch"
@@ -332,7 +331,7 @@ class Node:
 
     def _handle(self, request: Request) -> None:
         message_type = request.message_type
-        if message_type in registry.MESSAGE_TYPES:
+        if message_type in PROCESSOR_MESSAGES:
             self._take(self._processors.handle(request.identity, message_type, request.correlation_id, request.content))
         else:
             self._clients.handle(request)

@@ -22,12 +22,11 @@ from dovetail.validator.history.verification.chain import CheckedBlock
 from dovetail.validator.history.verification.findings import Finding
 from dovetail.validator.history.verification.outcomes import compare
 from dovetail.validator.history.verification.state import GARBLED
-from dovetail.validator.processors import registry
 from dovetail.validator.processors.registry import ProcessorEvent, Processors, TaskAnswered, TaskLost
 from dovetail.validator.store import StoreReader
 from dovetail.validator.transport.access import OPEN, AccessPolicy
 from dovetail.validator.transport.gateway import Gateway
-from dovetail.validator.transport.rights import Rights
+from dovetail.validator.transport.rights import PROCESSOR_MESSAGES, Rights
 
 BLOCKS_AT_ONCE_MAX: Final = 32
 TRIES_MAX: Final = 5
@@ -194,7 +193,7 @@ class Replay:
             if not self._rights.permits(request):
                 continue
             self._take(self._processors.mark_alive(request.identity))
-            if request.message_type in registry.MESSAGE_TYPES:
+            if request.message_type in PROCESSOR_MESSAGES:
                 self._take(
                     self._processors.handle(
                         request.identity, request.message_type, request.correlation_id, request.content

@@ -51,17 +51,6 @@ _STATE_REQUESTS: Final[dict[int, tuple[type[Message], int]]] = {
     Envelope.STATE_LIST_REQUEST: (packed_pb2.StateListRequest, Envelope.STATE_LIST_RESPONSE),
 }
 
-MESSAGE_TYPES: Final = frozenset(
-    {
-        *_STATE_REQUESTS,
-        Envelope.TP_REGISTER_REQUEST,
-        Envelope.TP_UNREGISTER_REQUEST,
-        Envelope.TP_PROCESS_RESPONSE,
-        Envelope.PACKED_PROCESS_RESPONSE,
-    }
-)
-"""The messages that only processors send."""
-
 
 class ProcessorAvailable(NamedTuple):
     """A processor accepts tasks of a family: it registered, or a silent one sent a frame again."""
@@ -205,7 +194,7 @@ class Processors:
         return [_available(processor, family) for family in processor.serves]
 
     def handle(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> list[ProcessorEvent]:
-        """Process one frame of ``MESSAGE_TYPES``. Undecodable frames and unknown ids change nothing."""
+        """Process one frame of ``PROCESSOR_MESSAGES``. Undecodable frames and unknown ids change nothing."""
         if message_type == Envelope.TP_REGISTER_REQUEST:
             return self._register(identity, correlation_id, content)
         processor = self._connected.get(identity)

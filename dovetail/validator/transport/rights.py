@@ -11,13 +11,28 @@ from google.protobuf.message import Message
 
 from dovetail.ledger.connection_keys import ConnectionPublicKey
 from dovetail.validator.metrics import type_name
-from dovetail.validator.processors import registry
 from dovetail.validator.transport.access import AccessPolicy, Caller, Right
 from dovetail.validator.transport.connections import ThrottledWarning
 from dovetail.validator.transport.gateway import Delivery, Request
 from protos.node_pb2 import NotAllowed
 from protos.processor_pb2 import TpRegisterResponse, TpUnregisterResponse
 from protos.validator_pb2 import Message as Envelope
+
+PROCESSOR_MESSAGES: Final = frozenset(
+    {
+        Envelope.TP_REGISTER_REQUEST,
+        Envelope.TP_UNREGISTER_REQUEST,
+        Envelope.TP_PROCESS_RESPONSE,
+        Envelope.PACKED_PROCESS_RESPONSE,
+        Envelope.TP_STATE_GET_REQUEST,
+        Envelope.TP_STATE_SET_REQUEST,
+        Envelope.TP_STATE_DELETE_REQUEST,
+        Envelope.TP_RECEIPT_ADD_DATA_REQUEST,
+        Envelope.TP_EVENT_ADD_REQUEST,
+        Envelope.STATE_LIST_REQUEST,
+    }
+)
+"""The messages that only processors send."""
 
 _EVERYBODYS: Final = frozenset({Envelope.PING_REQUEST, Envelope.PING_RESPONSE})
 """Every connected peer may ping."""
@@ -31,7 +46,7 @@ def right_for(message_type: int) -> Right | None:
     """The right that a message of this type needs; None if every peer may send it."""
     if message_type in _EVERYBODYS:
         return None
-    return Right.PROCESSOR if message_type in registry.MESSAGE_TYPES else Right.CLIENT
+    return Right.PROCESSOR if message_type in PROCESSOR_MESSAGES else Right.CLIENT
 
 
 class Rights:

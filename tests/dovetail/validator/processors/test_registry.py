@@ -10,12 +10,12 @@ from dovetail.validator.core.journal.block_run import BlockRun
 from dovetail.validator.processors.dispatch import dispatch
 from dovetail.validator.processors.processor import Registered
 from dovetail.validator.processors.registry import (
-    MESSAGE_TYPES,
     ProcessorAvailable,
     ProcessorUnavailable,
     TaskAnswered,
     TaskLost,
 )
+from dovetail.validator.transport.rights import PROCESSOR_MESSAGES
 from protos import packed_pb2, processor_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope
 from tests.dovetail.validator.processors_support import FAMILY, OTHER, Bench, make_task, touching
@@ -196,7 +196,7 @@ def test_the_contexts_of_another_processor_are_refused() -> None:
 
 def test_what_strangers_send_changes_nothing() -> None:
     bench = Bench()
-    for message_type in MESSAGE_TYPES - {Envelope.TP_REGISTER_REQUEST, Envelope.TP_UNREGISTER_REQUEST}:
+    for message_type in PROCESSOR_MESSAGES - {Envelope.TP_REGISTER_REQUEST, Envelope.TP_UNREGISTER_REQUEST}:
         for content in (b"", b"\x0a\xff"):
             assert bench.handle(b"stranger", message_type, content) == []
     assert bench.sent == []
