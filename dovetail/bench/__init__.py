@@ -1,5 +1,5 @@
-"""The benchmark of a node: a signed load, the machine's own ceiling, sending it over HTTP, and the figures.
+"""The benchmark of a node: what several measurements share is here, each measurement has a folder of its own.
 
-What to type lives in ``dovetail.cli.commands.bench``. Nothing here is imported by the node; the processors of a load
+The commands are in ``dovetail.cli.commands.bench``. The node imports nothing from here; only the processors of a load
 import ``dovetail.bench.families``.
 """

@@ -1,1 +1,1 @@
-"""Requests a second by kind of request, and what each costs."""
+"""``bench http``: requests a second by kind of request, and what each costs."""

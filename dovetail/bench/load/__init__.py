@@ -1,1 +1,1 @@
-"""Committed transactions a second under a load, and what each process costs meanwhile."""
+"""``bench load``: committed transactions a second under a load, and what each process costs."""

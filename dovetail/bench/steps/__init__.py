@@ -1,1 +1,1 @@
-"""What each step of a transaction's way costs, in one process."""
+"""``bench steps``: what each step of a transaction's way costs, in one process."""
