@@ -22,6 +22,7 @@ from dovetail.common.errors import Refused
 from dovetail.common.workers import Workers
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.settings import FamilyVersion
+from dovetail.node.handlers import make_handlers
 from dovetail.rehearsal.differences import Findings
 from dovetail.rehearsal.history import Span
 from dovetail.rehearsal.migrating import SliceFindings, migrate_slice
@@ -49,8 +50,6 @@ class Setup(NamedTuple):
 
 def handler_for(named: str, family: str) -> TransactionHandler[Any]:
     """The handler named MODULE:HANDLER. Raises Refused if it is not of ``family``."""
-    from dovetail.node.handlers import make_handlers
-
     made = make_handlers(named)
     for handler in made:
         if handler.family_name == family:

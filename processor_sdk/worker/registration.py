@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,8 +62,6 @@ def build_of(handler: TransactionHandler[Any]) -> str:
 
 def _installed_version(package: str, source: Path) -> str | None:
     """The version of the distribution that installed ``source``; None for editable ones, whose code may change."""
-    from importlib.metadata import PackageNotFoundError, distribution
-
     try:
         found = distribution(package)
     except (PackageNotFoundError, ValueError):

@@ -124,7 +124,7 @@ def test_both_versions_change_the_same_names(ledger: Ledger) -> None:
     assert ledger.state == {intkey_address("n"): cbor2.dumps({"n": 0})}
 
 
-def test_1_0_leaves_alone_what_is_too_wide_for_it(ledger: Ledger) -> None:
+def test_1_0_refuses_entries_with_wider_values(ledger: Ledger) -> None:
     """Even if it is the value of another name at the address."""
     address = intkey_address("n")
     assert do(ledger, "2.0", "set", "n", 2**32)

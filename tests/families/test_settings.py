@@ -67,7 +67,7 @@ def a_ledger(voters: int, threshold: int) -> Ledger:
     return ledger
 
 
-def test_nothing_goes_before_the_authorized_keys() -> None:
+def test_no_setting_can_be_set_before_the_authorized_keys() -> None:
     ledger = Ledger(SettingsHandler())
     assert propose(ledger, ALICE, "a.b", "1").message == f"'a.b' cannot be set before {AUTHORIZED_KEYS} is"
     result = propose(ledger, ALICE, AUTHORIZED_KEYS, f" {PUBLIC[0]} ,, {PUBLIC[1]}")
@@ -108,7 +108,7 @@ def test_a_proposal_takes_effect_with_the_vote_that_reaches_the_threshold() -> N
     assert "there is no proposal" in vote(ledger, DAVE, proposal.proposal_id, "a.b").message
 
 
-def test_a_candidate_goes_when_it_can_no_longer_be_accepted() -> None:
+def test_a_candidate_is_removed_when_it_can_no_longer_be_accepted() -> None:
     ledger = a_ledger(voters=4, threshold=3)
     proposal = client.propose(ALICE, PUBLIC[0], "a.b", "1", "n")
     ledger.accepts(proposal.transaction)
@@ -132,7 +132,7 @@ def test_votes_of_keys_that_lost_their_authority_do_not_count() -> None:
     assert stored(ledger, "a.b") == "1"
 
 
-def test_what_no_longer_fits_the_electorate_does_not_take_effect() -> None:
+def test_a_proposal_that_no_longer_fits_the_electorate_does_not_take_effect() -> None:
     ledger = a_ledger(voters=3, threshold=2)
     fewer = client.propose(ALICE, PUBLIC[0], AUTHORIZED_KEYS, ",".join(PUBLIC[:2]), "n")
     higher = client.propose(ALICE, PUBLIC[0], APPROVAL_THRESHOLD, "3", "n")

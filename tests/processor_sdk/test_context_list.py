@@ -65,7 +65,7 @@ def test_a_list_sees_the_transactions_own_writes(protocol: str) -> None:
         assert list(result.data) == expected
 
 
-def test_a_list_sees_what_earlier_transactions_and_units_left() -> None:
+def test_a_list_sees_the_changes_of_earlier_transactions_and_units() -> None:
     state = State({A: b"old", C: b"c"})
     first = [Spec(ALL, ALL, [["get", A], ["set", B, "b"]]), LISTS, Spec(ALL, ALL, [["delete", A]]), LISTS]
     failing = [Spec(ALL, ALL, [["set", C, "lost"], ["delete", B]]), LISTS, Spec(ALL, ALL, [["invalid", "no"]])]
@@ -90,7 +90,7 @@ def test_a_list_is_of_the_moment_of_its_call() -> None:
     assert list(result.data) == seen((B, b"before"), (C, b"c"))
 
 
-def test_a_list_through_a_codec_is_typed_and_names_what_is_damaged() -> None:
+def test_a_list_through_a_codec_is_typed_and_names_damaged_entries() -> None:
     class Typed(ScriptHandler):
         def apply(self, transaction: Transaction[bytes], context: Context) -> None:
             context.add_receipt_data(repr(list(context.list(NAMESPACE, Number()))).encode())
@@ -112,7 +112,7 @@ class Number:
         return b"%d" % value
 
 
-def test_a_validator_that_does_not_tell_the_batch_is_not_asked_to_list() -> None:
+def test_a_validator_that_sends_no_batch_id_is_not_asked_to_list() -> None:
     """A 1.x validator, or an older packed one without lists, would never answer."""
     state = State({A: b"a"})
     response = single(quiet, Spec((NAMESPACE,), (), [["list", NAMESPACE]]), state, batch_id="")

@@ -160,14 +160,14 @@ def test_what_a_class_has_of_its_own_is_no_slip(own: dict[str, Any]) -> None:
         ({"encodings": {"application/json": JsonCodec}}, "is the class JsonCodec"),
     ],
 )
-def test_what_an_instance_sets_is_checked_when_it_begins_to_serve(attributes: dict[str, Any], said: str) -> None:
+def test_attributes_of_an_instance_are_checked_before_it_serves(attributes: dict[str, Any], said: str) -> None:
     handler = make()()
     vars(handler).update(attributes)
     with pytest.raises(TypeError, match=said):
         Dispatcher([handler])
 
 
-def test_what_a_class_sets_later_is_checked_when_an_instance_begins_to_serve() -> None:
+def test_later_changes_of_a_class_are_checked_before_an_instance_serves() -> None:
     made = make()
     made.namespaces = ("abc",)
     with pytest.raises(TypeError, match="hex of 3 characters"):

@@ -140,7 +140,7 @@ class ByHand:
         (ByHand, r"has migrates; it is found by itself"),
     ],
 )
-def test_a_migrate_that_cannot_be_called_is_told_when_the_class_is_made(mixin: type, said: str) -> None:
+def test_a_migrate_that_cannot_be_called_is_refused_when_the_class_is_made(mixin: type, said: str) -> None:
     declared = {name: value for name, value in vars(mixin).items() if name in ("migrate", "migrates")}
     with pytest.raises(TypeError, match=said):
         type("Mistaken", (Staying,), declared)
@@ -250,7 +250,7 @@ def test_what_was_given_is_not_asked_for_again() -> None:
     assert kinds == ["list", "list", "list", "get", "delete"]
 
 
-def test_of_what_was_given_only_the_last_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_recently_listed_leaves_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("processor_sdk.migration.KNOWN_BYTES_MAX", 2 * (70 + 3))
 
     def migrate(context: MigrationContext) -> None:
@@ -298,7 +298,7 @@ def test_large_slices_are_written_in_several_calls() -> None:
     assert sum(map(len, written)) == 30
 
 
-def test_many_removals_are_told_in_several_calls() -> None:
+def test_many_removals_are_sent_in_several_calls() -> None:
     names = [NAMESPACE + "00" + f"{number:062x}" for number in range(CALL_BYTES_MAX // 70 + 1)]
 
     class Blind(Staying):
@@ -314,7 +314,7 @@ def test_many_removals_are_told_in_several_calls() -> None:
 
 
 @pytest.mark.parametrize("batch_id", ["", "ba" * 64])
-def test_the_key_makes_no_migration_where_the_validator_does_not_say_so(batch_id: str) -> None:
+def test_the_key_alone_makes_no_migration(batch_id: str) -> None:
     """A 1.x validator, which sends no batch id, and an earlier Dovetail validator let any client use the key."""
 
     def never(context: MigrationContext) -> NoReturn:

@@ -90,7 +90,7 @@ def swallowing(act: Callable[[MigrationContext], object]) -> Migrate:
         lambda context: list(context.list("")),
     ],
 )
-def test_what_lies_outside_the_slice_is_refused_even_where_the_refusal_is_swallowed(
+def test_access_outside_the_slice_is_refused_even_if_the_refusal_is_caught(
     act: Callable[[MigrationContext], object],
 ) -> None:
     assert refused(swallowing(act)).status == INVALID

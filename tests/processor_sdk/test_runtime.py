@@ -184,7 +184,7 @@ def test_a_refused_registration_says_why_and_is_tried_again(
     assert "no TpRegisterResponse" in messages[2]
 
 
-def test_a_validator_that_is_not_there_is_waited_for_aloud_once(
+def test_waiting_for_a_missing_validator_is_logged_once(
     start: Start, validator: Validator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: queue.Queue[str] = queue.Queue()
@@ -274,7 +274,7 @@ def test_stop_unregisters_first_and_finishes_what_is_in_flight(start: Start, val
     validator.part()
 
 
-def test_a_batch_that_it_is_in_the_middle_of_is_finished(start: Start, validator: Validator) -> None:
+def test_a_batch_in_progress_is_finished_after_stop(start: Start, validator: Validator) -> None:
     """In the 1.x conversation the batch's next transaction is sent only after the answer to the one before."""
     handler = GatedHandler()
     processor = start(validator.url, handler)

@@ -162,7 +162,7 @@ def run(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Run
 
 
 class TestContext:
-    def test_get_state_gives_what_there_is_in_the_order_asked_for(self, run: Run) -> None:
+    def test_get_state_gives_existing_entries_in_the_order_of_the_request(self, run: Run) -> None:
         done = run([["get", [C, B, A, C]], ["get", []]], {A: b"a", C: b"c"})
         assert done.data == (repr([(C, b"c"), (A, b"a"), (C, b"c")]), "[]")
 
@@ -176,7 +176,7 @@ class TestContext:
         assert done.data == (repr([A, B]), repr([(A, b"1"), (B, b"2")]), repr([A]), repr([(B, b"2")]))
         assert done.after == {B: b"2"}
 
-    def test_delete_state_names_all_that_it_was_given(self, run: Run) -> None:
+    def test_delete_state_returns_all_given_addresses(self, run: Run) -> None:
         done = run([["delete", [B, A]]], {A: b"a"})
         assert (done.data, done.after) == ((repr([B, A]),), {})
 
@@ -282,7 +282,7 @@ class TestAdding:
             processor.add(handler)
         processor.add(adapted(OldHandler())[0])
 
-    def test_the_new_base_class_says_where_the_old_style_is_at_home(self) -> None:
+    def test_the_new_base_class_names_the_adapter_for_the_old_style(self) -> None:
         def apply(self: Any, transaction: Any, context: Any) -> None: ...
 
         old: dict[str, Any] = {"family_name": "f", "namespaces": (NAMESPACE,), "apply": apply}

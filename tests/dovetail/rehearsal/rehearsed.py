@@ -16,7 +16,7 @@ NAMED = "DOVETAIL_TEST_NAMED"
 """The environment variable NAME:FILE: the intkey name at which a handler misbehaves, and a file."""
 
 
-class Told(IntkeyHandler):
+class WithEvent(IntkeyHandler):
     """intkey with an event and receipt data; the history for the handlers below."""
 
     def apply(self, transaction: Transaction[IntkeyPayload], context: Context) -> None:
@@ -45,7 +45,7 @@ class DecByOneMore(IntkeyHandler):
             context.set(address, leaf, LEAF)
 
 
-class DecTellsOtherwise(Told):
+class DecRaisesAnotherEvent(WithEvent):
     """dec has another event and other receipt data."""
 
     def tell(self, payload: IntkeyPayload, context: Context) -> None:
@@ -55,7 +55,7 @@ class DecTellsOtherwise(Told):
             context.add_event("intkey/dec", {"name": payload.name, "by": str(payload.value)})
 
 
-class DecAddsData(Told):
+class DecAddsData(WithEvent):
     """dec adds more receipt data."""
 
     def tell(self, payload: IntkeyPayload, context: Context) -> None:

@@ -106,9 +106,9 @@ def test_a_write_differs(tmp_path: Path) -> None:
 
 
 def test_events_and_receipt_data_differ(tmp_path: Path) -> None:
-    made(tmp_path, *BLOCKS, handler=rehearsed.Told)
-    assert rehearsed_whole(tmp_path, rehearsed.Told()) == Findings(6)
-    found = rehearsed_whole(tmp_path, rehearsed.DecTellsOtherwise())
+    made(tmp_path, *BLOCKS, handler=rehearsed.WithEvent)
+    assert rehearsed_whole(tmp_path, rehearsed.WithEvent()) == Findings(6)
+    found = rehearsed_whole(tmp_path, rehearsed.DecRaisesAnotherEvent())
     assert found.kinds == {"events": 3, "receipt_data": 3}
     event, data = found.differences[:2]
     assert event.old_events == ("intkey/dec [name=a]",)
@@ -183,7 +183,7 @@ def other(value: int, *addresses: str, signer: Signer = SIGNER, encoding: str = 
 OTHER = FamilyVersion("other", "1.0")
 
 
-def test_to_remove_what_is_not_there_is_no_change(tmp_path: Path) -> None:
+def test_removing_a_missing_entry_is_no_change(tmp_path: Path) -> None:
     chain = Chain(tmp_path, rehearsed.OtherFamily())
     there, absent = intkey_address("there"), intkey_address("absent")
     chain.block([[other(1, there, absent)], [other(2, absent, there)]])
@@ -194,7 +194,7 @@ def test_to_remove_what_is_not_there_is_no_change(tmp_path: Path) -> None:
     assert found.differences[0].message == "history does not write there; the new handler removes it"
 
 
-def test_a_migration_of_the_past_is_no_clients_transaction(tmp_path: Path) -> None:
+def test_past_migrations_are_not_rehearsed_as_transactions(tmp_path: Path) -> None:
     chain = Chain(tmp_path, rehearsed.OtherFamily())
     well_known = Signer(migration.PRIVATE_KEY)
     chain.block([[other(1), other(2, signer=well_known, encoding=migration.PAYLOAD_ENCODING)]])
@@ -231,16 +231,19 @@ def receipts_of(folder: Path) -> list[bytes]:
     return found
 
 
-def test_a_receipt_that_no_validator_keeps_is_invalid(tmp_path: Path) -> None:
+def test_a_receipt_that_is_too_large_is_invalid(tmp_path: Path) -> None:
     """Exact to the byte: with writes, events, data, and removals, which have no value."""
-    chain = Chain(tmp_path / "told", rehearsed.Told())
+    chain = Chain(tmp_path / "event", rehearsed.WithEvent())
     chain.steps([("set", "a", 10)], [("set", "a much longer name", 5)])
     chain.close()
     chain = Chain(tmp_path / "removes", rehearsed.OtherRemoves())
     there, more = intkey_address("there"), intkey_address("more")
     chain.block([[other(1, there, more), other(2, more, there)], [other(3, there, more)]])
     chain.close()
-    for folder, handler, family in (("told", rehearsed.Told(), INTKEY), ("removes", rehearsed.OtherRemoves(), OTHER)):
+    for folder, handler, family in (
+        ("told", rehearsed.WithEvent(), INTKEY),
+        ("removes", rehearsed.OtherRemoves(), OTHER),
+    ):
         sizes = sorted(map(len, receipts_of(tmp_path / folder)))
         assert sizes[-1] > sizes[0]
         most = Limits(receipt_bytes_max=sizes[-1])
@@ -252,7 +255,7 @@ def test_a_receipt_that_no_validator_keeps_is_invalid(tmp_path: Path) -> None:
         assert found.differences[0].message == said
 
 
-def test_a_value_that_no_validator_keeps_is_invalid(tmp_path: Path) -> None:
+def test_a_value_that_is_too_large_is_invalid(tmp_path: Path) -> None:
     made(tmp_path, *BLOCKS)
     size = len(LEAF.encode({"a": 10}))
     assert rehearsed_whole(tmp_path, IntkeyHandler(), limits=Limits(state_value_bytes_max=size)) == Findings(6)
@@ -285,7 +288,7 @@ def test_two_alarms_end_one_apply_alone() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_an_alarm_beside_the_apply_ends_nothing_else(
+def test_an_alarm_outside_the_apply_ends_only_that_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
     """An alarm just before or just after the dispatcher's catch ends only that transaction."""

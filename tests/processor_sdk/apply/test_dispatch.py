@@ -125,7 +125,7 @@ def test_prefix_inputs_are_fetched_once_under_the_transactions_own_context() -> 
     assert state.calls == [("get", "ctx:2", (B,)), ("get", "ctx:2", (A, C))]
 
 
-def test_what_an_earlier_unit_wrote_wins_over_what_is_fetched() -> None:
+def test_writes_of_earlier_units_win_over_fetched_values() -> None:
     state = State({A: b"old", B: b"old"})
     write = Spec((), (A, B), [["set", A, "new"], ["delete", B]])
     read = Spec(("aaaaaa",), (), [["get", A], ["get", B]])
@@ -134,7 +134,7 @@ def test_what_an_earlier_unit_wrote_wins_over_what_is_fetched() -> None:
     assert state.calls == []
 
 
-def test_a_failed_unit_leaves_nothing_for_later_ones() -> None:
+def test_later_units_do_not_see_a_failed_unit() -> None:
     state = State({A: b"old"})
     write = Spec((A,), (A,), [["set", A, "new"]])
     fail = Spec((A,), (A,), [["get", A], ["bug"]])
@@ -152,7 +152,7 @@ def _following(
     return [result for unit in packed_pb2.PackedProcessResponse.FromString(content).units for result in unit.results]
 
 
-def test_a_request_that_follows_runs_over_what_the_one_before_left() -> None:
+def test_a_following_request_sees_the_changes_of_the_one_before() -> None:
     dispatcher, state = Dispatcher([ScriptHandler()]), State({A: b"old", B: b"old", C: b"old"})
     write = Spec((A,), (A, B, C), [["set", A, "new"], ["delete", B]])
     fail = Spec((C,), (C,), [["set", C, "new"], ["invalid", "no"]])
@@ -166,7 +166,7 @@ def test_a_request_that_follows_runs_over_what_the_one_before_left() -> None:
     assert list(result.data) == [b"data old", b"data old", b"data old"]
 
 
-def test_what_a_request_that_follows_only_read_is_not_left_to_the_next() -> None:
+def test_values_that_were_only_read_are_not_passed_to_a_following_request() -> None:
     dispatcher, state = Dispatcher([ScriptHandler()]), State({A: b"old"})
     read = Spec(("aaaaaa",), (), [["get", A]])
     _following(dispatcher, "first", "", [[read]], state)
@@ -175,7 +175,7 @@ def test_what_a_request_that_follows_only_read_is_not_left_to_the_next() -> None
     assert list(result.data) == [b"data new"]
 
 
-def test_a_request_that_follows_another_than_the_one_before_is_no_verdict() -> None:
+def test_a_request_that_follows_an_unknown_one_gets_no_verdict() -> None:
     dispatcher, state = Dispatcher([ScriptHandler()]), State({})
     unit = [Spec((), (), [])]
     _following(dispatcher, "first", "", [unit], state)
@@ -193,7 +193,7 @@ def test_deleting_nothing_changes_nothing(inputs: tuple[str, ...]) -> None:
     assert list(result.data) == [b"not held", b"held"]
 
 
-def test_a_delete_of_what_may_not_be_read_is_recorded_and_tells_nothing() -> None:
+def test_a_delete_at_an_unreadable_address_is_recorded_and_reveals_nothing() -> None:
     for values_held in ({}, {A: b"x"}):
         [[first], [second]] = packed(
             quiet,
@@ -300,7 +300,7 @@ def handler_that(outcome: Any) -> TransactionHandler[bytes]:
     return Bad()
 
 
-def test_a_handler_that_returns_something_has_not_succeeded() -> None:
+def test_a_handler_that_returns_a_value_fails() -> None:
     response = single(Dispatcher([handler_that(InvalidTransaction)]), Spec((), (), []), State({}))
     assert (response.status, response.message) == (INTERNAL, "TypeError: apply of script returned type, not None")
 
@@ -366,7 +366,7 @@ def test_the_validators_own_authorization_error_is_final(inputs: tuple[str, ...]
     assert processor_pb2.TpProcessResponse.FromString(content).status == INVALID
 
 
-def test_an_ok_that_names_not_every_written_address_is_no_success() -> None:
+def test_an_ok_without_every_written_address_is_no_success() -> None:
     spec = Spec((), (A,), [["set", A, "x"]])
     request = processor_pb2.TpProcessRequest(header_bytes=spec.header_bytes(), payload=spec.payload())
     response = processor_pb2.TpProcessResponse.FromString(

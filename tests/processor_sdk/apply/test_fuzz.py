@@ -263,7 +263,7 @@ SPOILT: dict[str, tuple[Callable[[Any], None], int]] = {
 
 
 @pytest.mark.parametrize("case", SPOILT)
-def test_a_spoilt_context_gets_one_answer_that_fits_a_message(case: str) -> None:
+def test_a_damaged_context_gets_one_answer_that_fits_a_message(case: str) -> None:
     spoil, status = SPOILT[case]
 
     class Spoiler(ScriptHandler):

@@ -105,7 +105,7 @@ def ends() -> Iterator[tuple["Connection[Any, Any]", "Connection[Any, Any]"]]:
 Ends = tuple["Connection[Any, Any]", "Connection[Any, Any]"]
 
 
-def test_a_wait_that_ends_while_somebody_looks_makes_nothing_late(clock: Clock, ends: Ends) -> None:
+def test_a_wait_that_ends_during_a_check_makes_no_apply_late(clock: Clock, ends: Ends) -> None:
     progress = Interrupted([FAMILY], clock)
     watch = Watch(ends[1], progress, limit_ms=500, stop_s_max=1)
     progress.begin("t", "b", FAMILY, True, clock.now)
@@ -136,7 +136,7 @@ class Meanwhile(logging.Handler):
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["still runs", "ended meanwhile"])
-def test_who_took_too_long_is_refused_and_not_who_came_behind(clock: Clock, ends: Ends, ended: bool) -> None:
+def test_the_late_apply_is_refused_and_not_the_next_one(clock: Clock, ends: Ends, ended: bool) -> None:
     progress = Progress([FAMILY], clock)
     watch = Watch(ends[1], progress, limit_ms=500, stop_s_max=1)
     progress.task = task("slow")
@@ -180,7 +180,7 @@ def test_a_task_of_several_or_of_a_lost_connection_is_not_refused(clock: Clock, 
         assert (watch.refusal(late, generation) is not None) is refused
 
 
-def test_a_beat_that_nobody_reads_holds_up_nobody(clock: Clock, ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unread_beat_does_not_block(clock: Clock, ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     workers = ends[1]
     said: list[Beat] = []
     monkeypatch.setattr(workers, "send", said.append)
@@ -193,7 +193,7 @@ def test_a_beat_that_nobody_reads_holds_up_nobody(clock: Clock, ends: Ends, monk
     assert len(said) == 1
 
 
-def test_records_of_the_apply_thread_alone_get_the_fields_that_they_lack(clock: Clock) -> None:
+def test_only_records_of_the_apply_thread_get_the_missing_fields(clock: Clock) -> None:
     progress = begun(clock)
     progress.thread = threading.get_ident()
     fields = ApplyFields(progress, 3)
@@ -210,7 +210,7 @@ def test_records_of_the_apply_thread_alone_get_the_fields_that_they_lack(clock: 
     assert record() == {"worker": 3}
 
 
-def test_a_log_that_goes_to_stdout_does_not_go_round(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_to_stdout_does_not_loop(caplog: pytest.LogCaptureFixture) -> None:
     beneath = io.StringIO()
     stdout = StdoutLines(beneath).text()
     logger = logging.getLogger("stdout")

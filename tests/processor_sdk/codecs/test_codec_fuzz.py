@@ -128,7 +128,7 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_a_codec_refuses_names_what_is_wrong(case: str) -> None:
+def test_a_codecs_refusal_names_the_fault(case: str) -> None:
     codec, data, said = REFUSED[case]
     with pytest.raises(NotDecodable, match=said):
         CODECS[f"application/{codec}"].decode(data)

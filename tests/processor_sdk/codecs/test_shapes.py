@@ -157,7 +157,7 @@ def nested(kind: Any, levels: int) -> Any:
         (nested(Nothing, DEPTH_MAX), r"needs 33 maps and lists"),
     ],
 )
-def test_what_would_break_a_codec_later_is_refused_when_it_is_made(
+def test_types_that_would_break_a_codec_are_refused_when_it_is_made(
     make: Callable[[Any], Any], kind: Any, said: str
 ) -> None:
     with pytest.raises(TypeError, match=said):
@@ -232,7 +232,7 @@ def test_base64_is_read(text: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_an_integer_is_a_float_where_one_holds_it_exactly(make: Callable[[Any], Any]) -> None:
+def test_an_integer_is_a_float_if_a_float_holds_it_exactly(make: Callable[[Any], Any]) -> None:
     codec = make(float)
     for number in (0, -1, 2**53, -(2**53), 2**54 + 4, 2**64, 10**22, 2**1023):
         assert codec.decode(codec.encode(number)) == number

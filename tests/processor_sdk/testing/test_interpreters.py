@@ -210,7 +210,7 @@ ledger.accepts(ledger.transaction(b""))
 
 
 @pytest.mark.parametrize("chdir", ["", 'os.chdir("/")'])
-def test_modules_of_the_project_stand_before_no_one_elses(tmp_path: Path, chdir: str) -> None:
+def test_modules_of_the_project_do_not_shadow_the_standard_library(tmp_path: Path, chdir: str) -> None:
     for name, text in {"mine": FAMILY, "types": "", "random": "", "enum": "", "beside": ""}.items():
         (tmp_path / f"{name}.py").write_text(text)
     script = f"import types, random, enum, processor_sdk.testing\n{TEST.format(chdir=chdir)}"

@@ -204,7 +204,7 @@ def test_families_without_a_handler_wait_and_those_not_permitted_are_refused() -
     assert ledger.apply(ledger.transaction(b"", family="other notes", version="1.0")).reason == "waiting_for_processor"
 
 
-def test_of_several_waits_and_refusals_the_one_of_the_validator_is_told(notes: Ledger) -> None:
+def test_of_several_waits_and_refusals_the_validators_one_is_reported(notes: Ledger) -> None:
     nobody = notes.transaction(b"", family="nobody", version="1.0")
     assert notes.apply([note(notes, text="refused"), nobody]).reason == "waiting_for_processor"
     waits = note(notes, dependencies=["0" * 128])
@@ -284,7 +284,7 @@ def test_a_body_is_bounded_as_at_the_door() -> None:
             Ledger(Notes(), limits=Limits(body_bytes_max=size - 1)).apply(what)  # type: ignore[arg-type]
 
 
-def test_a_handler_of_the_1x_sdk_is_told_what_to_write() -> None:
+def test_a_handler_of_the_1x_sdk_is_refused_with_the_correction() -> None:
     class Old:
         family_versions: ClassVar = ["1.0"]
 

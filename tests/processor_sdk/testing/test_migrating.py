@@ -164,7 +164,7 @@ def test_chance_in_migrate_is_found() -> None:
     assert ledger.state == counts(1)
 
 
-def test_what_one_slice_leaves_on_the_handler_for_the_next_is_found() -> None:
+def test_data_that_a_slice_keeps_for_the_next_is_found() -> None:
     Ledger(Remembering()).migrate()
     with pytest.raises(NonDeterministic, match=f"write at {COUNT}"):
         Ledger(Remembering()).migrate(sliced=True)
@@ -221,7 +221,7 @@ def test_a_version_waits_for_its_block_and_then_for_its_migration() -> None:
         ([f"{NAMESPACE}{number:02x}" for number in range(17)], "no array of at most 16 prefixes"),
     ],
 )
-def test_prefixes_that_no_setting_can_hold_are_told(prefixes: Sequence[str], said: str) -> None:
+def test_prefixes_that_no_setting_can_hold_are_refused(prefixes: Sequence[str], said: str) -> None:
     with pytest.raises(NotDecodable, match=said):
         Ledger(Doubling(), twice=False).migrate(prefixes=prefixes)
 
@@ -284,14 +284,14 @@ class Staying(TransactionHandler[bytes]):
         (FamilyVersion("counts", "9"), "this ledger has no handler for the family counts 9"),
     ],
 )
-def test_a_migration_that_nobody_runs_waits_for_a_processor(family: FamilyVersion, said: str) -> None:
+def test_a_migration_without_a_processor_waits(family: FamilyVersion, said: str) -> None:
     for state in ({}, permitting(Permission(family, migrate=(NAMESPACE,)))):
         result = Ledger(Staying(), state=state).migrate(family=family.name, version=family.version)
         assert (result.verdict, result.reason) == (Verdict.PENDING, "waiting_for_processor")
         assert re.match(said, result.message)
 
 
-def test_nobody_else_makes_a_migration() -> None:
+def test_clients_cannot_make_migrations() -> None:
     ledger = Ledger(Doubling())
     fields: dict[str, Any] = {"signer": PUBLIC_KEY}
     with pytest.raises(RefusedBatch, match="the key of migrations, which only validators make"):

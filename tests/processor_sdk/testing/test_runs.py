@@ -24,7 +24,7 @@ from tests.processor_sdk.testing.careless import (
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_what_differs_on_another_node_is_found_at_once(name: str) -> None:
+def test_sources_of_disagreement_are_found_in_the_first_transaction(name: str) -> None:
     ledger = Ledger(Careless())
     with pytest.raises(NonDeterministic, match="ended differently when it ran again") as found:
         ledger.apply(ledger.transaction(name.encode()))
@@ -32,7 +32,7 @@ def test_what_differs_on_another_node_is_found_at_once(name: str) -> None:
     assert not ledger.state
 
 
-def test_chance_that_a_module_seeded_when_it_was_imported_is_found() -> None:
+def test_random_numbers_that_a_module_seeded_at_import_are_found() -> None:
     ledger = Ledger(Careless())
     random.seed(7)
     with pytest.raises(NonDeterministic, match="write at abcdef"):
@@ -40,14 +40,14 @@ def test_chance_that_a_module_seeded_when_it_was_imported_is_found() -> None:
 
 
 @pytest.mark.parametrize("name", LATER)
-def test_what_an_earlier_transaction_left_is_found(name: str) -> None:
+def test_data_that_an_earlier_transaction_left_is_found(name: str) -> None:
     ledger = Ledger(Careless())
     with pytest.raises(NonDeterministic, match="write at abcdef"):
         ledger.accepts([ledger.transaction(name.encode()) for _ in range(2)])
 
 
 @pytest.mark.parametrize("does", FORBIDDEN)
-def test_what_no_apply_may_do_is_named_with_its_place(does: str) -> None:
+def test_a_forbidden_action_is_named_with_its_place(does: str) -> None:
     ledger = Ledger(Careless())
     with pytest.raises(NonDeterministic) as found:
         ledger.apply(ledger.transaction(does.encode()))
@@ -62,7 +62,7 @@ def test_what_is_the_same_everywhere_passes(name: str) -> None:
 
 
 @pytest.mark.parametrize("handler", [MadeAtATime, MadeSomewhere, MadeByChance, MadeInAnOrder])
-def test_what_a_handler_read_when_it_was_made_is_found(handler: type[Made]) -> None:
+def test_values_that_a_handler_read_when_it_was_made_are_found(handler: type[Made]) -> None:
     # As if no number was drawn since the module was imported.
     random.seed(7)
     ledger = Ledger(handler())
@@ -76,13 +76,13 @@ def test_handlers_are_made_as_a_node_does_or_as_the_test_did(handler: Made) -> N
     ledger.accepts(ledger.transaction(b""))
 
 
-def test_a_handler_that_cannot_be_made_elsewhere_is_told_with_its_words() -> None:
+def test_a_handler_that_cannot_be_made_elsewhere_is_refused_with_its_error() -> None:
     ledger = Ledger(MadeOnlyHere())
     with pytest.raises(CannotRunTwice, match=r"(?s)with an empty environment; it said:.*KeyError: 'PATH'"):
         ledger.apply(ledger.transaction(b""))
 
 
-def test_a_run_that_ends_its_interpreter_is_told_and_the_next_goes_on() -> None:
+def test_a_run_that_ends_its_interpreter_is_reported_and_the_next_one_works() -> None:
     ledger = Ledger(Careless())
     with pytest.raises(NonDeterministic, match=r"ended its interpreter \(exit code 86\)"):
         ledger.apply(ledger.transaction(b"end the process"))

@@ -68,7 +68,7 @@ def test_in_the_middle_of_a_poll_the_connection_is_not_finished(
     link.abandon()
 
 
-def test_a_socket_that_was_interrupted_in_its_end_holds_up_nobody(
+def test_an_interrupted_close_of_a_socket_blocks_nothing(
     link: Connection, validator: Validator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forget: Callable[[Any, Any], None] = zmq.Context._rm_socket

@@ -106,7 +106,7 @@ def test_a_processor_shows_its_key_and_registers(ring: Ring, said: "queue.Queue[
         validator.release()
 
 
-def test_a_refused_key_is_said_and_tried_until_it_is_let_in(ring: Ring, said: "queue.Queue[str]") -> None:
+def test_a_refused_key_is_logged_and_tried_until_it_is_accepted(ring: Ring, said: "queue.Queue[str]") -> None:
     listed = Listed(set())
     with kept(ring.validator, listed) as validator, running(validator.url, ring.processor, ring.validator) as processor:
         key = ring.processor.public_key
@@ -129,9 +129,7 @@ def test_the_wrong_key_of_a_validator_is_said(ring: Ring, said: "queue.Queue[str
 
 
 @pytest.mark.parametrize("mended", ["validator_key", "connection_key"])
-def test_a_file_that_is_mended_meanwhile_is_read_again(
-    ring: Ring, tmp_path: Path, said: "queue.Queue[str]", mended: str
-) -> None:
+def test_a_corrected_key_file_is_read_again(ring: Ring, tmp_path: Path, said: "queue.Queue[str]", mended: str) -> None:
     own = ring.processor._replace(private=tmp_path / "own.priv")
     server = ring.validator._replace(public=tmp_path / "server.pub")
     shutil.copy(ring.processor.private, own.private)
@@ -160,7 +158,7 @@ def test_a_processor_without_a_key_is_told_that_it_needs_one(ring: Ring, said: "
         assert "perhaps it asks for keys, of which this processor has none" in wait_said(said, "^lost the validator")
 
 
-def test_a_validator_without_keys_is_told_from_one_with_others(ring: Ring, said: "queue.Queue[str]") -> None:
+def test_the_log_tells_a_validator_without_keys_from_one_with_others(ring: Ring, said: "queue.Queue[str]") -> None:
     validator = Validator()
     try:
         with running(validator.url, ring.processor, ring.validator):

@@ -76,15 +76,15 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def test_of_a_module_that_nobody_installed_it_is_the_digest_of_its_source() -> None:
+def test_the_build_of_an_uninstalled_module_is_the_digest_of_its_source() -> None:
     assert build_of(Here()) == digest(Path(__file__))
 
 
-def test_of_an_installed_package_it_is_the_version(site: Path) -> None:
+def test_the_build_of_an_installed_package_is_its_version(site: Path) -> None:
     assert build_of(importlib.import_module("built_family.rules").Handler()) == "1.4.2"
 
 
-def test_of_an_editable_install_it_is_the_digest(site: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_build_of_an_editable_install_is_the_digest(site: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The version stays the same while the code changes."""
     elsewhere = tmp_path_factory.mktemp("project")
     (site / "built_family").rename(elsewhere / "built_family")
@@ -96,7 +96,7 @@ def test_of_an_editable_install_it_is_the_digest(site: Path, tmp_path_factory: p
     assert build_of(handler) == digest(elsewhere / "built_family" / "rules.py")
 
 
-def test_of_a_project_beside_its_egg_info_it_is_the_digest(site: Path) -> None:
+def test_the_build_of_a_project_beside_its_egg_info_is_the_digest(site: Path) -> None:
     """setuptools leaves it after an editable install of a flat project, and after a build."""
     info = site / "built_family-1.4.2.dist-info"
     (info / "METADATA").rename(info / "PKG-INFO")
@@ -107,12 +107,12 @@ def test_of_a_project_beside_its_egg_info_it_is_the_digest(site: Path) -> None:
     assert build_of(handler) == digest(site / "built_family" / "rules.py")
 
 
-def test_of_a_handler_of_the_1x_line_it_is_the_authors_code() -> None:
+def test_the_build_of_a_1x_handler_is_that_of_the_authors_code() -> None:
     (handler,) = adapted(Legacy())
     assert build_of(handler) == digest(Path(__file__))
 
 
-def test_of_a_class_without_a_source_it_is_empty() -> None:
+def test_the_build_of_a_class_without_a_source_is_empty() -> None:
     scope: dict[str, Any] = {"__name__": "typed_in"}
     exec(SOURCE, scope)
     assert build_of(scope["Handler"]()) == ""

@@ -97,7 +97,7 @@ def test_workers_serve_a_validator_that_knows_1x_only(start: Start) -> None:
         assert not bare.unknown
 
 
-def test_a_message_of_several_transactions_is_left_to_be_tried_one_by_one(start: Start, validator: Validator) -> None:
+def test_a_late_message_of_several_transactions_is_not_answered(start: Start, validator: Validator) -> None:
     start(apply_timeout_ms=100)
     validator.accept()
     fine = Spec((), (), [])
@@ -163,7 +163,7 @@ def test_what_an_apply_says_carries_its_fields(start: Start, validator: Validato
     ]
 
 
-def test_what_cannot_pass_to_a_worker_is_refused(validator: Validator) -> None:
+def test_handlers_that_cannot_be_pickled_are_refused(validator: Validator) -> None:
     processor = TransactionProcessor(validator.url).add(worker_family.Unpicklable())
     with pytest.raises(TypeError, match=r"the handler Unpicklable cannot be given to a worker process: .*lambda"):
         processor.run()
@@ -182,13 +182,13 @@ def die() -> None:
     os._exit(4)
 
 
-def test_workers_that_do_not_come_up_end_the_run(validator: Validator) -> None:
+def test_workers_that_do_not_start_end_the_run(validator: Validator) -> None:
     processor = TransactionProcessor(validator.url, workers=2).add(WorkerHandler())
     with pytest.raises(CannotStart, match="a worker ended with exit code 4 before it could serve"):
         processor.run(configure_logging=die)
 
 
-def test_a_script_without_its_guard_is_told_what_to_write(validator: Validator, tmp_path: Path) -> None:
+def test_a_script_without_its_guard_is_refused_with_the_correction(validator: Validator, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "from processor_sdk.runtime import TransactionProcessor\n"

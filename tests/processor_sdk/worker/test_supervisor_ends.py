@@ -64,7 +64,7 @@ def test_the_end_of_a_worker_is_noticed_whatever_its_handler_has_started(
         running.join()
 
 
-def test_the_end_is_noticed_where_the_system_tells_nobody(
+def test_the_end_of_a_worker_is_noticed_without_a_descriptor(
     start: Start, validator: Validator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slot, "_end_of", lambda process: None)
@@ -74,7 +74,7 @@ def test_the_end_is_noticed_where_the_system_tells_nobody(
     validator.accept()
 
 
-def test_a_child_that_goes_on_behind_its_apply_ends_and_says_nothing(
+def test_a_forked_child_that_outlives_its_apply_ends_without_an_answer(
     start: Start, validator: Validator, gate: socket.socket
 ) -> None:
     start()
@@ -95,7 +95,7 @@ def test_a_large_handler_is_served(start: Start, validator: Validator) -> None:
     validator.accept()
 
 
-def test_a_start_waits_for_nobody_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_does_not_wait_until_the_worker_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     resource_tracker.ensure_running()
     # A worker that ends before it has read its arguments.
     monkeypatch.setattr(spawn, "_python_exe", b"/bin/false")
@@ -143,7 +143,7 @@ def test_only_the_sdk_says_overtime(
     assert ("ended with exit code 70 (an apply over its time limit)" in said) == (word == "sleep")
 
 
-def test_a_process_that_cannot_be_had_is_tried_again(
+def test_a_process_that_cannot_be_started_is_tried_again(
     start: Start, validator: Validator, caplog: pytest.LogCaptureFixture
 ) -> None:
     running = start()
@@ -159,7 +159,7 @@ def test_a_process_that_cannot_be_had_is_tried_again(
     validator.accept()
 
 
-def test_a_worker_that_is_deaf_to_its_abortion_is_killed(
+def test_a_worker_that_ignores_its_abort_is_killed(
     start: Start, validator: Validator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "BEAT_MARGIN_S", 0.5)
@@ -170,7 +170,7 @@ def test_a_worker_that_is_deaf_to_its_abortion_is_killed(
     validator.accept()
 
 
-def test_replacements_that_do_not_get_ready_come_ever_later(
+def test_replacements_that_do_not_register_are_delayed_ever_longer(
     start: Start, validator: Validator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     failures: list[int] = []
@@ -222,7 +222,7 @@ def watcher() -> Iterator[Supervisor]:
     shared.close()
 
 
-def test_a_beat_puts_off_the_abortion_and_takes_back_none(watcher: Supervisor, clock: Clock) -> None:
+def test_a_beat_delays_the_abort_and_cancels_none(watcher: Supervisor, clock: Clock) -> None:
     (place,) = watcher._slots
     place.pipe, other = slot._spawn.Pipe()
     with place.pipe, other:
@@ -234,7 +234,7 @@ def test_a_beat_puts_off_the_abortion_and_takes_back_none(watcher: Supervisor, c
         place.pipe = None
 
 
-def test_what_a_supervisor_that_was_stopped_did_not_hear_counts_for_nobody(
+def test_beats_that_a_suspended_supervisor_missed_are_no_silence(
     watcher: Supervisor, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (place,) = watcher._slots
@@ -252,9 +252,7 @@ def test_what_a_supervisor_that_was_stopped_did_not_hear_counts_for_nobody(
         assert place.silent_at == silent_at
 
 
-def test_a_turn_is_no_longer_than_reports_may_be_apart(
-    watcher: Supervisor, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_supervisor_reports_in_time(watcher: Supervisor, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     watcher._kill_at = 1000.0
     waited: list[float] = []
 
@@ -281,9 +279,7 @@ def test_workers_begin_with_the_signals_blocked_the_first_too(validator: Validat
         assert script.stderr.readline() == "blocked: SIGINT SIGTERM\n"
 
 
-def test_an_interpreter_that_stands_still_outlives_its_supervisor_by_a_bound(
-    validator: Validator, gate: socket.socket
-) -> None:
+def test_a_blocked_interpreter_ends_soon_after_its_supervisor(validator: Validator, gate: socket.socket) -> None:
     options = (validator.url, "0.1", "500", "2.5")
     with started_script("-m", "tests.processor_sdk.worker.worker_family", *options) as script:
         validator.accept()
@@ -297,7 +293,7 @@ def test_an_interpreter_that_stands_still_outlives_its_supervisor_by_a_bound(
         assert "Timeout (0:00:03)!" in script.stderr.read()
 
 
-def test_closed_standard_streams_are_nobodys_pipe(validator: Validator) -> None:
+def test_closed_standard_streams_do_not_become_a_workers_pipe(validator: Validator) -> None:
     command = [sys.executable, "-m", "tests.processor_sdk.worker.worker_family", validator.url, "1"]
     shell = subprocess.Popen(["/bin/sh", "-c", 'exec "$@" 0<&- 1>&- 2>&-', "sh", *command])
     with shell, contextlib.ExitStack() as undo:
@@ -310,7 +306,7 @@ def test_closed_standard_streams_are_nobodys_pipe(validator: Validator) -> None:
         assert shell.wait(WAIT_MS / 1000) == 0
 
 
-def test_a_worker_is_replaced_where_the_ends_of_children_are_ignored(validator: Validator) -> None:
+def test_a_worker_is_replaced_even_if_sigchld_is_ignored(validator: Validator) -> None:
     """An ignored SIGCHLD survives exec, so a processor may be started with it."""
     script = (
         "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN);"
@@ -342,7 +338,7 @@ def test_a_worker_is_replaced_where_the_ends_of_children_are_ignored(validator: 
         "ipc://",
     ],
 )
-def test_urls_that_nobody_can_connect_to_are_refused(url: str) -> None:
+def test_malformed_urls_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match="it must be tcp://HOST:PORT, PORT from 1 to 65535, or ipc://PATH"):
         TransactionProcessor(url)
 
