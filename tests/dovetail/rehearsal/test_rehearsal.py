@@ -241,7 +241,7 @@ def test_a_receipt_that_is_too_large_is_invalid(tmp_path: Path) -> None:
     chain.block([[other(1, there, more), other(2, more, there)], [other(3, there, more)]])
     chain.close()
     for folder, handler, family in (
-        ("told", rehearsed.WithEvent(), INTKEY),
+        ("event", rehearsed.WithEvent(), INTKEY),
         ("removes", rehearsed.OtherRemoves(), OTHER),
     ):
         sizes = sorted(map(len, receipts_of(tmp_path / folder)))
