@@ -115,7 +115,7 @@ class _Path:
         """Take batches to their commit, block by block."""
         waiting = list(raw_batches)[::-1]
         while waiting or len(self._queue):
-            while waiting and self._queue.room.transactions < self._limits.block_transactions_max:
+            while waiting and self._queue.quota.transactions < self._limits.block_transactions_max:
                 self._accept(waiting, times)
             self._make_block(times)
 

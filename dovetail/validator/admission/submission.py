@@ -83,7 +83,7 @@ class Submissions:
             )
             self._refuse(request, "QUEUE_FULL", "queue_full", message)
             return
-        full = self._queue.room.is_full()
+        full = self._queue.quota.is_full()
         if full is not None and not self._claim_known(request.content):
             # A full queue must not cost the splitting and the checking of what it cannot take.
             self._refuse_full(request, full)
@@ -167,11 +167,11 @@ class Submissions:
             log.error("batches not accepted", reason=str(failure))
             self._refuse(request, "INTERNAL_ERROR", "storage_failed", str(failure))
             return None
-        full = self._queue.room.refusal(fresh) if fresh else None
+        full = self._queue.quota.refusal(fresh) if fresh else None
         if full is not None:
             self._refuse_full(request, full)
             return None
-        over = self._queue.room.share_refusal(fresh) if fresh else None
+        over = self._queue.quota.share_refusal(fresh) if fresh else None
         if over is not None:
             self._refuse_share(request, over)
             return None
@@ -179,12 +179,12 @@ class Submissions:
 
     def _claimed_too_much(self, raw_batches: list[bytes]) -> ShareRefusal | str | None:
         """Why what is not verified yet cannot fit, by the ids and keys that it claims."""
-        if self._queue.room.claims_refusal({_claimed_signer(raw_batches[0]): len(raw_batches)}) is None:
+        if self._queue.quota.claims_refusal({_claimed_signer(raw_batches[0]): len(raw_batches)}) is None:
             # As in nearly every list; one of many keys is looked at when it is verified.
             return None
         # A list may name a batch twice; it is queued once.
         fresh = {_claimed_id(raw) or raw: raw for raw in raw_batches if not self._claims_known(raw)}
-        return self._queue.room.claims_refusal(Counter(map(_claimed_signer, fresh.values())))
+        return self._queue.quota.claims_refusal(Counter(map(_claimed_signer, fresh.values())))
 
     def _claim_known(self, content: bytes) -> bool:
         """Whether a list names known batches alone, read up to the first that is not; true of what is no list."""
@@ -215,7 +215,7 @@ class Submissions:
 
     def _refuse_full(self, request: Request, message: str) -> None:
         # Whoever sends more than there is room for makes no full queue of an idle one.
-        self.refused_for_room += self._queue.room.is_half_full()
+        self.refused_for_room += self._queue.quota.is_half_full()
         self._refuse(request, "QUEUE_FULL", "queue_full", message)
 
     def _refuse(self, request: Request, status: str, reason: str, message: str) -> None:

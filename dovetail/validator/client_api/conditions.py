@@ -138,12 +138,12 @@ class Conditions:
 
     def _queue_full(self, now_ms: int) -> str | None:
         refused = self._queue_refused.is_recent(self._submissions.refused_for_room, now_ms)
-        if not refused and self._queue.room.is_full() is None:
+        if not refused and self._queue.quota.is_full() is None:
             return None
         limits = self._limits
         return (
             f"batches are refused with 429: {len(self._queue)} of at most {limits.pending_batches_max} are pending,"
-            f" with {self._queue.room.transactions} of at most {limits.pending_transactions_max} transactions; one key"
+            f" with {self._queue.quota.transactions} of at most {limits.pending_transactions_max} transactions; one key"
             f" may hold {limits.pending_share_percent_max} % of what others leave. What do they wait for (dovetail"
             " status)? Add processors, or raise the limits pending_*"
         )

@@ -155,9 +155,9 @@ class NodeStatus(Collector):
             batches.add_metric((reason,), counts[reason])
         yield batches
         limits = self._limits
-        yield _gauge("pending_transactions", "Transactions of pending batches.", self._queue.room.transactions)
+        yield _gauge("pending_transactions", "Transactions of pending batches.", self._queue.quota.transactions)
         yield _gauge(
-            "pending_bytes", "Bytes of pending batches, and of all that they declare.", self._queue.room.data_bytes
+            "pending_bytes", "Bytes of pending batches, and of all that they declare.", self._queue.quota.data_bytes
         )
         yield _gauge("pending_batches_max", "The limit of pending batches.", limits.pending_batches_max)
         yield _gauge("pending_transactions_max", "The limit of their transactions.", limits.pending_transactions_max)

@@ -14,11 +14,13 @@ def check_node(node: Node, disk: Disk) -> None:
     """Check a node that has restored its pending batches. Raises Violated."""
     queue = node._queue
     entries = list(queue)
-    _same("transactions of the queue", queue.room.transactions, sum(len(entry.batch.transactions) for entry in entries))
+    _same(
+        "transactions of the queue", queue.quota.transactions, sum(len(entry.batch.transactions) for entry in entries)
+    )
     each = [item for entry in entries for item in entry.batch.transactions]
     declared = sum(len(item.inputs) + len(item.outputs) + len(item.dependencies) for item in each)
     data_bytes = sum(len(entry.batch.raw) for entry in entries) + 200 * declared
-    _same("bytes of the queue", queue.room.data_bytes, data_bytes)
+    _same("bytes of the queue", queue.quota.data_bytes, data_bytes)
     held = {entry.batch.id: entry.arrival for entry in entries if entry.arrival != INJECTED}
     if node._store.head is not None:
         # No table holds the genesis batches.

@@ -174,7 +174,7 @@ def miscount_the_queue(patch: Patch) -> None:
 
     def short(self: PendingQueue, entry: Pending) -> None:
         remove(self, entry)
-        self.room._held.transactions += len(entry.batch.transactions) - 1
+        self.quota._held.transactions += len(entry.batch.transactions) - 1
 
     patch.setattr(PendingQueue, "remove", short)
 

@@ -1,4 +1,4 @@
-"""Which pending batches hold each transaction, found without a look at all of them, however many hold the same one."""
+"""The index of the queue: which pending batches hold a transaction, at the same cost however many hold it."""
 
 from collections import OrderedDict
 
@@ -6,34 +6,34 @@ from dovetail.ledger.batch import VerifiedBatch
 from dovetail.ledger.ids import BatchId, TransactionId
 
 
-class Homes:
-    """Those who hold the same transaction stand in a row; nearly always it is one."""
+class TransactionIndex:
+    """Batches that hold the same transaction are kept in an order. Nearly always there is only one."""
 
     def __init__(self) -> None:
         self._first: dict[TransactionId, BatchId] = {}
-        """Where only one batch holds a transaction: that one."""
+        """The batch of each transaction that only one batch holds."""
         self._shared: dict[TransactionId, OrderedDict[BatchId, None]] = {}
-        """Where several do: all, in their row."""
+        """All batches of each transaction that several hold, in order."""
 
     def __contains__(self, transaction_id: TransactionId) -> bool:
         return transaction_id in self._first or transaction_id in self._shared
 
     def first(self, transaction_id: TransactionId) -> BatchId | None:
-        """The first in the row of those who hold a transaction; None where nobody does."""
+        """The first batch that holds a transaction; None if no batch does."""
         shared = self._shared.get(transaction_id)
         return next(iter(shared)) if shared else self._first.get(transaction_id)
 
-    def hold_another(self, batch_id: BatchId, transaction_id: TransactionId) -> bool:
+    def is_held_by_another(self, batch_id: BatchId, transaction_id: TransactionId) -> bool:
         """Whether a batch other than this one holds a transaction."""
         only = self._first.get(transaction_id)
         return transaction_id in self._shared if only is None else only != batch_id
 
     def is_shared_by(self, batch_id: BatchId, transaction_id: TransactionId) -> bool:
-        """Whether this batch holds a transaction, and another one too."""
+        """Whether this batch and another one hold a transaction."""
         return batch_id in self._shared.get(transaction_id, ())
 
     def add(self, batch: VerifiedBatch) -> None:
-        """A batch that was not there stands first in the rows of all its transactions."""
+        """Add a new batch, as the first holder of each of its transactions."""
         for transaction in batch.transactions:
             shared = self._shared.get(transaction.id)
             if shared is None:
@@ -46,7 +46,7 @@ class Homes:
             shared.move_to_end(batch.id, last=False)
 
     def remove(self, batch: VerifiedBatch) -> None:
-        """Forget a batch that is there."""
+        """Remove a batch."""
         for transaction in batch.transactions:
             shared = self._shared.get(transaction.id)
             if shared is None:
@@ -57,8 +57,8 @@ class Homes:
                 (self._first[transaction.id],) = shared
                 del self._shared[transaction.id]
 
-    def line_up(self, batch: VerifiedBatch, *, last: bool) -> None:
-        """Put a batch first or last in the rows of all its transactions."""
+    def reorder(self, batch: VerifiedBatch, *, last: bool) -> None:
+        """Make a batch the first or the last holder of each of its transactions."""
         if not self._shared:
             return
         for transaction in batch.transactions:

@@ -1,7 +1,6 @@
-"""Accepted batches in order of arrival: which may be tried now, which wait and for what. Bounded; no disk, no clock.
+"""The pending queue: accepted batches in order of arrival, ready or waiting. No disk, no clock.
 
-A batch that waits is parked under what it waits for and is not looked at again before that comes, so that it holds up
-nobody else.
+A waiting batch is parked under what it waits for. It is not looked at again before that comes, and holds up no other.
 """
 
 from collections import Counter, defaultdict
@@ -14,11 +13,11 @@ from dovetail.ledger.batch import VerifiedBatch
 from dovetail.ledger.ids import BatchId, TransactionId
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.settings import FamilyVersion
-from dovetail.validator.core.mempool.index import Homes
-from dovetail.validator.core.mempool.quota import Room
+from dovetail.validator.core.mempool.index import TransactionIndex
+from dovetail.validator.core.mempool.quota import Quota
 
 INJECTED: Final = -1
-"""The arrival number of what nobody handed in: it comes before all others."""
+"""The arrival number of injected batches, which no client submitted: they come before all others."""
 
 
 class Reason(StrEnum):
@@ -32,13 +31,13 @@ class Reason(StrEnum):
 
 
 class _Activation(NamedTuple):
-    """What a batch is parked under that waits until its family may enter a block."""
+    """Parking place of batches that wait until their family may enter a block."""
 
     family: FamilyVersion
 
 
 class _Behind(NamedTuple):
-    """What a batch is parked under that lets another with the same transaction go first."""
+    """Parking place of batches that wait for another batch with the same transaction."""
 
     transaction: TransactionId
 
@@ -47,7 +46,7 @@ _Cause = FamilyVersion | TransactionId | _Activation | _Behind
 
 
 class Pending:
-    """One accepted batch. Its queue changes it; ``tries``, ``losses``, ``failure`` and ``alone`` are for production."""
+    """One accepted batch. The queue changes it; production changes ``tries``, ``losses``, ``failure`` and ``alone``."""
 
     __slots__ = (
         "activation", "alone", "arrival", "batch", "dependency", "due_ms", "failure", "family", "losses", "reason",
@@ -61,22 +60,22 @@ class Pending:
         self.family: FamilyVersion | None = None
         self.dependency: TransactionId | None = None
         self.activation = ""
-        """When its family may enter a block, in words; empty while it does not wait for that."""
+        """When its family may enter a block, in words. Empty unless it waits for that."""
         self.due_ms: int | None = None
-        """When a wait for a dependency ends, or a back-off."""
+        """When its wait for a dependency, or its back-off, ends."""
         self.tries = 0
-        """How often a processor failed on it."""
+        """How often its processor answered with an internal error."""
         self.losses = 0
-        """How often a processor was lost that held it alone."""
+        """How often a processor was lost while it held only this batch."""
         self.failure = ""
-        """How it was tried in vain so far, in words; empty while it was not."""
+        """Why earlier tries gave no verdict, in words. Empty before the first try."""
         self.alone = False
-        """Whether it must not share a task, because a processor was lost that held it."""
+        """Whether it needs a task of its own, because a processor was lost while it held this batch."""
 
     def asks_for(self, dependency: TransactionId) -> TransactionId | None:
-        """The transaction of the batch that lacks ``dependency``; None where it holds it itself by then.
+        """The transaction of this batch that depends on ``dependency``; None if the batch itself holds it before.
 
-        Such a batch waits for it only because another one holds the same transaction, and goes first.
+        In the second case the batch waits only because another batch with the same transaction goes first.
         """
         for transaction in self.batch.transactions:
             if transaction.id == dependency:
@@ -90,18 +89,18 @@ _STALE_MAX: Final = 1_000
 
 
 class PendingQueue:
-    """All pending batches, and in ``room`` how much of them there may be."""
+    """All pending batches, and in ``quota`` how many there may be."""
 
     def __init__(self, limits: Limits) -> None:
-        self.room = Room(limits)
+        self.quota = Quota(limits)
         self._entries: dict[BatchId, Pending] = {}
         self._ready: list[tuple[int, BatchId]] = []
         self._parked: defaultdict[_Cause, dict[BatchId, None]] = defaultdict(dict)
         self._backing_off: dict[BatchId, None] = {}
-        self._homes = Homes()
-        """Those that wait for a dependency stand behind the others."""
+        self._index = TransactionIndex()
+        """Batches that wait for a dependency come behind the others."""
         self._leads: defaultdict[BatchId, dict[TransactionId, None]] = defaultdict(dict)
-        """For which transactions a batch has its turn before those that let another with the same one go first."""
+        """The transactions for which other batches with the same transaction wait behind this batch."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -119,46 +118,46 @@ class PendingQueue:
 
     def holds(self, transaction_id: TransactionId) -> bool:
         """Whether a pending batch holds this transaction."""
-        return transaction_id in self._homes
+        return transaction_id in self._index
 
     def may_bring(self, dependency: TransactionId, entry: Pending) -> bool:
-        """Whether a pending batch holds what ``entry`` waits for; ``entry`` itself does not count where it has it."""
+        """Whether a pending batch other than ``entry`` holds the transaction that ``entry`` waits for."""
         if entry.asks_for(dependency) is None:
-            return self._homes.hold_another(entry.batch.id, dependency)
-        return dependency in self._homes
+            return self._index.is_held_by_another(entry.batch.id, dependency)
+        return dependency in self._index
 
     def holder(self, transaction_id: TransactionId) -> Pending | None:
-        """A pending batch that holds this transaction; one that does not wait for a dependency itself, if there is."""
-        batch_id = self._homes.first(transaction_id)
+        """A pending batch that holds this transaction, if possible one that waits for no dependency."""
+        batch_id = self._index.first(transaction_id)
         return None if batch_id is None else self._entries[batch_id]
 
     def add(self, arrival: int, batch: VerifiedBatch) -> Pending:
-        """Queue a batch that is not in it. Whether it fits was asked before: an accepted one is never dropped."""
+        """Queue a new batch. The caller has checked the quota: an accepted batch is never dropped."""
         assert batch.id not in self._entries, "an entry would lose its place"
         entry = self._entries[batch.id] = Pending(arrival, batch)
-        self.room.take(batch)
-        self._homes.add(batch)
+        self.quota.reserve(batch)
+        self._index.add(batch)
         heappush(self._ready, (arrival, batch.id))
         return entry
 
     def inject(self, batch: VerifiedBatch) -> None:
-        """Queue a batch that nobody handed in, before all others; it shares no task with them."""
+        """Queue a batch that no client submitted, before all others. It gets a task of its own."""
         self.add(INJECTED, batch).alone = True
 
     def remove(self, entry: Pending) -> None:
-        """Forget a batch that is committed or invalid."""
+        """Remove a batch that is committed or INVALID."""
         self._unpark(entry)
         del self._entries[entry.batch.id]
         self._step_aside(entry)
-        self.room.give_back(entry.batch)
-        self._homes.remove(entry.batch)
+        self.quota.release(entry.batch)
+        self._index.remove(entry.batch)
         if len(self._ready) > 2 * len(self._entries) + _STALE_MAX:
-            # What left before its turn, or was put back twice, would lie there until what is older is done.
+            # Stale items of the heap would stay until everything older is done.
             self._ready = sorted(set(filter(self._is_ready, self._ready)))
 
     @property
     def is_backing_off(self) -> bool:
-        """Whether some batch waits only to be tried again."""
+        """Whether some batch waits for the end of a back-off."""
         return bool(self._backing_off)
 
     def waiting_for_processors(self) -> dict[FamilyVersion, int]:
@@ -166,7 +165,7 @@ class PendingQueue:
         return {cause: len(parked) for cause, parked in self._parked.items() if isinstance(cause, FamilyVersion)}
 
     def first_waiting(self, family: FamilyVersion) -> BatchId | None:
-        """The batch that has waited longest for a processor of ``family``."""
+        """The batch that has waited longest for a processor of ``family``, if any."""
         return next(iter(self._parked.get(family, ())), None)
 
     @property
@@ -176,7 +175,7 @@ class PendingQueue:
         return bool(self._ready)
 
     def pop_ready(self) -> Pending | None:
-        """The earliest batch that may be tried; it counts as executing until it is put back, parked or removed."""
+        """The earliest batch that may be tried. Its reason is EXECUTING until it is put back, parked or removed."""
         while self._ready:
             item = heappop(self._ready)
             if self._is_ready(item):
@@ -186,10 +185,10 @@ class PendingQueue:
         return None
 
     def put_back(self, entry: Pending) -> None:
-        """Let a batch be tried again, in its old place."""
+        """Make a batch ready again, at its old place."""
         self._unpark(entry)
         if entry.reason is Reason.WAITING_FOR_DEPENDENCY:
-            self._homes.line_up(entry.batch, last=False)
+            self._index.reorder(entry.batch, last=False)
         entry.reason = Reason.QUEUED
         entry.family = entry.dependency = None
         entry.activation = ""
@@ -202,7 +201,7 @@ class PendingQueue:
         self._step_aside(entry)
 
     def park_for_activation(self, entry: Pending, family: FamilyVersion, why: str) -> None:
-        """Wait until ``family`` may enter a block; ``why`` says when that will be."""
+        """Park a batch until ``family`` may enter a block. ``why`` says when that will be."""
         entry.reason = Reason.WAITING_FOR_ACTIVATION
         entry.family = family
         entry.activation = why
@@ -210,58 +209,58 @@ class PendingQueue:
         self._step_aside(entry)
 
     def park_for_dependency(self, entry: Pending, dependency: TransactionId, due_ms: int) -> None:
-        """Wait for a transaction; ``due_ms`` is kept from the first time that the batch waited for one."""
+        """Park a batch until a transaction comes. The first ``due_ms`` of a batch counts."""
         entry.reason = Reason.WAITING_FOR_DEPENDENCY
         entry.dependency = dependency
         if entry.due_ms is None:
             entry.due_ms = due_ms
-        self._homes.line_up(entry.batch, last=True)
+        self._index.reorder(entry.batch, last=True)
         behind = self._lets_go_first(entry, dependency)
         self._parked[_Behind(dependency) if behind else dependency][entry.batch.id] = None
-        leader = self._homes.first(dependency) if behind else None
+        leader = self._index.first(dependency) if behind else None
         if leader is not None and leader != entry.batch.id:
             self._leads[leader][dependency] = None
         self._step_aside(entry, behind=dependency if behind else None)
 
     def _lets_go_first(self, entry: Pending, dependency: TransactionId) -> bool:
-        """Whether a batch waits only because another has the same transaction."""
-        return self._homes.is_shared_by(entry.batch.id, dependency) and entry.asks_for(dependency) is None
+        """Whether a batch waits only because another one with the same transaction goes first."""
+        return self._index.is_shared_by(entry.batch.id, dependency) and entry.asks_for(dependency) is None
 
     def back_off(self, entry: Pending, until_ms: int) -> None:
-        """Try a batch again, but not before ``until_ms``."""
+        """Make a batch ready again at ``until_ms``."""
         entry.reason = Reason.QUEUED
         entry.due_ms = until_ms
         self._backing_off[entry.batch.id] = None
         self._step_aside(entry)
 
     def wake(self, cause: FamilyVersion | TransactionId) -> None:
-        """What batches waited for has come (or, for a dependency, will not): they may be tried."""
+        """Make the batches ready that wait for ``cause``: it has come, or, for a dependency, will not come."""
         self._wake(cause)
         if not isinstance(cause, FamilyVersion):
             self._wake(_Behind(cause))
 
     def wake_refused(self, transaction_id: TransactionId, *, never_ran: bool) -> None:
-        """A batch that held this transaction was judged invalid; ``never_ran``: the rules on blocks refused it.
+        """A batch with this transaction became INVALID. ``never_ran``: the rules on blocks refused it.
 
-        Only whom that concerns is woken, however many hold it: who depends on it, where no other batch may bring it;
-        where it had gone first, the next of those who let it.
+        Batches that depend on the transaction become ready if no other pending batch holds it. If the batch had run,
+        the next batch with the same transaction becomes ready, too.
         """
-        if transaction_id not in self._homes:
+        if transaction_id not in self._index:
             self._wake(transaction_id)
         if not never_ran:
             self._wake_next(transaction_id)
 
     def _wake_next(self, transaction_id: TransactionId) -> None:
-        """One at a time: the others would find that it went first."""
+        """Make the next batch with this transaction ready. The others keep waiting behind it."""
         batch_id = next(iter(self._parked.get(_Behind(transaction_id), ())), None)
         if batch_id is not None:
             self.put_back(self._entries[batch_id])
             self._leads[batch_id][transaction_id] = None
 
     def _step_aside(self, entry: Pending, behind: TransactionId | None = None) -> None:
-        """A batch that waits for something, or is gone, keeps nobody behind it.
+        """A batch waits or is removed: the batches behind it are led by the next one.
 
-        ``behind``: the transaction of another that it waits for itself; the next one is woken when that is settled.
+        ``behind``: the transaction for which the batch itself waits behind another; its followers stay.
         """
         for transaction_id in self._leads.pop(entry.batch.id, ()):
             if transaction_id != behind:
@@ -272,16 +271,16 @@ class PendingQueue:
             self.put_back(self._entries[batch_id])
 
     def wake_activation(self, family: FamilyVersion) -> None:
-        """Something was done for ``family`` to come in: what waits for that is looked at again."""
+        """Make the batches ready that wait until ``family`` may enter a block."""
         self._wake(_Activation(family))
 
     def wake_all(self) -> None:
-        """Which families may enter a block has changed: whatever waits is looked at again."""
+        """Make all parked batches ready, because other families may enter a block now."""
         for cause in list(self._parked):
             self._wake(cause)
 
     def tick(self, now_ms: int) -> list[Pending]:
-        """Wake what has backed off long enough; returns the batches whose dependency did not come in time."""
+        """Make batches ready whose back-off has ended. Returns the batches whose dependency did not come in time."""
         for batch_id in list(self._backing_off):
             entry = self._entries[batch_id]
             if entry.due_ms is not None and entry.due_ms <= now_ms:

@@ -1,6 +1,6 @@
-"""How many batches may be pending, of everybody and of one batcher's key, and how much of it is taken.
+"""Quotas of the pending queue: how much may be pending in all, and of each batcher's key.
 
-Nothing is known here of turns, waits and reasons: they are ``dovetail.validator.core.mempool.queue``'s.
+Order, waits and reasons belong to ``queue``.
 """
 
 from collections import defaultdict
@@ -11,14 +11,14 @@ from dovetail.ledger.batch import VerifiedBatch
 from dovetail.ledger.limits import Limits
 
 _ENTRY_BYTES: Final = 200
-"""What is counted for an input, output or dependency beside its bytes in the batch.
+"""Bytes counted for each input, output and dependency, beside its bytes in the batch.
 
-Measured: a dependency takes 185 in memory, an address 127, the shortest prefix 59.
+Measured in memory: a dependency takes 185, an address 127, the shortest prefix 59.
 """
 
 
 class _Size:
-    """How much of the queue's room something takes."""
+    """A number of batches, with their transactions and bytes."""
 
     __slots__ = ("batches", "data_bytes", "transactions")
 
@@ -43,7 +43,7 @@ def _held_bytes(batch: VerifiedBatch) -> int:
 
 
 _ANYTHING: Final = _Size(1, 1, 1)
-"""No batch takes less."""
+"""The smallest batch."""
 
 _NOTHING: Final = _Size()
 
@@ -51,32 +51,32 @@ _KEY_CHARACTERS_SHOWN: Final = 16
 
 
 class ShareRefusal(NamedTuple):
-    """That batches are more than one key may hold. ``for_ever``: however empty the queue is."""
+    """Batches exceed the share of one key. ``for_ever``: they would exceed it in an empty queue, too."""
 
     message: str
     for_ever: bool
 
 
-class Room:
-    """What the pending batches take.
+class Quota:
+    """The use of the queue's limits.
 
-    A batcher's key may hold ``pending_share_percent_max`` of the room that the batches of other keys leave. So no key
-    takes it all, and two that send all they can come to hold the same; many keys together can take it all.
+    A batcher's key may use ``pending_share_percent_max`` of what the batches of other keys leave. So no single key
+    fills the queue, and two keys that send all they can end with equal shares. Many keys together can fill it.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._held = _Size()
         self._of: dict[str, _Size] = {}
-        """Of each key that holds any."""
+        """The use of each key that has pending batches."""
 
-    def take(self, batch: VerifiedBatch) -> None:
-        """A batch is pending; whether it fits was asked before."""
+    def reserve(self, batch: VerifiedBatch) -> None:
+        """Count a batch. The caller has checked that it fits."""
         self._held.add(batch)
         self._of.setdefault(batch.signer, _Size()).add(batch)
 
-    def give_back(self, batch: VerifiedBatch) -> None:
-        """A batch is pending no more."""
+    def release(self, batch: VerifiedBatch) -> None:
+        """Stop counting a batch."""
         self._held.remove(batch)
         of_signer = self._of[batch.signer]
         of_signer.remove(batch)
@@ -90,39 +90,39 @@ class Room:
 
     @property
     def data_bytes(self) -> int:
-        """How many bytes the pending batches have, and what all that they declare takes beside."""
+        """How many bytes the pending batches and their declarations take."""
         return self._held.data_bytes
 
     def refusal(self, batches: Iterable[VerifiedBatch]) -> str | None:
-        """Why these new batches do not fit together, whoever signed them, with the values; None if they do."""
+        """Why these new batches do not fit into the queue, with the values; None if they fit."""
         more = _Size()
         for batch in batches:
             more.add(batch)
         return self._refusal(more)
 
     def share_refusal(self, batches: Iterable[VerifiedBatch]) -> ShareRefusal | None:
-        """Why these new batches are more than one of their keys may hold; None if they are not."""
+        """Why these new batches exceed the share of one of their keys; None if they do not."""
         more_of: defaultdict[str, _Size] = defaultdict(_Size)
         for batch in batches:
             more_of[batch.signer].add(batch)
         return self._share_refusal(more_of)
 
     def claims_refusal(self, claimed: Mapping[str, int]) -> ShareRefusal | str | None:
-        """Both for batches that are not verified yet, so many as each key is said to have signed, however small."""
+        """Both refusals for batches that are not verified: so many of each key, each of the smallest size."""
         every = sum(claimed.values())
         share = self._share_refusal({signer: _Size(count, count, count) for signer, count in claimed.items()})
         return share if share is not None and share.for_ever else self._refusal(_Size(every, every, every)) or share
 
     def is_full(self) -> str | None:
-        """Why not even the smallest batch fits, whoever signed it."""
+        """Why not even the smallest batch fits into the queue; None if it fits."""
         return self._refusal(_ANYTHING)
 
     def is_half_full(self) -> bool:
-        """Whether half of some room is taken."""
-        return any(2 * held >= most for _, held, _, most in self._rooms(self._held, _NOTHING))
+        """Whether some limit of the queue is used to one half."""
+        return any(2 * held >= most for _, held, _, most in self._limits_used(self._held, _NOTHING))
 
     def _refusal(self, more: _Size) -> str | None:
-        for name, held, added, most in self._rooms(self._held, more):
+        for name, held, added, most in self._limits_used(self._held, more):
             if held + added > most:
                 return f"the pending queue holds {held} of at most {most} {name}, {added} more do not fit"
         return None
@@ -131,7 +131,7 @@ class Room:
         for signer, more in more_of.items():
             held_by = self._of.get(signer, _NOTHING)
             for (name, held, added, most), (_, own, _, _) in zip(
-                self._rooms(self._held, more), self._rooms(held_by, more), strict=True
+                self._limits_used(self._held, more), self._limits_used(held_by, more), strict=True
             ):
                 share = self._share(most - (held - own))
                 if own + added > share:
@@ -147,11 +147,11 @@ class Room:
                     return ShareRefusal(words, for_ever=False)
         return None
 
-    def _share(self, room: int) -> int:
-        """What of a room one key may take: rounded up, so that the smallest queues are everybody's."""
-        return min(room, -(-room * self._limits.pending_share_percent_max // 100))
+    def _share(self, free: int) -> int:
+        """The share of ``free`` that one key may use, rounded up, so that every key can use the smallest queue."""
+        return min(free, -(-free * self._limits.pending_share_percent_max // 100))
 
-    def _rooms(self, held: _Size, more: _Size) -> tuple[tuple[str, int, int, int], ...]:
+    def _limits_used(self, held: _Size, more: _Size) -> tuple[tuple[str, int, int, int], ...]:
         limits = self._limits
         return (
             ("batches", held.batches, more.batches, limits.pending_batches_max),

@@ -34,8 +34,8 @@ def filled(*names: str) -> PendingQueue:
 
 def refused(queue: PendingQueue, batches: Sequence[VerifiedBatch]) -> str | None:
     """Why batches do not fit, for want of room or of a share in it."""
-    share = queue.room.share_refusal(batches)
-    return queue.room.refusal(batches) or (share.message if share else None)
+    share = queue.quota.share_refusal(batches)
+    return queue.quota.refusal(batches) or (share.message if share else None)
 
 
 def order(queue: PendingQueue) -> list[int]:
@@ -255,14 +255,14 @@ def test_what_does_not_fit_is_refused_with_the_values(limits: Limits, said: str)
     queue.add(0, make_batch("a", make_transaction("a0"), make_transaction("a1")))
     queue.add(1, make_batch("b"))
     more = [make_batch("c"), make_batch("d", *(make_transaction(f"d{number}") for number in range(3)))]
-    refusal = queue.room.refusal(more)
+    refusal = queue.quota.refusal(more)
     assert refusal is not None
     assert said in refusal
-    assert queue.room.refusal(more[:1]) is None
-    assert queue.room.refusal([]) is None
-    assert queue.room.is_full() is None
+    assert queue.quota.refusal(more[:1]) is None
+    assert queue.quota.refusal([]) is None
+    assert queue.quota.is_full() is None
     queue.remove(popped(queue))
-    assert queue.room.refusal(more) is None
+    assert queue.quota.refusal(more) is None
 
 
 def test_bytes_are_bounded_to_the_byte() -> None:
@@ -271,23 +271,23 @@ def test_bytes_are_bounded_to_the_byte() -> None:
     for most, fits in ((size, True), (size - 1, False)):
         queue = PendingQueue(replace(Limits(), pending_bytes_max=most, pending_share_percent_max=100))
         queue.add(0, batch)
-        assert (queue.room.refusal([other]) is None) is fits
-        assert queue.room.is_full() is None
+        assert (queue.quota.refusal([other]) is None) is fits
+        assert queue.quota.is_full() is None
     declaring = make_transaction("all", inputs=["1c"] * 30, outputs=["1d"] * 20, dependencies=[DEPENDENCIES[0]] * 10)
     heavy = make_batch("heavy", declaring)
     for most, fits in ((size := len(heavy.raw) + 60 * 200, True), (size - 1, False)):
         queue = PendingQueue(replace(Limits(), pending_bytes_max=most, pending_share_percent_max=100))
-        assert (queue.room.refusal([heavy]) is None) is fits
-        assert (queue.room.share_refusal([heavy]) is None) is fits
+        assert (queue.quota.refusal([heavy]) is None) is fits
+        assert (queue.quota.share_refusal([heavy]) is None) is fits
     queue.add(0, heavy)
-    assert queue.room.data_bytes == size
+    assert queue.quota.data_bytes == size
     queue.remove(popped(queue))
-    assert queue.room.data_bytes == 0
+    assert queue.quota.data_bytes == 0
     for limits in (Limits(pending_batches_max=1), Limits(pending_transactions_max=1), Limits(pending_bytes_max=1)):
         queue = PendingQueue(limits)
-        assert queue.room.is_full() is None
+        assert queue.quota.is_full() is None
         queue.add(0, batch)
-        assert queue.room.is_full() is not None
+        assert queue.quota.is_full() is not None
 
 
 def fill(queue: PendingQueue, *signers: str) -> Counter[str]:
@@ -330,30 +330,30 @@ def test_a_key_that_holds_its_share_is_told_so_whatever_it_sends() -> None:
     queue = PendingQueue(Limits(pending_batches_max=20))
     fill(queue, "a" * 66)
     others = [make_batch("other", signer="b" * 66)]
-    refusal = queue.room.share_refusal([*others, make_batch("one more", signer="a" * 66)])
-    assert refusal == queue.room.claims_refusal({"b" * 66: 1, "a" * 66: 1})
+    refusal = queue.quota.share_refusal([*others, make_batch("one more", signer="a" * 66)])
+    assert refusal == queue.quota.claims_refusal({"b" * 66: 1, "a" * 66: 1})
     assert refusal is not None
     assert not refusal.for_ever
     assert (
         "holds 18 batches of the key aaaaaaaaaaaaaaaa…, at most 18 while it holds 0 of others; 1 more"
         in refusal.message
     )
-    assert queue.room.share_refusal(others) is queue.room.claims_refusal({"b" * 66: 1}) is None
-    assert queue.room.refusal([]) is queue.room.is_full() is None
+    assert queue.quota.share_refusal(others) is queue.quota.claims_refusal({"b" * 66: 1}) is None
+    assert queue.quota.refusal([]) is queue.quota.is_full() is None
 
 
 def test_a_list_that_can_never_fit_is_told_so() -> None:
     queue = PendingQueue(Limits(pending_batches_max=20))
     for count_, for_ever in ((18, None), (19, True)):
-        refusal = queue.room.share_refusal([make_batch((count_, number), signer="a") for number in range(count_)])
+        refusal = queue.quota.share_refusal([make_batch((count_, number), signer="a") for number in range(count_)])
         assert (refusal and refusal.for_ever) is for_ever
-        claimed = queue.room.claims_refusal({"a": count_})
+        claimed = queue.quota.claims_refusal({"a": count_})
         assert claimed == refusal
     assert refusal is not None
     assert refusal.message == "19 batches of the key a… can never be pending, at most 18 can"
     # Two keys together may have more than one of them.
-    assert queue.room.claims_refusal({"a": 18, "b": 2}) is None
-    said = queue.room.claims_refusal({"a": 11, "b": 11})
+    assert queue.quota.claims_refusal({"a": 18, "b": 2}) is None
+    said = queue.quota.claims_refusal({"a": 11, "b": 11})
     assert isinstance(said, str)
     assert "22 more do not fit" in said
 

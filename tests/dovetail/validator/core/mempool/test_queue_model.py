@@ -233,7 +233,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         assert len(self.queue) == len(self.models)
         sizes = [sum(size(model.batch) for model in self.models) for size, _ in SIZES]
-        assert sizes == [len(self.queue), self.queue.room.transactions, self.queue.room.data_bytes]
+        assert sizes == [len(self.queue), self.queue.quota.transactions, self.queue.quota.data_bytes]
         assert self.queue.has_ready == self._any(READY)
         for model in self.models:
             entry = self.queue.get(model.batch.id)
