@@ -1,4 +1,4 @@
-"""Exit codes and what reaches the user's eyes: help, refusals, surprises and Ctrl-C."""
+"""Exit codes, help, refusals, unexpected errors and Ctrl-C."""
 
 import os
 import queue

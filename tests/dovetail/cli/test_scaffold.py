@@ -1,4 +1,4 @@
-"""``dovetail new-family``: what it writes works as written, and what it cannot write it leaves alone."""
+"""``dovetail new-family``: new projects work as written, and refusals write nothing."""
 
 import ast
 import importlib.util
@@ -33,7 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def in_project(folder: Path, *words: str) -> str:
-    """Run a module of the tests' environment in a project that was written; its output. It must succeed."""
+    """Run a module of the tests' environment in a written project, and return its output. It must succeed."""
     paths = {"PYTHONPATH": str(ROOT), "MYPYPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-m", *words], cwd=folder, env={**os.environ, **paths}, capture_output=True, text=True,
@@ -68,7 +68,7 @@ def test_it_is_linted_and_formatted(run: Run, here: Path, name: str, encoding: E
 
 @pytest.fixture(scope="module")
 def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What mypy knows of Dovetail is the same for every project."""
+    """One mypy cache for all projects."""
     return tmp_path_factory.mktemp("mypy")
 
 
@@ -100,7 +100,7 @@ def test_the_generated_module_says_what_the_proto_file_says(run: Run, here: Path
     assert re.findall(r"\w+ \w+ = \d+;", proto) == fields
     assert re.findall(r"(?m)^ +(\w+ = \d+;)", proto) == values
     assert (file.name, file.package) == (f"{name}/payload.proto", name)
-    # Where the pure-Python runtime looks for its messages.
+    # The pure-Python runtime finds its messages by these attributes.
     text = (package / "payload_pb2.py").read_text()
     at = {key: int(value) for key, value in re.findall(r"\['_(\w+'\]\._serialized_\w+)=(\d+)\n", text)}
     parts = {"PAYLOAD": module.Payload, "PAYLOAD_ACTION": module.Payload.Action, "ENTRY": module.Entry}
@@ -243,7 +243,7 @@ def test_the_unit_file_is_one(run: Run, here: Path) -> None:
         pytest.skip("systemd-analyze is not installed")
     assert run("new-family", "tickets").code == 0
     unit = here / "tickets" / "deploy" / "tickets.service"
-    # The program that it starts is not on this machine.
+    # The program that the unit starts is not on this machine.
     unit.write_text(unit.read_text().replace("/opt/dovetail/bin/dovetail", sys.executable))
     done = subprocess.run([analyze, "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, [line for line in done.stderr.splitlines() if "tickets" in line]) == (0, [])

@@ -1,4 +1,4 @@
-"""Key files, and what a first run makes."""
+"""Key files, and the files of a first run."""
 
 import os
 import stat

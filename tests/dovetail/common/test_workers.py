@@ -1,4 +1,4 @@
-"""Worker processes end with the work that they were for, whatever they are at."""
+"""Worker processes end with their pool, whatever they are doing."""
 
 import multiprocessing
 from multiprocessing.synchronize import Event

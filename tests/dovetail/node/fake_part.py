@@ -1,6 +1,6 @@
 """A process that follows the notify protocol, for the supervisor's tests: ``fake_part.py NAME JOURNAL BEHAVIOUR``.
 
-It writes ``NAME EVENT`` lines to the journal (a file or a FIFO, held open until it ends), and behaves as told.
+It writes ``NAME EVENT`` lines to the journal (a file or a FIFO, open until the process ends), and follows BEHAVIOUR.
 """
 
 import os
@@ -13,7 +13,7 @@ from dovetail.node.notify import Notifier, watch_lifeline
 
 def main(name: str, journal: str, behaviour: str) -> int:
     with open(journal, "a", buffering=1) as book:
-        # Blocked before any thread starts, so that it is only ever taken by the wait below.
+        # Blocked before any thread starts, so that only the wait below receives it.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         notifier = Notifier.from_environment(os.environ)
         watch_lifeline(os.environ)

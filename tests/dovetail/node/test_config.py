@@ -1,4 +1,4 @@
-"""Where configuration comes from, in which order, and how it refuses."""
+"""The sources of the configuration, their order, and refusals."""
 
 import re
 from pathlib import Path

@@ -25,7 +25,7 @@ def _settings(kind: Any) -> list[Field[Any]]:
 
 
 def _rows(table: str) -> dict[str, list[str]]:
-    """The cells of a section's rows behind the key, by the key."""
+    """The cells after the key of a section's rows, by key."""
     section = re.search(rf"(?ms)^## \[{table}\]$(.*?)(?=^## |\Z)", _PAGE)
     assert section, f"docs/reference/configuration.md has no section [{table}]"
     found = re.findall(r"(?m)^\| `(\w+)` \| (.*) \|$", section[1])

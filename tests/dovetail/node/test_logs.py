@@ -1,4 +1,4 @@
-"""What reaches a terminal and the log files: nothing that anybody else wrote steers the one or breaks the other."""
+"""Text from outside neither controls a terminal nor breaks log lines."""
 
 import asyncio
 import json

@@ -93,7 +93,7 @@ def test_the_end_of_the_lifeline_is_noticed() -> None:
 
 
 def test_without_a_lifeline_nothing_is_watched() -> None:
-    # One of an earlier test may end meanwhile.
+    # A thread of an earlier test may end meanwhile.
     before = set(threading.enumerate())
     watch_lifeline({})
     assert set(threading.enumerate()) <= before

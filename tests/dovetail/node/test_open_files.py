@@ -1,4 +1,4 @@
-"""How many files a part may have open."""
+"""The limit of open files."""
 
 import json
 import resource
@@ -18,7 +18,7 @@ print(json.dumps([raise_open_files_limit(low.append), resource.getrlimit(resourc
 
 
 def _raised(soft: int, hard: int) -> object:
-    """In a process of its own, since a hard limit is lowered for good."""
+    """Run in a separate process, because a lowered hard limit cannot be raised again."""
     program = _RAISED.format(soft=soft, hard=hard)
     done = subprocess.run([sys.executable, "-c", program], cwd=_ROOT, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
@@ -36,7 +36,7 @@ def test_a_low_hard_limit_is_told() -> None:
 
 
 def test_a_part_says_that_its_limit_is_low() -> None:
-    # On an address that is taken it ends by itself.
+    # The process ends by itself because its address is in use.
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = f"127.0.0.1:{taken.getsockname()[1]}"
         part = f'"{sys.executable}" -m dovetail rest-api --bind {bind} --log-format json'

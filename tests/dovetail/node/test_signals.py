@@ -69,7 +69,7 @@ def test_a_benchmark_leaves_nothing(
 
 
 def test_one_that_comes_while_its_node_ends_is_not_lost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nor where nobody reads what is said of it."""
+    """This holds even if stderr has no reader."""
 
     async def supervise(_parts: object, _log_dir: Path, events: Events) -> NoReturn:
         loop = asyncio.get_running_loop()

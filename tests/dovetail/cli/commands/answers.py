@@ -19,7 +19,7 @@ def posted(api: FakeApi) -> tuple[str, Transaction]:
 
 
 class Submissions(dict[str, Any]):
-    """Accepts a batch and tells ``status`` of whichever is asked for."""
+    """Accepts a batch, and answers ``status`` for every batch."""
 
     def __init__(self, status: str, details: dict[str, str] | None = None) -> None:
         super().__init__({"POST /batches": (202, {"link": "…"})})

@@ -1,6 +1,6 @@
-"""Stores with one wrong bit: what verification, reading and repair make of each, in processes that LMDB may end.
+"""Verifies, reads and repairs stores with one wrong bit, in processes that LMDB may end.
 
-What lives here: what the test of flips is made of. What must not: assertions.
+Helpers of the test of flips, without assertions.
 """
 
 import faulthandler
@@ -37,7 +37,7 @@ LIMITS = replace(Limits(), store_map_bytes_initial=1024 * 1024)
 
 
 def make(folder: Path) -> Path:
-    """A store of several blocks in which most pages are in use, a few free and in their list."""
+    """A store of several blocks. Most pages are in use; a few are in the list of free pages."""
     made = make_store(folder.with_name("made"))
     for number in range(6):
         _add(made, number)
@@ -73,7 +73,7 @@ class Answers(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What became of one store with a wrong bit. ``lies``: answers that are not the truth.
+    """The result for one store with a wrong bit. ``lies``: the number of wrong answers.
 
     ``repaired``: the head after a repair; None where there was none, and then ``lost`` says why.
     """
@@ -85,7 +85,7 @@ class Seen(NamedTuple):
 
 
 def flips(store: Path, count: int, seed: int) -> Iterator[tuple[int, int]]:
-    """Bits of the file, byte and bit: half of them anywhere in a page, half where a page says what is in it."""
+    """Bits of the file, as byte and bit: half of them anywhere in a page, half in page headers."""
     rng = random.Random(seed)
     pages = (store / "data.mdb").stat().st_size // PAGE_BYTES
     for number in range(count):
@@ -94,10 +94,10 @@ def flips(store: Path, count: int, seed: int) -> Iterator[tuple[int, int]]:
 
 
 def lead_nowhere(content: bytearray, table: bytes) -> None:
-    """Let the record of a table in the table of tables name a root page that is not there."""
+    """Make a record in the table of tables name a root page that does not exist."""
     at = content.find(table)
     while at >= 0:
-        # The length of the record stands before its key, its root is the last of its numbers.
+        # The record's length precedes its key; the root page is the last of its numbers.
         root = at + len(table) + 40
         if content[at - 8 : at - 6] == (48).to_bytes(2, "little"):
             content[root : root + 8] = (10**6).to_bytes(8, "little")
@@ -127,7 +127,7 @@ def try_flip(store: Path, folder: Path, at: int, bit: int, truth: Answers) -> Se
 
 
 def read_all(folder: Path, wanted: Answers | None = None) -> Answers:
-    """What a validator answers: to the questions of ``wanted``, or to all that the store itself leads to."""
+    """A validator's answers to the questions of ``wanted``, or to all that the store itself leads to."""
     store = Store(folder, LIMITS)
     try:
         queries = Queries(store, LIMITS)
@@ -198,7 +198,7 @@ def _findings(folder: Path) -> int:
 
 
 def _lies(folder: Path, truth: Answers, *, complete: bool) -> int:
-    """How many answers are not the truth; ``complete``: nothing was found, so nothing may be absent either."""
+    """The number of wrong answers. ``complete``: no damage was found, so no answer may be missing."""
     copied = folder.with_name(f"{folder.name}-read")
     shutil.copytree(folder, copied)
     try:
@@ -217,7 +217,7 @@ def _lies(folder: Path, truth: Answers, *, complete: bool) -> int:
 
 
 def forked_child(tell: OnStep, work: Callable[..., T], *arguments: Any) -> T:
-    """``apart``, without a fresh interpreter; what the work tells is not passed on."""
+    """``run_in_child`` by a fork instead of a new interpreter, without reports of progress."""
     return forked(lambda: work(tell, *arguments))
 
 
@@ -226,13 +226,13 @@ def _verify_apart(path: Path, processes: int, on_block: Callable[[int, int], Non
 
 
 def forked(work: Callable[[], T]) -> T:
-    """What ``work`` returns in a process of its own. Raises StorageFailed where it does, and Ended."""
+    """The result of ``work`` in a child process. Raises its StorageFailed, and Ended."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(read)
         faulthandler.disable()
-        # What the C library says when it gives up, and what is logged, is of no use here.
+        # Discard the log and the C library's last words.
         for stream in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         code = 1

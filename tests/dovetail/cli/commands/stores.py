@@ -1,4 +1,4 @@
-"""What the tests of ``dovetail store`` share beside their fixtures, which stand in ``conftest``."""
+"""Helpers of the tests of ``dovetail store``. Their fixtures are in ``conftest``."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Stores whose old states are pruned: verified in whole and in part, and said so by whoever needs what is gone."""
+"""Pruned stores: verification in whole and in part, and refusals of commands that need a pruned state."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ FIRST = 8
 
 @pytest.fixture(autouse=True)
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes are forked: a fresh interpreter takes longer than the verification."""
+    """Fork child processes: a new interpreter takes longer than the verification."""
     monkeypatch.setattr("dovetail.cli.commands.chain.run_in_child", forked_child)
 
 
@@ -46,7 +46,7 @@ def test_a_pruned_store_is_sound_in_whole_and_in_part(pruned: Path, span: tuple[
 
 
 def test_damage_of_what_is_left_is_found(copy: Path) -> None:
-    """Of a node that is still needed; of a receipt whose state is gone; of the record of what is gone."""
+    """In a node that is still needed, in a receipt whose state is pruned, and in the record of what is pruned."""
     (name, node), *_ = entries(copy, "nodes")
     put(copy, "nodes", name, flip(node, len(node) - 1))
     assert verify(copy).counts == {"node": 1}

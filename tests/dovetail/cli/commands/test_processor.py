@@ -1,4 +1,4 @@
-"""The processor command: what it tells whoever started it, what it counts, how it logs; and the unit files."""
+"""The processor command: its reports, counts and logs; and the unit files."""
 
 import json
 import os

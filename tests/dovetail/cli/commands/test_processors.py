@@ -1,4 +1,4 @@
-"""``processors``: a table of who is connected, looked at once or again and again."""
+"""``processors``: the table of connected processors, once or with --watch."""
 
 import json
 import os
@@ -111,7 +111,7 @@ def test_watching_is_for_a_terminal(run: Run, api: FakeApi, words: list[str]) ->
 def test_watching_goes_on_over_a_node_that_is_away_until_ctrl_c(
     run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a terminal: a table, then nobody, then an error, then a table again; then Ctrl-C, which is no failure."""
+    """A terminal shows a table, no processor, an error, and a table again; Ctrl-C is no failure."""
     looks = 0
 
     def next_look() -> None:

@@ -1,4 +1,4 @@
-"""``status``: one table of what several answers say, and an exit code for scripts."""
+"""``status``: one table from several answers, and an exit code for scripts."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""``dovetail store``: what each command does, refuses and leaves behind; kills in the middle among it."""
+"""``dovetail store``: what each command does, refuses and leaves behind, also after a kill."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def test_check_finds_a_damaged_record_and_a_damaged_page(data: Path, run: Run) -
     file = store / "data.mdb"
     content = file.read_bytes()
     for at in range(2 * 4096, len(content), 4096):
-        # Every page that holds entries says that it is another one.
+        # Every page with entries gets a wrong page number.
         content = flip(content, at, 3) if content[at + 10] == 2 else content
     file.write_bytes(content)
     done = run(*words(data, "check"))
@@ -128,7 +128,7 @@ def test_a_damaged_backup_is_not_put_in_place_unless_that_is_said(data: Path, tm
 
 
 def test_a_full_disk_leaves_no_part_of_a_backup(data: Path, tmp_path: Path) -> None:
-    """No file of the command may grow beyond what the copy needs."""
+    """The limit of file sizes is below the size of the copy."""
     target = tmp_path / "backup"
     command = [sys.executable, "-m", "dovetail", *words(data, "backup", str(target))]
     done = subprocess.run(
@@ -177,7 +177,7 @@ def test_what_changes_a_store_wants_it_alone(data: Path, run: Run, monkeypatch: 
         assert reader.stdout is not None
         assert reader.stdout.readline() == b"open\n"
         with monkeypatch.context() as patch:
-            # Before the work and not behind it.
+            # The refusal comes before the work.
             for module in ("copies", "repair"):
                 patch.delattr(f"dovetail.validator.maintenance.{module}.staging_folder")
             for command in (("compact",), ("repair",)):
@@ -238,7 +238,7 @@ def test_a_name_that_no_system_takes_is_refused(data: Path, tmp_path: Path, run:
 def test_an_interrupt_leaves_all_or_nothing_and_the_exit_code_says_which(
     data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
-    """Ctrl-C just before what was made takes its place, and just after."""
+    """Ctrl-C just before and just after the result replaces the former store."""
     monkeypatch.chdir(tmp_path)
     store, made = data / STORE_NAME, tmp_path / "made"
     before = (store / "data.mdb").stat().st_ino
@@ -262,7 +262,7 @@ def test_an_interrupt_leaves_all_or_nothing_and_the_exit_code_says_which(
     assert (store / "data.mdb").stat().st_ino == before
     assert not list(tmp_path.glob(".*.partial"))
 
-    # A backup's folder is synced before it is renamed, too.
+    # A backup's folder is also synced before it is renamed.
     monkeypatch.setattr(staging, "sync_folder", lambda path: sync_folder(path) if path.suffix else interrupted(path))
     done = run(*words(data, *command))
     assert calls
@@ -272,7 +272,7 @@ def test_an_interrupt_leaves_all_or_nothing_and_the_exit_code_says_which(
 
 
 def without_free_pages(store: Path) -> None:
-    """What ``compact`` does, of a damaged store too."""
+    """Does what ``compact`` does, even with a damaged store."""
     with lmdb.open(str(store), readonly=True) as env:
         (store / "copy").mkdir()
         env.copy(str(store / "copy"), compact=True)
@@ -344,7 +344,7 @@ def test_repair_mends_single_bits_of_what_nothing_else_could_tell(data: Path, ru
 
 @pytest.mark.parametrize("table", ["blocks", "batches", "transactions"])
 def test_what_no_page_leads_to_is_found_by_its_checksum(data: Path, run: Run, table: str) -> None:
-    """Every page that leads to the table is torn, and the table itself points nowhere."""
+    """Every page that leads to the table is torn, and the table's root page does not exist."""
     store = data / STORE_NAME
     sound = {name: entries(store, name) for name in records.TABLES if name != "meta"}
     assert run(*words(data, "compact")).code == 0
@@ -364,7 +364,7 @@ def test_what_is_lost_is_said_and_what_came_before_can_be_kept(data: Path, run: 
     before = (store / "data.mdb").read_bytes()
     name, record = raw_entries(store, table)[55]
     put_raw(store, table, name, record[:60] + bytes(40) + record[100:])
-    # Not even in the pages that are free: a repair would find it there.
+    # Free pages must not hold the record either: a repair would find it there.
     without_free_pages(store)
     damaged = (store / "data.mdb").read_bytes()
     done = run(*words(data, "repair"))
@@ -403,7 +403,7 @@ def test_a_pruned_store_is_repaired_to_a_pruned_one(data: Path, run: Run) -> Non
 
 
 def test_pages_on_which_the_library_gives_up_end_no_command(data: Path, run: Run) -> None:
-    """The roots of all tables but those of blocks, batches and receipts point nowhere, or to what is no such page."""
+    """All tables but blocks, batches and receipts have a root page that is missing or of another kind."""
     store = data / STORE_NAME
     file = store / "data.mdb"
     head = head_of(store)

@@ -1,4 +1,4 @@
-"""``dovetail store repair`` where one of a file's two first pages does not lead to its newest commit."""
+"""``dovetail store repair`` if one of a file's two first pages does not lead to the newest commit."""
 
 import random
 import struct
@@ -41,7 +41,7 @@ class FirstPages:
 
 
 def repaired(data: Path, run: Run, head: tuple[str, str], *options: str) -> str:
-    """What a repair says that keeps the newest block."""
+    """The output of a repair that keeps the newest block."""
     done = run(*words(data, "repair", *options))
     assert done.code == 0, done.err
     assert head_of(data / STORE_NAME) == head
@@ -53,7 +53,7 @@ def repaired(data: Path, run: Run, head: tuple[str, str], *options: str) -> str:
 def test_first_pages_that_hide_the_newest_commit_are_refused_and_its_block_is_found(
     data: Path, run: Run, damage: str
 ) -> None:
-    """A validator would go on with the commit before, and write over a block that clients know."""
+    """A validator would continue from the commit before, and overwrite a block that clients know."""
     file = data / STORE_NAME / "data.mdb"
     head, pages = head_of(data / STORE_NAME), FirstPages(file)
     if damage == "the newer says an old commit":
@@ -73,7 +73,7 @@ def test_first_pages_that_hide_the_newest_commit_are_refused_and_its_block_is_fo
 
 
 def test_a_damaged_table_of_tables_is_told_with_its_repair_and_the_newest_block_is_found(data: Path, run: Run) -> None:
-    """The number that differs in a bit may lead to the table of the commit before."""
+    """A page number with a wrong bit may lead to the table of the commit before."""
     file = data / STORE_NAME / "data.mdb"
     head, pages = head_of(data / STORE_NAME), FirstPages(file)
     start = pages.get(pages.newer, TABLES_AT) * PAGE_BYTES
@@ -91,7 +91,7 @@ def test_a_first_page_that_leads_to_no_table_by_its_flags_is_mended(data: Path, 
 
 
 def test_a_compacted_file_begins_with_an_empty_first_page_which_is_no_damage(data: Path, run: Run) -> None:
-    """Where the other is overwritten, blocks are found by themselves; that these are all is for people to say."""
+    """If the other page is overwritten, repair finds blocks by scanning; people decide whether these are all."""
     head = head_of(data / STORE_NAME)
     assert run(*words(data, "compact")).code == 0
     compacted = (data / STORE_NAME / "data.mdb").read_bytes()
@@ -106,7 +106,7 @@ def test_a_compacted_file_begins_with_an_empty_first_page_which_is_no_damage(dat
 
 
 def test_a_first_page_from_which_one_bit_leads_to_older_tables_loses_no_block(data: Path, run: Run) -> None:
-    """A page of zeros is such a one, where older tables lie at a power of two."""
+    """A page of zeros has such a bit if older tables are at a power of two."""
     store = data / STORE_NAME
     head = head_of(store)
     pages = FirstPages(store / "data.mdb")

@@ -1,6 +1,6 @@
-"""One wrong bit anywhere in the file: harmless, or found; never told as truth; and repaired, or said what is lost.
+"""One wrong bit anywhere in the file is harmless, or found and repaired, or its loss is named; no answer is wrong.
 
-DOVETAIL_TEST_FLIPS says how many bits are tried, each in a copy of its own, and the seed is printed where one fails.
+DOVETAIL_TEST_FLIPS sets the number of bits, each in a copy of its own. A failure prints the seed.
 """
 
 import os
@@ -43,7 +43,7 @@ def test_a_wrong_bit_is_harmless_or_found_and_never_told_and_repaired_or_named(t
 @pytest.mark.parametrize("page", [0, 1])
 @pytest.mark.parametrize(("at", "bit"), [(10, 3), (24, 7), (40, 4), (44, 5), (90, 0), (129, 0), (135, 3)])
 def test_a_wrong_bit_in_a_first_page_is_repaired(tmp_path: Path, page: int, at: int, bit: int) -> None:
-    """These say how LMDB reads the whole file: format, size of pages, kinds of keys, where the tables are."""
+    """The first pages hold the format, the page size, the kinds of keys and the places of the tables."""
     store = make(tmp_path / "sound")
     truth = forked(lambda: read_all(store))
     seen = try_flip(store, tmp_path / "changed", page * 4096 + at, bit, truth)

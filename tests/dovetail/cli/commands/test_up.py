@@ -1,4 +1,4 @@
-"""``dovetail up`` as a newcomer meets it: real processes on free ports."""
+"""``dovetail up`` with real processes on free ports."""
 
 import contextlib
 import fcntl
@@ -27,7 +27,7 @@ _ROOT = Path(__file__).parents[4]
 
 @pytest.fixture
 def free() -> Iterator[list[int]]:
-    """Two ports that nobody else gets while the test runs."""
+    """Two ports that stay reserved while the test runs."""
     ports = ReservedPort(), ReservedPort()
     yield [port.number for port in ports]
     for port in ports:
@@ -36,7 +36,7 @@ def free() -> Iterator[list[int]]:
 
 @pytest.fixture
 def elsewhere(free: list[int]) -> tuple[str, ...]:
-    """Addresses of its own for ``up``."""
+    """Free addresses for ``up``."""
     validator, rest = free
     return ("--validator", f"tcp://127.0.0.1:{validator}", "--rest", f"127.0.0.1:{rest}")
 
@@ -53,7 +53,7 @@ def _up(*arguments: str) -> "subprocess.Popen[str]":
 
 
 def _tried(process: "subprocess.Popen[str]") -> list[str]:
-    """The commands that are printed once the node serves."""
+    """The commands that ``up`` prints when the node serves."""
     assert process.stdout is not None
     first = process.stdout.readline()
     assert first.startswith("ready  REST API http://127.0.0.1:"), process.communicate()
@@ -63,7 +63,7 @@ def _tried(process: "subprocess.Popen[str]") -> list[str]:
 def test_the_printed_commands_work_as_printed_on_a_new_and_on_an_old_ledger(
     home: Path, elsewhere: tuple[str, ...]
 ) -> None:
-    # Another terminal knows nothing of this one's variables.
+    # Another terminal does not have these variables.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DOVETAIL_")}
     blocks = []
     for stop, code in ((signal.SIGINT, 130), (signal.SIGTERM, 0)):

@@ -23,7 +23,7 @@ def test_a_validator_of_a_ledger_that_lost_its_key_is_not_told_to_make_one(run: 
 def test_only_the_validator_collects_seldom(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, seldom: int
 ) -> None:
-    """In a REST API each connection may make a cycle that holds what it sent."""
+    """In a REST API each connection may leave a reference cycle that holds its data."""
     done: list[str] = []
 
     def serve(*_: Any) -> None:

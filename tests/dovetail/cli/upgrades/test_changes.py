@@ -63,17 +63,17 @@ def test_what_is_no_block_is_refused(text: str) -> None:
             {"migrate": ("1cf126",)},
             (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20, None, ("1cf126",))),
         ),
-        # What ends earlier than the plan says is not made to last, what began later does not begin.
+        # An earlier end is not extended, and a later beginning is dropped.
         (
             {"entries": (SETTINGS, Permission(V1, 0, 15), Permission(V1, 18, 40), Permission(V1, 50)), "until": 30},
             (SETTINGS, Permission(V1, 0, 15), Permission(V1, 18, 30), Permission(V2, 20)),
         ),
-        # What is over stays as it was.
+        # Past entries stay as they are.
         (
             {"entries": (SETTINGS, Permission(V1, 0, 5), Permission(V1, 8), Permission(V2, 0, 9)), "until": 30},
             (SETTINGS, Permission(V1, 0, 5), Permission(V1, 8, 30), Permission(V2, 0, 9), Permission(V2, 20)),
         ),
-        # What begins behind a migration reads what it left; what another family misreads is not this plan's doing.
+        # A version after a migration reads the migrated state; other families are not this plan's concern.
         (
             {"entries": (*MIGRATED, Permission(V3, 30)), "old": V2, "new": V4, "at": 40},
             (*MIGRATED, Permission(V3, 30), Permission(V4, 40)),
@@ -187,7 +187,7 @@ def test_what_is_called_off_leaves_what_was_before_its_plan(words: dict[str, Any
 
 
 def test_ends_that_a_plan_did_not_set_stay_when_it_is_called_off() -> None:
-    """Who retired a version meant it, whatever is planned and called off later."""
+    """A retirement stays, whatever is planned and cancelled later."""
     ended = retired((*BEFORE, Permission(V2, 5)), V1, until_block=500, head_num=HEAD)
     assert called_off(plan(ended, V2, V3), V3, head_num=HEAD) == ended
     both = plan(plan(until=25), V2, V3, at=23)
@@ -203,7 +203,7 @@ def test_every_end_that_is_lifted_is_named() -> None:
 
 
 def test_a_migration_that_is_not_made_is_called_off_after_its_block_too() -> None:
-    """Nothing was rewritten: the version before it goes on as if nothing had been planned."""
+    """Nothing was migrated: the former version goes on as if nothing had been planned."""
     late = plan(migrate=("1cf126",), at=12)
     with pytest.raises(Refused, match=r"permitted since block 12: .* its migration has rewritten"):
         called_off(late, V2, head_num=15)
@@ -213,7 +213,7 @@ def test_a_migration_that_is_not_made_is_called_off_after_its_block_too() -> Non
 
 
 def test_what_is_called_off_leaves_no_version_where_another_one_rewrites() -> None:
-    """Neither 1.0 beside a 3.0 that migrates, nor an end of 1.0 that nobody could set any more."""
+    """It leaves neither 1.0 beside a migrating 3.0, nor an end of 1.0 that could not be set any more."""
     both = plan(plan(until=19), V2, V3, at=40, migrate=("1cf126",))
     with pytest.raises(
         Refused, match=r"without intkey 2.0 nothing ends .* from block 40 on.*upgrade cancel intkey 3.0"
@@ -223,7 +223,7 @@ def test_what_is_called_off_leaves_no_version_where_another_one_rewrites() -> No
 
 
 def test_only_the_coming_span_of_a_version_is_called_off() -> None:
-    """What is in force of it stays with its end; of two migrations, the one that is in no block."""
+    """Entries in force stay with their ends; of two migrations, the one in no block is cancelled."""
     spans = (*BEFORE, Permission(V2, 5, 49), Permission(V2, 50, 90), Permission(V2, 100))
     assert called_off(spans, V2, head_num=60) == spans[:-1]
     assert called_off((*BEFORE, spans[2], spans[4]), V2, head_num=HEAD) == (*BEFORE, spans[2])
@@ -234,7 +234,7 @@ def test_only_the_coming_span_of_a_version_is_called_off() -> None:
 
 @pytest.mark.parametrize("migrate", [(), ("1cf126",)])
 def test_a_migration_that_a_later_plan_builds_on_is_not_called_off(migrate: tuple[str, ...]) -> None:
-    """3.0 would read what 1.0 wrote."""
+    """Otherwise 3.0 would read the state of 1.0."""
     both = plan(plan(migrate=("1cf126",)), V2, V3, at=40, until=39, migrate=migrate)
     said = "intkey 3.0 comes from block 40 on, on top of what intkey 2.0 migrates from block 20 on; .*cancel intkey 3.0"
     with pytest.raises(Refused, match=said):
@@ -246,7 +246,7 @@ def test_a_migration_that_a_later_plan_builds_on_is_not_called_off(migrate: tupl
 
 
 def test_what_has_come_does_not_keep_a_migration_that_is_not_made() -> None:
-    """It cannot be called off itself any more."""
+    """The version itself cannot be cancelled any more."""
     both = (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20, None, ("1cf126",)), Permission(V3, 40))
     assert called_off(both, V2, head_num=50, unmigrated={(V2, 20)}) == (*BEFORE, Permission(V3, 40))
 

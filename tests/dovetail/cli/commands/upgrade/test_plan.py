@@ -1,4 +1,4 @@
-"""``upgrade`` and the settings' guards against a node that says what a test wants: what is asked, refused and told."""
+"""The ``upgrade`` commands and the guards of ``settings`` with a scripted node: questions, refusals and output."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ KEYS = ("02" + "a" * 64, "02" + "b" * 64)
 
 
 class Node:
-    """Takes every batch, and has its proposals in force at once unless ``obeys`` is False."""
+    """Accepts every batch, and puts its proposals in force at once unless ``obeys`` is False."""
 
     def __init__(self, api: FakeApi) -> None:
         self.api = api
@@ -71,7 +71,7 @@ class Node:
         self.api.answers["GET /status/processors"] = (200, {"data": list(processors)})
 
     def count(self, *committed: str) -> None:
-        """Of each ``family:version`` a transaction was committed."""
+        """Count one committed transaction of each ``family:version``."""
         totals = {name: {"transactions": {"committed": 1}} for name in committed}
         self.api.answers["GET /stats/validator"] = (200, {"data": {"timestamp": "", **totals}})
 
@@ -155,7 +155,7 @@ def test_what_would_lock_the_settings_is_proposed_by_force_only(run: Run, node: 
 
 
 def test_a_setting_that_changes_meanwhile_is_not_undone(run: Run, node: Node) -> None:
-    """Whoever retired another version while somebody thought about this plan would find it permitted again."""
+    """Otherwise a version retired while the user thinks about a plan would be permitted again."""
     xo = Permission(FamilyVersion("xo", "1.0"))
     node.permit(SETTINGS, Permission(V1), xo)
     node.meanwhile = lambda: node.permit(SETTINGS, Permission(V1), xo._replace(until_block=11))
@@ -245,7 +245,7 @@ def test_a_status_names_a_family_once(details: dict[str, str], why: str) -> None
             CANCEL,
             "the migration of intkey 2.0 is under way",
         ),
-        # What it migrates, or does not.
+        # Its migration, or the lack of one.
         ((Permission(V1),), (), (*PLAN, "--migrate", "5b7349"), "5b7349 is outside of what .* declare: 1cf126"),
         (
             (Permission(V1),),
@@ -401,7 +401,7 @@ def test_a_plan_that_no_node_would_understand_is_not_proposed(run: Run, node: No
 
 
 def test_what_somebody_only_handed_in_is_not_in_use(run: Run, node: Node) -> None:
-    """Anybody may hand in a batch of any name, 1,000 of them too."""
+    """Anybody may submit batches with any family name, even 1,000 of them."""
     junk = [family(family_name=f"junk{n}", processors=0, pending={"waiting_for_processor": 1}) for n in range(1000)]
     node.tell(*junk, family("1.0"), family(family_name="xo"))
     done = run(*PLAN, "--yes")
@@ -423,7 +423,7 @@ def test_in_force_is_said_of_what_is(run: Run, node: Node, status: str, obeys: b
 @pytest.mark.parametrize(
     ("entries", "proposed", "said"),
     [
-        # Called off before its block, and voted on after it.
+        # Cancelled before its block, and voted on after it.
         (
             (Permission(V1, 0, 4), MIGRATES),
             (SETTINGS, Permission(V1)),
@@ -438,7 +438,7 @@ def test_in_force_is_said_of_what_is(run: Run, node: Node, status: str, obeys: b
         ),
         ((), (SETTINGS._replace(until_block=99),), "sawtooth_settings 1.0 could not enter block 100: no setting"),
         ((), (SETTINGS, Permission(V2, 20, None, ("1cf126", "1cf12600"))), "only the settings family is permitted"),
-        # Called off in time, ended, and what is over.
+        # Cancelled in time, ended, and over.
         ((Permission(V1, 0, 19), Permission(V2, 20)), (SETTINGS, Permission(V1)), None),
         ((Permission(V2, 12),), (SETTINGS,), None),
         ((Permission(V1),), (SETTINGS, Permission(V1, 0, 50)), None),
@@ -469,7 +469,7 @@ XO = FamilyVersion("xo", "1.0")
         (None, (SETTINGS, Permission(V1), Permission(V2, 100)), True),
         ((SETTINGS, Permission(V1), Permission(V2, 3, 5)), (SETTINGS, Permission(V2, 3, 5), Permission(V2, 100)), True),
         ((SETTINGS, Permission(V1)), (SETTINGS, Permission(V1), Permission(V2, 0, None, ("1cf126",))), True),
-        # What a first plan lists because it is in use, what goes on, and what ends.
+        # Versions that a first plan lists as in use, that go on, and that end.
         (None, (SETTINGS, Permission(V2), Permission(V3, 100)), False),
         ((SETTINGS, Permission(V2, 5)), (SETTINGS, Permission(V2, 5), Permission(V3, 100)), False),
         ((SETTINGS, Permission(V2, 5)), (SETTINGS, Permission(V2, 5, 50)), False),

@@ -1,4 +1,4 @@
-"""``dovetail upgrade rehearse``: what it prints and ends with, going on after an interruption, and what is refused."""
+"""``dovetail upgrade rehearse``: output, exit codes, resuming and refusals."""
 
 import json
 import multiprocessing
@@ -41,7 +41,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with 4 blocks, each large enough to be judged by itself: 1,999 new names and one dec."""
+    """A data folder with 4 blocks, each large enough to be executed by itself: 1,999 new names and one dec."""
     folder = tmp_path_factory.mktemp("pieces")
     chain = Chain(folder / "store")
     for block in range(4):
@@ -159,7 +159,7 @@ def test_a_family_that_is_not_there(run: Run, data: Path) -> None:
 def test_after_a_handler_that_ended_its_process_it_goes_on(
     run: Run, pieces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes out is what one run gives; the file of its progress is gone then."""
+    """The result equals that of one run, and the progress file is removed."""
     handler = f"{HERE}:EndsItsProcess"
     kept = tmp_path / "kept.json"
     monkeypatch.setenv(rehearsed.NAMED, f"2-600:{tmp_path / 'ended'}")
@@ -176,7 +176,7 @@ def test_after_a_handler_that_ended_its_process_it_goes_on(
 
 
 def test_ctrl_c_keeps_what_is_done(run: Run, pieces: Path, tmp_path: Path, home: Path) -> None:
-    """At a handler that waits in the middle of block 2; what goes on from there finds what one run finds."""
+    """Ctrl-C comes while a handler waits in block 2; the resumed rehearsal finds what one run finds."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     command = arguments(f"{HERE}:WaitsForCtrlC", pieces, "--json")
@@ -193,7 +193,7 @@ def test_ctrl_c_keeps_what_is_done(run: Run, pieces: Path, tmp_path: Path, home:
     )
     with pipe.open() as opened:
         assert opened.readline() == "here\n"
-        # As a terminal sends it: to every process.
+        # A terminal sends Ctrl-C to every process.
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate()
     assert (process.returncode, out) == (130, "")
@@ -262,7 +262,7 @@ NEXT = FamilyVersion("intkey", "2.0")
 
 
 def planned(folder: Path, *permitted: Permission) -> Chain:
-    """A chain whose state says what is permitted, and holds 5 at eight names."""
+    """A chain with the setting of permitted families, and with 5 at eight names."""
     chain = Chain(folder / "store", IntkeyHandler(), rehearsed.SaysWhatIsPermitted(), rehearsed.Doubles())
     value = encode_setting({TRANSACTION_FAMILIES: encode_permitted_families(permitted)})
     said = build_transaction(
@@ -283,7 +283,7 @@ def planned(folder: Path, *permitted: Permission) -> Chain:
 
 
 def test_the_settings_own_prefixes_are_migrated(run: Run, tmp_path: Path) -> None:
-    """Not the handler's namespaces; of the entries of its version, the one that migrates."""
+    """The prefixes are those of the version's entry that migrates, not the handler's namespaces."""
     under = sorted(intkey_address(name)[:8] for name in "abcdefgh")[:2]
     plan = Permission(NEXT, 9, None, tuple(under))
     planned(tmp_path, Permission(FamilyVersion("intkey", "1.0")), Permission(NEXT, 4, 5), plan).close()
@@ -291,20 +291,20 @@ def test_the_settings_own_prefixes_are_migrated(run: Run, tmp_path: Path) -> Non
     assert (code, [one["prefixes"] for one in found["slices"]]) == (0, [under])
     assert (found["leaves"], found["changed"]) == (2, 2)
     assert "as the chain's setting says" in found["migration"]
-    # Before the setting was there, nobody planned it.
+    # Before the setting existed, there was no plan.
     code, found = document(run, f"{HERE}:Doubles", data_of_none(tmp_path), "--migrate")
     assert (code, [one["prefixes"] for one in found["slices"]]) == (0, [["1cf126"]])
     assert "no migration is planned on chain" in found["migration"]
 
 
 def test_of_several_plans_the_next_is_shown(run: Run, tmp_path: Path) -> None:
-    """Not one that came to nothing and is out of its span, nor the first of the setting."""
+    """The plan is neither an unused one whose span is over, nor the first of the setting."""
     first, second = sorted(intkey_address(name)[:8] for name in "abcdefgh")[:2]
     ended = Permission(NEXT, 0, 1, ("1cf126",))
     planned(tmp_path, ended, Permission(NEXT, 50, None, (second,)), Permission(NEXT, 9, 20, (first,))).close()
     code, found = document(run, f"{HERE}:Doubles", tmp_path, "--migrate")
     assert (code, [one["prefixes"] for one in found["slices"]]) == (0, [[first]])
-    # One block before its last, what has ended since was still to come.
+    # One block before its last, an entry that has ended since was still planned.
     code, found = document(run, f"{HERE}:Doubles", tmp_path, "--migrate", "--blocks", "0")
     assert (code, [one["prefixes"] for one in found["slices"]]) == (0, [["1cf126"]])
 
@@ -349,7 +349,7 @@ def test_a_migration_of_large_values_is_sliced(run: Run, tmp_path: Path) -> None
 
 
 def test_what_the_configuration_says_of_folder_and_sizes_holds(run: Run, tmp_path: Path) -> None:
-    """A slice whose receipt is too large for the node is refused, and it is said what to do."""
+    """A slice whose receipt is too large for the node is refused with advice."""
     planned(tmp_path / "ledger").close()
     config = tmp_path / "node.toml"
     config.write_text(f'[validator]\ndata_dir = "{tmp_path / "ledger"}"\n[limits]\nreceipt_bytes_max = 300\n')
@@ -383,7 +383,7 @@ def test_before_a_migration_differences_mean_little_and_that_is_said(run: Run, t
     code, found = document(run, f"{HERE}:Doubles", tmp_path)
     assert (code, [note.partition(",")[0] for note in found["notes"]]) == (0, ["intkey 2.0 declares migrate"])
     assert document(run, SAME, tmp_path)[1]["notes"] == []
-    # Its own transactions have seen the state that it made.
+    # The new version's own transactions have seen the migrated state.
     command = ["upgrade", "rehearse", f"{HERE}:Doubles", "--family", "intkey", "--from", "2.0"]
     assert "declares migrate" not in run(*command, "--data-dir", str(tmp_path)).err
 
@@ -412,7 +412,7 @@ def test_workers_leave_the_store_to_others_too() -> None:
 
 
 def write_on(folder: Path, pipe: "Connection[None, bool]") -> None:
-    """What a validator does meanwhile: block after block, until told to end."""
+    """Write block after block, as a validator would, until told to end."""
     chain = Chain(folder)
     number = 0
     while not pipe.poll():
