@@ -15,7 +15,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto
 
 from dovetail.cli import scaffold
-from dovetail.cli.scaffold import NAME_CHARACTERS_MAX, Encoding, render
+from dovetail.cli.scaffold import NAME_CHARACTERS_MAX, Encoding, check_name, render
+from dovetail.common.errors import Refused
 from tests.dovetail.conftest import Run
 
 ROOT = Path(__file__).parents[3]
@@ -182,7 +183,9 @@ def test_a_folder_of_the_same_name_that_is_empty_stands_in_no_ones_way(
 
 def test_every_folder_that_it_writes_is_taken() -> None:
     folders = {path.partition("/")[0] for path in render("tickets", Encoding.CBOR) if "/" in path}
-    assert folders - {"tickets"} <= scaffold._TAKEN.keys()
+    for folder in folders - {"tickets"}:
+        with pytest.raises(Refused, match="folder with this name"):
+            check_name(folder)
 
 
 def test_what_git_is_to_ignore_hides_nothing_of_the_package() -> None:
@@ -193,7 +196,9 @@ def test_what_git_is_to_ignore_hides_nothing_of_the_package() -> None:
 
 def test_our_own_packages_are_all_known() -> None:
     packages = re.findall(r"(?m)^packages = \[(.*)\]", (ROOT / "pyproject.toml").read_text())
-    assert set(ast.literal_eval(f"[{packages[0]}]")) == scaffold._OURS
+    for package in ast.literal_eval(f"[{packages[0]}]"):
+        with pytest.raises(Refused, match="a package of Dovetail has this name"):
+            check_name(package)
 
 
 def test_a_folder_that_holds_something_is_left_alone(run: Run, here: Path) -> None:
