@@ -194,7 +194,7 @@ def _parts(
     handlers: dict[str, list[FamilyVersion]], endpoint: str, access: AccessPolicy, processor: ProcessorConfig
 ) -> list[Part]:
     keys: list[str] = []
-    # An open port would not understand keys that this environment has for another.
+    # An open port accepts no keys, and this environment may hold keys for another port.
     for key in ("connection_key", "validator_key"):
         os.environ.pop(f"DOVETAIL_PROCESSOR_{key}".upper(), None)
         if access.key is not None:

@@ -151,7 +151,7 @@ def _files(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversa
 
 def _path(path: str, name: str) -> str:
     if path == "gitignore":
-        # Named .gitignore among the templates, git would obey it.
+        # Git would obey a template of that name.
         return ".gitignore"
     return re.sub(r"\bname\b", name, path)
 

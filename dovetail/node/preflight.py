@@ -22,7 +22,7 @@ _ADVICE: Final = "a node may be running already: use it, stop it, or choose anot
 
 
 def check_access(config: Config) -> None:
-    """Raise Refused if the validator could not open its port, or if not all parts or none have connection keys."""
+    """Raise Refused if the validator could not open its port, or if only some parts have connection keys."""
     try:
         access = read_access_policy(config.validator)
     except CannotOpen as error:

@@ -1,1 +1,1 @@
-"""The commands, one small module a group. What is heavy is imported inside a command, so that ``--help`` is quick."""
+"""The commands. Their groups, in ``dovetail.cli.lazy``, import a command's module when the command is called."""

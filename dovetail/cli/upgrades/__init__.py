@@ -1,1 +1,1 @@
-"""The commands around an upgrade: the setting of the permitted families, plans for it, and rehearsals."""
+"""The work of the upgrade commands: the setting of the permitted families, its changes, and rehearsals."""

@@ -1,4 +1,4 @@
-"""``upgrade``: a family's next version, planned, watched and called off. Each command has a module of its own."""
+"""``upgrade``: plans, rehearses, watches and cancels a family's next version. Each command has its own module."""
 
 from dovetail.cli.lazy import lazy_group
 
@@ -6,7 +6,7 @@ app = lazy_group(
     "dovetail.cli.commands.upgrade",
     {
         "plan": "Plan that NEW may enter blocks from a block on, and when OLD may no more.",
-        "rehearse": "Judge a family's past transactions by its next handler, and show what would end otherwise.",
+        "rehearse": "Execute a family's past transactions with its next handler, and show different outcomes.",
         "status": "Show which versions may enter which blocks, who is ready for them, and what would happen if their"
         " block came now.",
         "retire": "End a version, once its clients have moved.",

@@ -93,7 +93,7 @@ def rehearse(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Judge a family's past transactions by its next handler, and show what would end otherwise.
+    """Execute a family's past transactions with its next handler, and show different outcomes.
 
     Each transaction runs against the state that it saw, read from the ledger's store. No old processor and no running
     node is needed, the ledger is not changed, and a node may run meanwhile. Verdicts, writes, events and receipt data
@@ -116,9 +116,9 @@ def rehearse(
         raise Refused(
             f"{handler} declares no migrate(self, context): there is nothing for --migrate to show; {INHERITED_MIGRATE}"
         )
-    judged = FamilyVersion(family, version or made.family_version)
+    wanted = FamilyVersion(family, version or made.family_version)
     store = settings.data_dir / STORE_FOLDER
-    setup = Setup(store, handler, judged, apply_timeout_ms, differences_max, settings.limits)
+    setup = Setup(store, handler, wanted, apply_timeout_ms, differences_max, settings.limits)
     try:
         reader = StoreReader.open(store)
         try:

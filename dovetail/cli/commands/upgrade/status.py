@@ -106,7 +106,7 @@ def _summary(seen: _Snapshot) -> list[str]:
 
 
 def _look(client: DovetailClient) -> _Snapshot:
-    """Raises Refused."""
+    """The current state of the node's upgrades. Raises Refused."""
     setting, node = read_setting(client), read_families(client)
     head_num, restricted, families = node.head_num, node.restricted, node.families
     seen = _Snapshot(
