@@ -156,10 +156,6 @@ class Metrics:
             self.totals.batches_invalid += 1
             self.totals.transactions_invalid += len(batch.transactions)
 
-    def _by_family(self, batch: VerifiedBatch) -> dict[FamilyVersion, int]:
+    def _by_family(self, batch: VerifiedBatch) -> Counter[FamilyVersion]:
         """The number of a batch's transactions by the keys of ``families``."""
-        counts: dict[FamilyVersion, int] = {}
-        for transaction in batch.transactions:
-            family = self.label(transaction.family)
-            counts[family] = counts.get(family, 0) + 1
-        return counts
+        return Counter(self.label(transaction.family) for transaction in batch.transactions)

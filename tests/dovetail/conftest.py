@@ -84,7 +84,7 @@ def near(monkeypatch: pytest.MonkeyPatch) -> None:
         "cli.commands.chain", "cli.commands.store", "validator.maintenance.copies", "validator.maintenance.repair"
     ):  # fmt: skip
         monkeypatch.setattr(f"dovetail.{module}.run_in_child", forked_child)
-    monkeypatch.setattr("dovetail.validator.history.verification.whole.Checkers", lambda processes: nullcontext(Here()))
+    monkeypatch.setattr("dovetail.validator.maintenance.verification.Checkers", lambda processes: nullcontext(Here()))
 
 
 class Request(NamedTuple):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
@@ -68,26 +69,22 @@ class _Submission:
             self.on_verified(self.refusal or [batch for batch in self.results if batch is not None])
 
 
+@dataclass(slots=True)
 class _Waiting:
     """The rest of a submission that is not sent to a worker yet, from index ``next`` on."""
 
-    __slots__ = ("next", "raw_batches", "submission")
-
-    def __init__(self, submission: _Submission, raw_batches: list[bytes]) -> None:
-        self.submission = submission
-        self.raw_batches = raw_batches
-        self.next = 0
+    submission: _Submission
+    raw_batches: list[bytes]
+    next: int = 0
 
 
+@dataclass(slots=True)
 class _Job:
     """The batches of one message to a worker, from one or several submissions."""
 
-    __slots__ = ("batches", "data_bytes", "deaths")
-
-    def __init__(self) -> None:
-        self.batches: list[tuple[_Submission, int, bytes]] = []
-        self.data_bytes = 0
-        self.deaths = 0
+    batches: list[tuple[_Submission, int, bytes]] = field(default_factory=list)
+    deaths: int = 0
+    data_bytes: int = 0
 
     def add_from(self, waiting: _Waiting, data_bytes_max: int) -> int:
         """Add batches of a submission until the job is full or has ``data_bytes_max`` of them. Returns their bytes."""
@@ -104,13 +101,7 @@ class _Job:
 
     def split(self) -> list["_Job"]:
         """One job for each batch, after a worker died with this job."""
-        parts = []
-        for entry in self.batches:
-            part = _Job()
-            part.batches = [entry]
-            part.deaths = self.deaths + 1
-            parts.append(part)
-        return parts
+        return [_Job([entry], self.deaths + 1) for entry in self.batches]
 
 
 class _Worker:

@@ -1,7 +1,7 @@
 """The state of the node as NodeStatusResponse and as Prometheus metrics. Reads everything, changes nothing."""
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Final
 
 import psutil
@@ -233,15 +233,8 @@ def _gauge(name: str, documentation: str, value: int) -> Metric:
 
 
 def _totals(totals: Totals) -> node_pb2.Totals:
-    return node_pb2.Totals(
-        blocks_committed=totals.blocks_committed,
-        # The solo engine proposes every block that it commits.
-        blocks_claimed=totals.blocks_committed,
-        batches_committed=totals.batches_committed,
-        batches_invalid=totals.batches_invalid,
-        transactions_committed=totals.transactions_committed,
-        transactions_invalid=totals.transactions_invalid,
-    )
+    # The solo engine proposes every block that it commits.
+    return node_pb2.Totals(**asdict(totals), blocks_claimed=totals.blocks_committed)
 
 
 def _config_entries(config: ValidatorConfig) -> list[node_pb2.ConfigEntry]:

@@ -21,17 +21,24 @@ from dovetail.validator.core.state.nodes import EMPTY
 from dovetail.validator.store import BlockInfo, StorageFailed, Store
 from protos import (
     client_batch_pb2,
-    client_block_pb2,
     client_receipt_pb2,
     client_state_pb2,
     client_transaction_pb2,
     raw_pb2,
     state_context_pb2,
 )
+from protos.client_block_pb2 import (
+    ClientBlockGetByBatchIdRequest,
+    ClientBlockGetByIdRequest,
+    ClientBlockGetByNumRequest,
+    ClientBlockGetByTransactionIdRequest,
+    ClientBlockGetResponse,
+)
 from protos.query_pb2 import ListRequest, ListResponse
 from protos.validator_pb2 import Message as Envelope
 
 _DIGITS_MAX: Final = 18
+_BLOCK: Final = (Envelope.CLIENT_BLOCK_GET_RESPONSE, ClientBlockGetResponse)
 
 DAMAGED: Final = (
     "what was asked for is damaged on this node, and is not shown: its operator must repair the store or restore a"
@@ -88,32 +95,32 @@ class Queries:
         """The head that everything is read at; empty before the genesis block."""
         return self._store.head.id if self._store.head else ""
 
-    def _block_by_id(self, request: client_block_pb2.ClientBlockGetByIdRequest) -> Message:
+    def _block_by_id(self, request: ClientBlockGetByIdRequest) -> Message:
         if not is_id(request.block_id):
-            return client_block_pb2.ClientBlockGetResponse(status="INVALID_ID")
+            return ClientBlockGetResponse(status="INVALID_ID")
         return self._block(self._store.block_num(BlockId(request.block_id)))
 
-    def _block_by_num(self, request: client_block_pb2.ClientBlockGetByNumRequest) -> Message:
+    def _block_by_num(self, request: ClientBlockGetByNumRequest) -> Message:
         return self._block(request.block_num)
 
-    def _block_by_batch(self, request: client_block_pb2.ClientBlockGetByBatchIdRequest) -> Message:
+    def _block_by_batch(self, request: ClientBlockGetByBatchIdRequest) -> Message:
         if not is_id(request.batch_id):
-            return client_block_pb2.ClientBlockGetResponse(status="INVALID_ID")
+            return ClientBlockGetResponse(status="INVALID_ID")
         number = self._store.batch_number(BatchId(request.batch_id))
         return self._block(None if number is None else self._store.batch(number).block_num)
 
-    def _block_by_transaction(self, request: client_block_pb2.ClientBlockGetByTransactionIdRequest) -> Message:
+    def _block_by_transaction(self, request: ClientBlockGetByTransactionIdRequest) -> Message:
         if not is_id(request.transaction_id):
-            return client_block_pb2.ClientBlockGetResponse(status="INVALID_ID")
+            return ClientBlockGetResponse(status="INVALID_ID")
         number = self._store.transaction_number(TransactionId(request.transaction_id))
         return self._block(None if number is None else self._store.block_of_transaction(number).num)
 
     def _block(self, num: int | None) -> Message:
         info = None if num is None else self._store.block(num)
         if info is None:
-            return client_block_pb2.ClientBlockGetResponse(status="NO_RESOURCE", head_id=self._head_id)
+            return ClientBlockGetResponse(status="NO_RESOURCE", head_id=self._head_id)
         # This parses bytes that are serialized again at once. The response has no raw form, and holds one block only.
-        response = client_block_pb2.ClientBlockGetResponse(status="OK", head_id=self._head_id)
+        response = ClientBlockGetResponse(status="OK", head_id=self._head_id)
         response.block.ParseFromString(self._raw_block(info))
         return response
 
@@ -331,28 +338,12 @@ class Queries:
         return self._opened[1][entry.position]
 
     TABLE: Final[dict[int, tuple[type[Message], int, Callable[..., Message], Callable[..., Message]]]] = {
-        Envelope.CLIENT_BLOCK_GET_BY_ID_REQUEST: (
-            client_block_pb2.ClientBlockGetByIdRequest,
-            Envelope.CLIENT_BLOCK_GET_RESPONSE,
-            client_block_pb2.ClientBlockGetResponse,
-            _block_by_id,
-        ),
-        Envelope.CLIENT_BLOCK_GET_BY_NUM_REQUEST: (
-            client_block_pb2.ClientBlockGetByNumRequest,
-            Envelope.CLIENT_BLOCK_GET_RESPONSE,
-            client_block_pb2.ClientBlockGetResponse,
-            _block_by_num,
-        ),
-        Envelope.CLIENT_BLOCK_GET_BY_BATCH_ID_REQUEST: (
-            client_block_pb2.ClientBlockGetByBatchIdRequest,
-            Envelope.CLIENT_BLOCK_GET_RESPONSE,
-            client_block_pb2.ClientBlockGetResponse,
-            _block_by_batch,
-        ),
+        Envelope.CLIENT_BLOCK_GET_BY_ID_REQUEST: (ClientBlockGetByIdRequest, *_BLOCK, _block_by_id),
+        Envelope.CLIENT_BLOCK_GET_BY_NUM_REQUEST: (ClientBlockGetByNumRequest, *_BLOCK, _block_by_num),
+        Envelope.CLIENT_BLOCK_GET_BY_BATCH_ID_REQUEST: (ClientBlockGetByBatchIdRequest, *_BLOCK, _block_by_batch),
         Envelope.CLIENT_BLOCK_GET_BY_TRANSACTION_ID_REQUEST: (
-            client_block_pb2.ClientBlockGetByTransactionIdRequest,
-            Envelope.CLIENT_BLOCK_GET_RESPONSE,
-            client_block_pb2.ClientBlockGetResponse,
+            ClientBlockGetByTransactionIdRequest,
+            *_BLOCK,
             _block_by_transaction,
         ),
         Envelope.CLIENT_BATCH_GET_REQUEST: (

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -217,6 +218,7 @@ class Statuses:
         return status
 
 
+@dataclass(slots=True, eq=False)
 class _Wait:
     """A client's wait.
 
@@ -224,15 +226,10 @@ class _Wait:
     undecided.
     """
 
-    __slots__ = ("asked", "correlation_id", "identity", "ids", "left", "timer", "unknown")
-
-    def __init__(
-        self, identity: bytes, correlation_id: str, asked: tuple[str, ...], ids: int, unknown: int, left: int
-    ) -> None:
-        self.identity = identity
-        self.correlation_id = correlation_id
-        self.asked = asked
-        self.ids = ids
-        self.unknown = unknown
-        self.left = left
-        self.timer: asyncio.TimerHandle | None = None
+    identity: bytes
+    correlation_id: str
+    asked: tuple[str, ...]
+    ids: int
+    unknown: int
+    left: int
+    timer: asyncio.TimerHandle | None = None

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from dovetail.validator.history.verification.whole import verify_whole
 from dovetail.validator.maintenance.child import OnStep, Step, run_in_child
 from dovetail.validator.maintenance.inspection import Damage, damage_of
 from dovetail.validator.maintenance.staging import (
@@ -24,6 +23,7 @@ from dovetail.validator.maintenance.staging import (
     staging_folder,
     swap_in,
 )
+from dovetail.validator.maintenance.verification import verify_whole
 from dovetail.validator.store import StorageFailed, StoreReader
 from dovetail.validator.store.full_disk import lack_of_room
 from dovetail.validator.store.length import DATA, require_whole
@@ -190,7 +190,7 @@ def _copy_to(reader: StoreReader, descriptor: int, expected: int, on_step: OnSte
 def _look(on_step: OnStep, folder: Path, verify: bool) -> BackupRecord:
     """The record of a copy. Raises StorageFailed, also if ``verify`` is true and verification finds a fault."""
     if verify:
-        findings = verify_whole(folder, 0, lambda done, total: on_step(Step("verifying, blocks", done, total)))
+        findings = verify_whole(on_step, folder, 0)
         if len(findings):
             raise StorageFailed(
                 f"the backup is not sound, {len(findings)} findings, the first: {findings.kept[0]}; `dovetail store"

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dovetail.ledger.limits import Limits
-from dovetail.validator.history.verification.whole import verify_whole
 from dovetail.validator.maintenance.child import Ended, OnStep, Step, run_in_child
 from dovetail.validator.maintenance.inspection import Inspection, inspect_store
 from dovetail.validator.maintenance.rebuild import Plan, Rebuilt, rebuild
 from dovetail.validator.maintenance.staging import REPAIRING, Finish, require_unread, staging_folder, swap_in
+from dovetail.validator.maintenance.verification import verify_whole
 from dovetail.validator.store import StorageFailed
 from dovetail.validator.store.length import DATA
 from dovetail.validator.store.locks import own
@@ -63,9 +63,7 @@ def repair(
             if rebuilt.blocks == 0:
                 raise CannotRepair(f"no block can be read. {_advice(0)}")
             on_step(Step("verifying, blocks", 0, rebuilt.blocks))
-            findings = verify_whole(
-                made, processes, lambda done, total: on_step(Step("verifying, blocks", done, total))
-            )
+            findings = verify_whole(on_step, made, processes)
             if len(findings):
                 first = findings.kept[0]
                 at = first.block_num if first.block_num is not None else rebuilt.blocks

@@ -87,3 +87,8 @@ def verify(on_step: OnStep, path: Path, first: int, last: int | None, processes:
         raise StorageFailed(str(died)) from None
     finally:
         reader.close()
+
+
+def verify_whole(on_step: OnStep, path: Path, processes: int) -> Findings:
+    """The findings of a whole store, to which no process may write. Raises StorageFailed, also if it has no block."""
+    return verify(lambda step: on_step(step._replace(title="verifying, blocks")), path, 0, None, processes).findings

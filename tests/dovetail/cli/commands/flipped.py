@@ -20,9 +20,9 @@ import pytest
 
 from dovetail.ledger.limits import Limits
 from dovetail.validator.client_api.queries import Queries
-from dovetail.validator.history.verification.whole import verify_whole
 from dovetail.validator.maintenance.child import Ended, OnStep
 from dovetail.validator.maintenance.repair import CannotRepair, repair
+from dovetail.validator.maintenance.verification import verify_whole
 from dovetail.validator.store import StorageFailed, Store, StoreReader
 from protos import client_batch_pb2, client_block_pb2, client_receipt_pb2, client_transaction_pb2
 from protos.query_pb2 import ListRequest, ListResponse
@@ -193,8 +193,8 @@ def _verified(folder: Path) -> Outcome:
 
 def _findings(folder: Path) -> int:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dovetail.validator.history.verification.whole.Checkers", lambda processes: nullcontext(Here()))
-        return len(verify_whole(folder, 1, lambda done, total: None))
+        patch.setattr("dovetail.validator.maintenance.verification.Checkers", lambda processes: nullcontext(Here()))
+        return len(verify_whole(lambda _: None, folder, 1))
 
 
 def _lies(folder: Path, truth: Answers, *, complete: bool) -> int:

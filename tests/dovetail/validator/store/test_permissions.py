@@ -30,7 +30,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A user's store, in a folder that the user may enter."""
     for place in ("copies.run_in_child", "repair.run_in_child"):
         monkeypatch.setattr(f"dovetail.validator.maintenance.{place}", forked_child)
-    monkeypatch.setattr("dovetail.validator.history.verification.whole.Checkers", lambda processes: nullcontext(Here()))
+    monkeypatch.setattr("dovetail.validator.maintenance.verification.Checkers", lambda processes: nullcontext(Here()))
     above = Path(tempfile.gettempdir()).resolve()
     if not all(path.stat().st_mode & stat.S_IXOTH for path in (above, *above.parents)):
         pytest.skip(f"another user cannot come to {above}")
