@@ -171,9 +171,9 @@ class Conditions:
         if not store.damaged_reads:
             return None
         return (
-            f"whoever asks for it gets a 500: {store.damage}. So far {store.damaged_reads} reads met damage. Look after"
-            " the disk and the memory of the machine; stop the validator, then `dovetail store repair`, or restore a"
-            " backup"
+            f"each request for damaged data gets a 500: {store.damage}. So far {store.damaged_reads} reads met damage."
+            " Look after the disk and the memory of the machine; stop the validator, then `dovetail store repair`, or"
+            " restore a backup"
         )
 
     def _no_block(self, now_ms: int) -> str | None:
@@ -240,7 +240,7 @@ class Conditions:
         others = f" and {more} other families" if more > 0 else ""
         return (
             f"{sum(known[family].batches for family in missing)} batches wait for a processor of {named}{others}."
-            " Start one (dovetail processor MODULE:HANDLER); families that nobody shall send can be shut out"
+            " Start one (dovetail processor MODULE:HANDLER); families that are not wanted can be shut out"
             " (dovetail upgrade)"
         )
 

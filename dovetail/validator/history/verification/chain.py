@@ -197,7 +197,7 @@ class Verification:
             loaded.find(fault.what, at, fault.expected, shown(fault.found))
 
     def _check_indexes(self, loaded: Loaded, offset: int, batch: CheckedBatch) -> None:
-        """That the ids of a batch and its transactions lead to their numbers; so no id stands for two."""
+        """Check that the ids of a batch and its transactions lead to their numbers, so that no id is used twice."""
         if batch.verified is None:
             return
         try:

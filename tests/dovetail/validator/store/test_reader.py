@@ -81,13 +81,13 @@ def test_a_reader_follows_while_the_map_grows(tmp_path: Path, writer: "Connectio
     """The map begins with 1 MiB, and grows to a multiple before and between refreshes."""
     written(writer, "small")
     reader = StoreReader.open(tmp_path / "store")
-    before = reader._env.info()["map_size"]
+    before = reader.file().map_bytes
     for _ in range(40):
         block = written(writer, "large")
         reader.refresh()
         assert reader.head == block
         assert merkle.get(reader.node, block.root, address(block.num)) == b"large" * LARGE
-    assert reader._env.info()["map_size"] > before
+    assert reader.file().map_bytes > before
     reader.close()
 
 
@@ -164,14 +164,14 @@ def open_and_close(path: Path) -> None:
 def test_the_map_grows_while_as_many_read_as_may(tmp_path: Path) -> None:
     """The writer loses its slot for a moment: readers leave some slots free."""
     store = open_store(tmp_path)
-    before = store._env.info()["map_size"]
+    before = store.file().map_bytes
     with holding(tmp_path, READERS_MAX - 8 - 3):
         # With one more reader, the limit is reached.
         other_process(tmp_path)
         with holding(tmp_path, 0), pytest.raises(StorageFailed, match="as many as may be"):
             other_process(tmp_path)
         store.add_pending([bytes(40_000_000)])
-        assert store._env.info()["map_size"] > before
+        assert store.file().map_bytes > before
         commit(store, [make_batch(0)])
     store.close()
 
@@ -197,10 +197,10 @@ def test_a_killed_reader_keeps_no_space(tmp_path: Path) -> None:
     store = open_store(tmp_path)
 
     def grown() -> int:
-        before = store._env.info()["last_pgno"]
+        before = store.file().used_pages
         for _ in range(20):
             store.reject([], [store.add_pending([bytes(400_000)])])
-        return int(store._env.info()["last_pgno"] - before)
+        return store.file().used_pages - before
 
     grown()
     assert grown() == 0

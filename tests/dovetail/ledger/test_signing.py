@@ -1,13 +1,11 @@
-"""Ids, addresses, access lists, keys and signatures: valid and invalid ones, and what access lists permit."""
+"""Keys and signatures, against a second implementation."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.ledger import signing
-from dovetail.ledger.addresses import AccessList, is_address, is_prefix, namespace_of
-from dovetail.ledger.errors import InvalidKey, RefusedBatch
-from dovetail.ledger.ids import is_id, is_public_key
+from dovetail.ledger.errors import InvalidKey
 from dovetail.ledger.signing import Signer
 from tests.system.independent import secp256k1
 
@@ -15,52 +13,7 @@ KEY = secp256k1.private_key_from("values")
 PUBLIC = secp256k1.public_key(KEY)
 MESSAGE = b"message"
 SIGNATURE = secp256k1.sign(KEY, MESSAGE)
-
 NO_HEX_128 = ["", "0" * 127, "0" * 129, "A" * 128, "g" * 128, "0" * 128 + "\n", " " + "0" * 127, "\u0660" * 128]
-
-
-def test_ids() -> None:
-    assert is_id("0123456789abcdef" * 8)
-    assert not any(map(is_id, NO_HEX_128))
-
-
-def test_public_keys_have_a_form() -> None:
-    assert is_public_key(PUBLIC)
-    bad = ["", "04" + "0" * 64, "02" + "0" * 63, "02" + "0" * 65, PUBLIC.upper(), PUBLIC + "\n", "00" + PUBLIC[2:]]
-    assert not any(map(is_public_key, bad))
-
-
-def test_addresses_and_prefixes() -> None:
-    full = "1cf126" + "0" * 64
-    assert is_address(full)
-    assert is_prefix(full)
-    for length in range(0, 71, 2):
-        assert is_prefix(full[:length])
-    for length in range(1, 71, 2):
-        assert not is_prefix(full[:length])
-    for bad in (full[:-1], full + "0", full + "00", full.upper(), full[:-1] + "\n", full + "\n", "g" * 70):
-        assert not is_address(bad)
-        assert not is_prefix(bad)
-    assert namespace_of("intkey") == "1cf126"
-
-
-# A small alphabet, so that entries and addresses often match.
-_address = st.text("0a", min_size=6, max_size=6).map(lambda text: text.ljust(70, "0"))
-_entry = st.one_of(_address, st.builds(lambda address, pairs: address[: 2 * pairs], _address, st.integers(0, 35)))
-
-
-@given(st.lists(_entry, max_size=6), _address)
-def test_an_access_list_permits_what_an_entry_begins(declared: list[str], address: str) -> None:
-    access = AccessList(declared)
-    assert access.permits(address) == any(address.startswith(entry) for entry in declared)
-    assert access.declared == tuple(declared)
-    assert {entry for entry in access.entries if len(entry) == 70} == {entry for entry in declared if len(entry) == 70}
-
-
-def test_an_access_list_takes_any_iterable_once() -> None:
-    access = AccessList(entry for entry in ("00", "ab"))
-    assert access.permits("ab".ljust(70, "0"))
-    assert not AccessList(()).permits("0" * 70)
 
 
 @given(st.binary(max_size=200))
@@ -142,9 +95,3 @@ def test_any_number_below_the_order_signs() -> None:
     signer = Signer(private_key)
     assert secp256k1.public_key(private_key) == signer.public_key
     assert secp256k1.verify(signer.public_key, MESSAGE, signer.sign(MESSAGE))
-
-
-def test_a_refusal_survives_its_way_between_processes() -> None:
-    restore, arguments = RefusedBatch("rule", "message").__reduce__()
-    copy = restore(*arguments)
-    assert (copy.rule, copy.message, str(copy)) == ("rule", "message", "message")
