@@ -116,7 +116,7 @@ def try_flip(store: Path, folder: Path, at: int, bit: int, truth: Answers) -> Se
         try:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("dovetail.validator.maintenance.repair.run_in_child", forked_child)
-                patch.setattr("dovetail.validator.maintenance.repair.verify_whole", _verify_apart)
+                patch.setattr("dovetail.validator.maintenance.repair.verify_whole", _verify_in_child)
                 repair(folder, LIMITS, None, 1, lambda _: None, lambda: None, [])
             after = forked(lambda: read_all(folder))
             return Seen(outcome, lies + (after.single != truth.single), after.head, "")
@@ -221,7 +221,7 @@ def forked_child(tell: OnStep, work: Callable[..., T], *arguments: Any) -> T:
     return forked(lambda: work(tell, *arguments))
 
 
-def _verify_apart(path: Path, processes: int, on_block: Callable[[int, int], None]) -> list[str]:
+def _verify_in_child(on_step: OnStep, path: Path, processes: int) -> list[str]:
     return ["a finding"] * forked(lambda: _findings(path))
 
 
