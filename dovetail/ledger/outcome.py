@@ -4,7 +4,7 @@ Reads are checked when a processor asks for them (``dovetail.ledger.access``). H
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dovetail.ledger.access import write_refusal
 from dovetail.ledger.addresses import ADDRESS_CHARACTERS, AccessList
@@ -12,6 +12,9 @@ from dovetail.ledger.ids import TransactionId
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.permitted import MIGRATED_PREFIXES_MAX
 from dovetail.ledger.receipt import Event, Receipt, encode_receipt
+
+_ENTRY_BYTES: Final = 64
+"""Counted for each event, attribute and data entry beside its content. It bounds their number."""
 
 
 class Kept(NamedTuple):
@@ -53,8 +56,11 @@ def keep(
         if None in changes.values():
             changes = without_idle_removals(changes, before)
     receipt = encode_receipt(Receipt(transaction_id, changes, events, data))
-    if len(receipt) > limits.receipt_bytes_max:
-        refusal = f"its receipt has {len(receipt)} bytes, at most {limits.receipt_bytes_max} are kept"
+    size = len(receipt)
+    if events or data:
+        size = max(size, sum(map(event_bytes, events)) + sum(map(data_bytes, data)))
+    if size > limits.receipt_bytes_max:
+        refusal = f"its receipt has {size} bytes, at most {limits.receipt_bytes_max} are kept"
         if migrates:
             refusal += (
                 "; have migrate write smaller values, or name finer prefixes, up to"
@@ -69,6 +75,17 @@ def without_idle_removals(
 ) -> dict[str, bytes | None]:
     """``changes`` without removals of absent entries, which change nothing."""
     return {address: value for address, value in changes.items() if value is not None or before(address) is not None}
+
+
+def event_bytes(event: Event) -> int:
+    """The bytes that an event counts for in a receipt, about its bytes in memory."""
+    attributes = sum(len(key) + len(value) + _ENTRY_BYTES for key, value in event.attributes)
+    return len(event.event_type) + len(event.data) + attributes + _ENTRY_BYTES
+
+
+def data_bytes(data: bytes) -> int:
+    """The bytes that an entry of receipt data counts for."""
+    return len(data) + _ENTRY_BYTES
 
 
 def total_refusal(written_bytes: int, limits: Limits) -> str | None:

@@ -265,14 +265,10 @@ class Conversation:
         return state_context_pb2.TpStateDeleteResponse(addresses=addresses, status="OK")
 
     def _add_receipt_data(self, request: state_context_pb2.TpReceiptAddDataRequest) -> Message:
-        if self._context.receipt_bytes + len(request.data) > self._limits.receipt_bytes_max:
-            return refused(request)
         self._context.add_receipt_data(request.data)
         return state_context_pb2.TpReceiptAddDataResponse(status="OK")
 
     def _add_event(self, request: state_context_pb2.TpEventAddRequest) -> Message:
-        if self._context.receipt_bytes + request.ByteSize() > self._limits.receipt_bytes_max:
-            return refused(request)
         self._context.add_event(decode_event(request.event))
         return state_context_pb2.TpEventAddResponse(status="OK")
 

@@ -3,21 +3,17 @@
 In packed execution the processor keeps the writes, and the validator checks them in the answer.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
 
 from dovetail.ledger.access import list_refusal, read_refusal, write_refusal
 from dovetail.ledger.addresses import AccessList
 from dovetail.ledger.batch import VerifiedTransaction
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.listing import Entry
-from dovetail.ledger.outcome import total_refusal
+from dovetail.ledger.outcome import data_bytes, event_bytes, total_refusal
 from dovetail.ledger.receipt import Event
 from dovetail.validator.core.execution.model import TransactionOutcome, Verdict
 from dovetail.validator.core.state.view import Changed, View
-
-_ENTRY_BYTES: Final = 64
-"""The memory of an empty event, attribute or data entry. Counting it bounds their number."""
 
 
 class Unauthorized(Exception):
@@ -66,9 +62,8 @@ class TransactionContext:
         """Write all entries and return their addresses. Raises Unauthorized, and then writes none."""
         wanted = list(entries)
         self._check_writes(address for address, _ in wanted)
-        self._changes_bytes += sum(len(address) + len(data) for address, data in wanted)
+        self._change(dict(wanted))
         self._refuse_if(total_refusal(self._changes_bytes, self._limits))
-        self._changes.update(wanted)
         return [address for address, _ in wanted]
 
     def delete(self, addresses: Iterable[str]) -> list[str]:
@@ -76,22 +71,31 @@ class TransactionContext:
         wanted = list(addresses)
         self._check_writes(wanted)
         gone = [address for address in dict.fromkeys(wanted) if self._view.get(address) is not None]
-        self._changes.update(dict.fromkeys(gone))
+        self._change(dict.fromkeys(gone))
         return gone
 
+    def _change(self, changes: Mapping[str, bytes | None]) -> None:
+        """Apply changes and count their bytes. An overwritten value does not count: packed execution never sees it."""
+        for address, data in changes.items():
+            self._changes_bytes += len(data or b"") - len(self._changes.get(address) or b"")
+            self._changes_bytes += 0 if address in self._changes else len(address)
+        self._changes.update(changes)
+
     def add_event(self, event: Event) -> None:
+        """Add an event to the receipt. Raises Unauthorized where the receipt would be too large."""
+        self._count(event_bytes(event))
         self._events.append(event)
-        attributes = sum(len(key) + len(value) + _ENTRY_BYTES for key, value in event.attributes)
-        self._receipt_bytes += len(event.event_type) + len(event.data) + attributes + _ENTRY_BYTES
 
     def add_receipt_data(self, data: bytes) -> None:
+        """Add data to the receipt. Raises Unauthorized where the receipt would be too large."""
+        self._count(data_bytes(data))
         self._data.append(data)
-        self._receipt_bytes += len(data) + _ENTRY_BYTES
 
-    @property
-    def receipt_bytes(self) -> int:
-        """The approximate size of the receipt so far, for the caller's limit."""
-        return self._receipt_bytes
+    def _count(self, added: int) -> None:
+        self._receipt_bytes += added
+        if self._receipt_bytes > self._limits.receipt_bytes_max:
+            most = self._limits.receipt_bytes_max
+            self._refuse_if(f"its receipt has {self._receipt_bytes} bytes, at most {most} are kept")
 
     def outcome(self, verdict: Verdict, message: str, extended_data: bytes) -> TransactionOutcome:
         """The processor's answer with the effects. A refused access makes the transaction invalid."""
