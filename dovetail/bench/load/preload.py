@@ -21,9 +21,9 @@ from dovetail.ledger.limits import Limits
 from dovetail.ledger.receipt import Receipt, encode_receipt
 from dovetail.ledger.signing import Signer
 from dovetail.validator.core.consensus.solo import SoloEngine
+from dovetail.validator.core.journal.block_run import make_commit
 from dovetail.validator.core.journal.model import BlockCommit, CommittedBatch
 from dovetail.validator.core.journal.sealing import OwnSeal, Parent
-from dovetail.validator.core.state import merkle
 from dovetail.validator.core.state.nodes import EMPTY
 from dovetail.validator.store import Store
 from families.intkey.client import LEAF, NAMESPACE, intkey_address
@@ -110,22 +110,12 @@ def _block(store: Store, signer: Signer, content: Preload) -> BlockCommit:
     )
     batch = verify_batch(build_batch(signer, [transaction]).raw)
     changes: dict[str, bytes | None] = dict(content.leaves())
-    head = store.head
-    root = head.root if head else EMPTY
-    state = merkle.update(store.node, root, changes, store.next_node_number)
-    num, parent_id = (head.num, head.id) if head else (-1, NULL_BLOCK_ID)
-    parent = Parent(num, parent_id, root, store.next_node_number, time_ms=0)
-    block = OwnSeal(signer, Consensus(SoloEngine.name, num + 1, time_ms=0)).block(
-        parent, [batch.id], state.root, [batch.raw]
-    )
-    assert block is not None, "it holds a batch"
     receipt = encode_receipt(Receipt(transaction.id, changes, (), ()))
-    return BlockCommit(
-        block=block,
-        batches=[CommittedBatch(batch.id, batch.raw, ((transaction.id, receipt),))],
-        root=state.root,
-        nodes=state.nodes,
-        superseded=state.superseded,
-        invalid=[],
-        settled=[],
-    )
+    applied = [CommittedBatch(batch.id, batch.raw, ((transaction.id, receipt),))]
+    head = store.head
+    num, parent_id, root = (head.num, head.id, head.root) if head else (-1, NULL_BLOCK_ID, EMPTY)
+    parent = Parent(num, parent_id, root, store.next_node_number, time_ms=0)
+    own = OwnSeal(signer, Consensus(SoloEngine.name, num + 1, time_ms=0))
+    commit = make_commit(parent, applied, changes, store.node, own)
+    assert commit is not None, "it holds a batch"
+    return commit

@@ -12,7 +12,7 @@ from dovetail.ledger.settings import FamilyVersion
 from dovetail.validator.core.execution.executor import Execution
 from dovetail.validator.core.execution.model import Applied, Rejected, Result, Task, TransactionOutcome, Withdrawn
 from dovetail.validator.core.journal.model import BlockCommit, CommittedBatch, InvalidBatch, invalid_batch
-from dovetail.validator.core.journal.sealing import Parent, Sealing
+from dovetail.validator.core.journal.sealing import GivenSeal, OwnSeal, Parent
 from dovetail.validator.core.state import merkle
 from dovetail.validator.core.state.merkle import ReadNode
 from dovetail.validator.core.state.view import View
@@ -187,7 +187,7 @@ class BlockRun:
         """The batches that ended without a verdict, by index."""
         return {index: result for index, result in enumerate(self.results()) if isinstance(result, Withdrawn)}
 
-    def conclude(self, parent: Parent, read_node: ReadNode, sealing: Sealing) -> Concluded:
+    def conclude(self, parent: Parent, read_node: ReadNode, sealing: OwnSeal | GivenSeal) -> Concluded:
         """Make the block of all batches that applied: one pass over the trie, one header. Raises WrongSeal."""
         applied: list[CommittedBatch] = []
         invalid: list[InvalidBatch] = []
@@ -198,9 +198,20 @@ class BlockRun:
                 applied.append(CommittedBatch(batch.id, batch.raw, tuple(zip(ids, result.receipts, strict=True))))
             elif isinstance(result, Rejected):
                 invalid.append(invalid_batch(batch, result))
-        state = merkle.update(read_node, parent.root, self.changes, parent.next_node)
-        block = sealing.block(parent, [batch.id for batch in applied], state.root, [batch.raw for batch in applied])
-        if block is None:
-            return Concluded(None, invalid, results)
-        commit = BlockCommit(block, applied, state.root, state.nodes, state.superseded, invalid, settled=[])
-        return Concluded(commit, invalid, results)
+        commit = make_commit(parent, applied, self.changes, read_node, sealing)
+        return Concluded(commit and commit._replace(invalid=invalid), invalid, results)
+
+
+def make_commit(
+    parent: Parent,
+    applied: list[CommittedBatch],
+    changes: Mapping[str, bytes | None],
+    read_node: ReadNode,
+    sealing: OwnSeal | GivenSeal,
+) -> BlockCommit | None:
+    """The block of these batches, which made ``changes`` together; None where there are none. Raises WrongSeal."""
+    state = merkle.update(read_node, parent.root, changes, parent.next_node)
+    block = sealing.block(parent, applied, state.root)
+    if block is None:
+        return None
+    return BlockCommit(block, applied, state.root, state.nodes, state.superseded, invalid=[], settled=[])

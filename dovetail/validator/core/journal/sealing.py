@@ -1,13 +1,14 @@
 """Makes the header of a block: the only place that does. Runs nothing and writes nothing."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from dovetail.ledger import block, signing
 from dovetail.ledger.block import BlockHeader, Consensus, Seal, SealedBlock
 from dovetail.ledger.errors import InvalidKey, NotDecodable
-from dovetail.ledger.ids import BatchId, BlockId, PublicKey, StateRoot
+from dovetail.ledger.ids import BlockId, PublicKey, StateRoot
 from dovetail.ledger.signing import Signer
+from dovetail.validator.core.journal.model import CommittedBatch
 from dovetail.validator.core.state.nodes import Ref
 
 
@@ -28,33 +29,19 @@ class WrongSeal(Exception):
     """A proposal does not come out as its proposer sealed it; the message names both values."""
 
 
-class Sealing(Protocol):
-    """How the header of a block gets its signature."""
-
-    def block(
-        self, parent: Parent, batch_ids: Sequence[BatchId], root: Ref, raw_batches: Sequence[bytes]
-    ) -> SealedBlock | None:
-        """The block of these applied batches, in order; None where there are none. ``root``: the state behind them.
-
-        Raises WrongSeal.
-        """
-
-
 class OwnSeal(NamedTuple):
-    """Seals this node's own proposal."""
+    """Seals this node's own proposal. ``block`` takes the applied batches in order, and the state behind them."""
 
     signer: Signer
     consensus: Consensus
 
-    def block(
-        self, parent: Parent, batch_ids: Sequence[BatchId], root: Ref, raw_batches: Sequence[bytes]
-    ) -> SealedBlock | None:
+    def block(self, parent: Parent, applied: Sequence[CommittedBatch], root: Ref) -> SealedBlock | None:
         """A block whose time is never before its parent's, whatever the clock says."""
-        if not batch_ids:
+        if not applied:
             return None
         consensus = self.consensus._replace(time_ms=max(self.consensus.time_ms, parent.time_ms))
-        header = _header(parent, batch_ids, root, self.signer.public_key, block.encode_consensus(consensus))
-        return block.seal(self.signer, header, raw_batches)
+        header = _header(parent, applied, root, self.signer.public_key, block.encode_consensus(consensus))
+        return block.seal(self.signer, header, [batch.raw for batch in applied])
 
 
 class GivenSeal(NamedTuple):
@@ -64,15 +51,13 @@ class GivenSeal(NamedTuple):
     engine: str
     height: int
 
-    def block(
-        self, parent: Parent, batch_ids: Sequence[BatchId], root: Ref, raw_batches: Sequence[bytes]
-    ) -> SealedBlock | None:
+    def block(self, parent: Parent, applied: Sequence[CommittedBatch], root: Ref) -> SealedBlock | None:
         """The same block as its proposer's. Raises WrongSeal."""
         seal = self.seal
         num = parent.num + 1
         if seal is None:
-            if batch_ids:
-                raise WrongSeal(f"block {num}: {len(batch_ids)} batches apply here, its proposer sealed no block")
+            if applied:
+                raise WrongSeal(f"block {num}: {len(applied)} batches apply here, its proposer sealed no block")
             return None
         computed = StateRoot(root.hash.hex())
         if computed != seal.state_root_hash:
@@ -90,7 +75,7 @@ class GivenSeal(NamedTuple):
             )
         if consensus.time_ms < parent.time_ms:
             raise WrongSeal(f"block {num}: its time {consensus.time_ms} ms is before its parent's {parent.time_ms} ms")
-        header = _header(parent, batch_ids, root, seal.signer_pubkey, seal.consensus)
+        header = _header(parent, applied, root, seal.signer_pubkey, seal.consensus)
         header_bytes = block.encode_block_header(header)
         try:
             signed = signing.verify(seal.signer_pubkey, header_bytes, seal.signature)
@@ -99,9 +84,9 @@ class GivenSeal(NamedTuple):
         if not signed:
             raise WrongSeal(
                 f"block {num}: {seal.signature} is no signature of {seal.signer_pubkey} over the header made here, of"
-                f" {len(batch_ids)} batches on block {parent.id}"
+                f" {len(applied)} batches on block {parent.id}"
             )
-        return SealedBlock(seal.signature, header, header_bytes, tuple(raw_batches))
+        return SealedBlock(seal.signature, header, header_bytes, tuple(batch.raw for batch in applied))
 
 
 def seal_of(sealed: SealedBlock) -> Seal:
@@ -111,13 +96,13 @@ def seal_of(sealed: SealedBlock) -> Seal:
 
 
 def _header(
-    parent: Parent, batch_ids: Sequence[BatchId], root: Ref, signer_pubkey: PublicKey, consensus: bytes
+    parent: Parent, applied: Sequence[CommittedBatch], root: Ref, signer_pubkey: PublicKey, consensus: bytes
 ) -> BlockHeader:
     return BlockHeader(
         block_num=parent.num + 1,
         previous_block_id=parent.id,
         signer_pubkey=signer_pubkey,
-        batch_ids=tuple(batch_ids),
+        batch_ids=tuple(batch.id for batch in applied),
         consensus=consensus,
         state_root_hash=StateRoot(root.hash.hex()),
     )
