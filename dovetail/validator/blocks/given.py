@@ -60,7 +60,7 @@ class GivenRun:
         """Have it run again: when the processors are there that it lacks, and after a back-off."""
         withdrawn = self.run.withdrawn()
         self._needed = {
-            verdict.family: self.run.is_migration(index)
+            verdict.family: index in self.run.migrations
             for index, verdict in withdrawn.items()
             if verdict.family is not None and verdict.reason == "waiting_for_processor"
         }

@@ -35,7 +35,7 @@ class BlockRun:
     """The batches of one block on their way through processors. All indexes count within ``batches``.
 
     ``base``: the state that the block builds on. ``refused``: batches that the rules on blocks refuse; they do not run.
-    ``migrations``: batches that only processors run that migrate. ``alone``: batches that share no task with others.
+    ``migrations``: batches that only processors run that migrate, each in a task of its own, as those of ``alone`` run.
     ``continues``: the proposal before, ended early; ``batches`` begins with those that processors still hold of it.
     """
 
@@ -56,8 +56,8 @@ class BlockRun:
         self._limits = limits
         self._indexes = [index for index in range(len(batches)) if index not in refused]
         """The index of each batch that runs."""
-        self._migrations = migrations
-        self._alone = set(alone)
+        self.migrations = migrations
+        self._alone = migrations | alone
         self._execution = self._start(continues)
         self._owners: dict[int, Execution] = (
             dict.fromkeys(continues._owners, self._execution) if continues is not None else {}
@@ -71,7 +71,7 @@ class BlockRun:
             [self.batches[index] for index in indexes],
             self._limits,
             frozenset(place for place, index in enumerate(indexes) if index in self._alone),
-            frozenset(place for place, index in enumerate(indexes) if index in self._migrations),
+            frozenset(place for place, index in enumerate(indexes) if index in self.migrations),
             continues._execution if continues is not None else None,
         )
 
@@ -122,7 +122,7 @@ class BlockRun:
             return []
         indexes = [self._indexes[place] for place in places]
         if begun:
-            self._alone.update(indexes)
+            self._alone |= frozenset(indexes)
         return indexes
 
     def split(self, task: Task) -> None:
@@ -140,10 +140,6 @@ class BlockRun:
     def drop(self) -> None:
         """Nothing comes of this run: tasks that are out read no state any more."""
         self._execution.drop()
-
-    def is_migration(self, index: int) -> bool:
-        """Whether only processors run this batch that migrate."""
-        return index in self._migrations
 
     # Results
 
