@@ -101,6 +101,7 @@ class EngineNode:
         self.store = Store(folder, limits)
         self.queue = PendingQueue(limits)
         self.network = Network(choose)
+        self.metrics = Metrics(limits, lambda: self.now_ms / 1000)
         self.production = Production(
             self.store,
             self.queue,
@@ -111,7 +112,7 @@ class EngineNode:
             limits,
             lambda: self.now_ms / 1000,
             lambda: self.now_ms,
-            Metrics(limits, lambda: self.now_ms / 1000),
+            self.metrics,
         )
 
     def connect(self, name: bytes, handlers: Sequence[TransactionHandler[Any]], *, packed: bool = True) -> None:

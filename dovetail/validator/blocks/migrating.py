@@ -75,7 +75,6 @@ class Migrating:
             verdict = refused.get(batch_id)
             if verdict is None:
                 log.info("migration committed", family=str(plan.family), batch_id=batch_id)
-                self._queue.wake_all()
             elif not changed:
                 self._refused[plan] = f"{verdict.reason}: {verdict.message}"
                 log.error(

@@ -139,7 +139,7 @@ class Production:
         self.genesis_refusal: str | None = None
         """Why no block 0 can be made of the genesis batches."""
         self._head_time_ms = _time_of(store.head)
-        self._retries = Retries(queue, processors, limits)
+        self._retries = Retries(queue, processors, limits, gives_up=engine.alone)
         self.migrating = Migrating(store, queue, processors)
         self._settling = Settling(store, queue, self.migrating, metrics, clock_s)
 
@@ -196,7 +196,8 @@ class Production:
                 if not self._advance_given(self._given):
                     break
             elif self._proposing is not None:
-                if not self._ends_now(self._proposing):
+                # A proposal that builds on another one ends behind the write of that.
+                if self._built is not None or not self._ends_now(self._proposing):
                     break
                 self._end_proposing(self._proposing)
                 more = self._sealed is not None and self._proposing is not None and self._proposing.run.left > 0
@@ -319,6 +320,11 @@ class Production:
         """Hash and sign the own proposal that has run."""
         built = self._built
         assert built is not None, "the engine seals what has run"
+        if self._proposing is None:
+            # No next proposal goes on with what processors still hold: what they answer comes behind the seal.
+            self._driver.drop(built.run)
+            for index in reversed(built.run.not_finished()):
+                built.run.reject(index, Withdrawn("not_finished"))
         sealing = OwnSeal(self._signer, Consensus(self._engine.name, height, self._time_ms()))
         concluded = built.run.conclude(self._parent(), self._store.node, sealing)
         judged = [
@@ -453,15 +459,16 @@ class Production:
         withdrawn = [
             (entry, result)
             for entry, result in zip(ready.entries, results, strict=False)
-            if isinstance(result, Withdrawn)
+            if isinstance(result, Withdrawn) and entry.reason is Reason.EXECUTING
         ]
-        # In a network no verdict rests on the trouble of one node.
-        exhausted = self._retries.exhausted(withdrawn) if self._engine.alone else []
+        exhausted = self._retries.exhausted(withdrawn)
         invalid = invalid + [invalid_batch(entry.batch, verdict) for entry, verdict in exhausted]
         settled += [entry.batch for entry, _ in exhausted]
         if not ready.entries:
             # Of a batch that is committed already, the block that holds it counts.
-            invalid = [one for one in invalid if self._store.batch_number(one.batch_id) is None]
+            committed = {one.batch_id for one in invalid if self._store.batch_number(one.batch_id) is not None}
+            invalid = [one for one in invalid if one.batch_id not in committed]
+            settled = [batch for batch in settled if batch.id not in committed]
         if self._store.head is None and ready.entries and (invalid or withdrawn):
             if exhausted:
                 self.genesis_refusal = genesis.judged(invalid_batch(exhausted[0][0].batch, exhausted[0][1]))
@@ -494,18 +501,17 @@ class Production:
             self._permitted_is_read = False
             self.migrating.try_all_again()
             self._queue.wake_all()
-        elif begins_or_ends(info.num + 1, self._permitted_in(self._base())):
+        elif begins_or_ends(info.num + 1, self._permitted_in(self._base())) or any(
+            isinstance(results[index], Applied) for index in ready.run.migrations
+        ):
             self._queue.wake_all()
         self._step(consensus.Committed(height, info.id))
 
     def _end_built(self, ready: _Ready) -> None:
-        """What has run is written. Its unfinished batches are pending again, unless the next proposal holds them."""
+        """What has run is written. An own proposal that does not build on it can enter no block any more."""
+        if self._built is None or self._built.run is not ready.run:
+            self._discard()
         self._built = self._ready = None
-        if self._proposing is None:
-            self._driver.drop(ready.run)
-            for entry, result in zip(ready.entries, ready.concluded.results, strict=False):
-                if result is None and entry.reason is Reason.EXECUTING:
-                    self._queue.put_back(entry)
 
     def _discard(self) -> None:
         """Drop all that runs and is not written."""

@@ -19,12 +19,17 @@ _DOUBLINGS_MAX = 16
 
 
 class Retries:
-    """Times are milliseconds of the clock that drives production."""
+    """Times are milliseconds of the clock that drives production.
 
-    def __init__(self, queue: PendingQueue, processors: Processors, limits: Limits) -> None:
+    ``gives_up``: whether a batch becomes INVALID that processors failed on too often. In a network no verdict rests on
+    the trouble of one node.
+    """
+
+    def __init__(self, queue: PendingQueue, processors: Processors, limits: Limits, *, gives_up: bool) -> None:
         self._queue = queue
         self._processors = processors
         self._limits = limits
+        self._gives_up = gives_up
 
     def put_off(self, withdrawn: list[tuple[Pending, Withdrawn]], now_ms: int) -> None:
         """Put batches where they wait.
@@ -46,27 +51,27 @@ class Retries:
         limits = self._limits
         if verdict.reason == "internal_error":
             log.warning("processor failed, batch is tried again", batch_id=entry.batch.id, reason=verdict.message)
-            entry.failure = (
-                f"its processor failed {entry.tries} of at most {limits.internal_error_tries_max} times, the last time"
-                f" with: {verdict.message}"
-            )
-            return limits.internal_error_back_off_ms << entry.tries
-        if verdict.reason == "processor_lost":
+            most = f" of at most {limits.internal_error_tries_max}" if self._gives_up else ""
+            entry.failure = f"its processor failed {entry.tries}{most} times, the last time with: {verdict.message}"
+            failures = entry.tries
+        elif verdict.reason == "processor_lost":
             log.warning("processor lost with a batch alone, it is tried again", batch_id=entry.batch.id)
             entry.failure = f"its processor was lost {entry.losses} times while it applied this batch alone"
-            back_off_ms = limits.internal_error_back_off_ms << min(entry.losses, _DOUBLINGS_MAX)
-            return min(back_off_ms, limits.processor_lost_back_off_ms_max)
-        return 0
+            failures = entry.losses
+        else:
+            return 0
+        back_off_ms = limits.internal_error_back_off_ms << min(failures, _DOUBLINGS_MAX)
+        return min(back_off_ms, limits.processor_lost_back_off_ms_max)
 
     def exhausted(self, withdrawn: list[tuple[Pending, Withdrawn]]) -> list[tuple[Pending, Rejected]]:
-        """Batches that their processors failed on too often; they leave ``withdrawn``."""
+        """Counts the tries. Returns the batches that processors failed on too often; they leave ``withdrawn``."""
         exhausted = []
         for pair in list(withdrawn):
             entry, verdict = pair
             if verdict.reason != "internal_error":
                 continue
             entry.tries += 1
-            if entry.tries >= self._limits.internal_error_tries_max:
+            if self._gives_up and entry.tries >= self._limits.internal_error_tries_max:
                 message = f"its processor failed {entry.tries} times, the last time with: {verdict.message}"
                 exhausted.append((entry, Rejected("internal_error", message, family=verdict.family)))
                 withdrawn.remove(pair)
