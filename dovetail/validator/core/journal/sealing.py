@@ -59,7 +59,7 @@ class GivenSeal(NamedTuple):
             if applied:
                 raise WrongSeal(f"block {num}: {len(applied)} batches apply here, its proposer sealed no block")
             return None
-        if not batch_ids:
+        if not applied:
             raise WrongSeal(f"block {num}: no batch applies here, its proposer sealed a block")
         computed = StateRoot(root.hash.hex())
         if computed != seal.state_root_hash:
