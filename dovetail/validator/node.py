@@ -1,7 +1,7 @@
-"""The node: owns every part of the validator and is the one consumer of what happens to it.
+"""The node: owns every part of the validator, and passes messages, ticks and results between the parts.
 
-One sweep of the gateway, one result of the verifiers or one tick is taken in whole; then production goes as far as it
-can, and only then are waiters told. Everything runs in one thread.
+After each event block production advances as far as it can, and then waiting clients are answered. Everything runs in
+one thread.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from dovetail.validator.processors.registry import ProcessorAvailable, Processor
 from dovetail.validator.store import StorageFailed, StorageLost, Store
 from dovetail.validator.surroundings import MACHINE, Surroundings
 from dovetail.validator.transport.access import OPEN, AccessPolicy, CannotOpen, is_local, read_access_policy
-from dovetail.validator.transport.gateway import CannotBind, Request
+from dovetail.validator.transport.gateway import CannotBind
 from dovetail.validator.transport.rights import PROCESSOR_MESSAGES, Rights
 from protos import genesis_pb2
 
@@ -37,24 +37,24 @@ GENESIS_FILE: Final = "genesis.batch"
 STORE_FOLDER: Final = "store"
 _TICK_S: Final = 0.5
 _PROBE_AGAIN_S: Final = 0.1
-"""A closed connection is noticed a moment before it leaves the socket's routes."""
+"""The pause before a second probe: a closed connection stays in the socket's routes for a moment."""
 
 log = structlog.get_logger("validator")
 
 
 class CannotStart(Exception):
-    """The validator cannot run with what it was given; the message says what to do."""
+    """The validator cannot run. The message names the cause and the remedy."""
 
 
 async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_waiting: Callable[[str], None]) -> None:
     """Run a validator until cancelled.
 
-    ``on_ready`` is called once, when it has a chain and its socket is open; ``on_waiting`` says what it waits for until
-    then. Raises CannotStart.
+    ``on_ready`` is called once, when the validator has a chain and an open socket; before that, ``on_waiting`` gets the
+    reason for each wait. Raises CannotStart.
     """
     signer, access = _read_key(config), _read_access_policy(config)
     if not (config.data_dir / STORE_FOLDER).exists():
-        # Before there is a store: it would say that this folder has a ledger.
+        # Refuse a bad file before the store is made: its folder would show a ledger.
         _read_genesis(config.data_dir / GENESIS_FILE)
     try:
         store = Store(config.data_dir / STORE_FOLDER, config.limits, config.state_depth_blocks)
@@ -63,7 +63,7 @@ async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_wai
     try:
         node = Node(config, store, signer, access)
         try:
-            await _unless_failed(_run(node, on_ready, on_waiting))
+            await _run_until_failure(_run(node, on_ready, on_waiting))
         finally:
             node.close()
     except (CannotBind, StorageFailed) as error:
@@ -71,7 +71,7 @@ async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_wai
     except StorageLost as loss:
         log.error("storage lost, the validator ends", reason=str(loss))
         raise CannotStart(
-            f"{loss}: look after the disk, then start the validator again; what was told to clients is on it"
+            f"{loss}: look after the disk, then start the validator again; all accepted batches are on it"
         ) from None
     finally:
         store.close()
@@ -84,14 +84,14 @@ async def _run(node: "Node", on_ready: Callable[[], None], on_waiting: Callable[
     await asyncio.get_running_loop().create_future()
 
 
-async def _unless_failed(running: Coroutine[None, None, None]) -> None:
-    """Run until done, or until a callback of the loop raises: a bug ends the process rather than leave half a node."""
+async def _run_until_failure(running: Coroutine[None, None, None]) -> None:
+    """Run until ``running`` ends or a callback of the loop raises: a bug must end the whole process."""
     loop = asyncio.get_running_loop()
     failed: asyncio.Future[None] = loop.create_future()
 
     def on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if failed.done():
-            # What was due in the same turn of the loop fails on what the first left behind.
+            # Later failures in the same turn of the loop follow from the first.
             return
         error = context.get("exception")
         if not isinstance(error, StorageLost):
@@ -112,7 +112,7 @@ async def _unless_failed(running: Coroutine[None, None, None]) -> None:
         failed.cancel()
         task.cancel()
         try:
-            # Meanwhile callbacks may fail as the first did.
+            # Callbacks may still fail while the task ends, so the handler stays until then.
             with suppress(asyncio.CancelledError, CannotStart):
                 await task
         finally:
@@ -173,9 +173,9 @@ class Node:
         )
         self._restored = False
         self._probe_timer: asyncio.TimerHandle | None = None
-        self._goes_on: asyncio.Handle | None = None
-        self._closed_meanwhile = False
-        self._genesis_moved = asyncio.Event()
+        self._advance_handle: asyncio.Handle | None = None
+        self._probe_again_needed = False
+        self._genesis_changed = asyncio.Event()
         self._timer = self._loop.call_later(_TICK_S, self._tick)
         self.endpoint = self._gateway.endpoint
 
@@ -183,17 +183,17 @@ class Node:
         self._timer.cancel()
         if self._probe_timer is not None:
             self._probe_timer.cancel()
-        if self._goes_on is not None:
-            self._goes_on.cancel()
+        if self._advance_handle is not None:
+            self._advance_handle.cancel()
         self._clients.statuses.close()
         self._engine.close()
         self._pool.close()
         self._gateway.close()
 
     async def restore(self) -> None:
-        """Queue again what was accepted before the last stop, and take new batches from then on. Raises CannotStart."""
+        """Queue the batches that were pending at the last stop, then accept new ones. Raises CannotStart."""
         pending = list(self._store.pending())
-        # Each on its own, so that a damaged entry costs no other its place.
+        # Each batch is verified separately, so that a damaged one does not refuse the others.
         checks = [verify_all(self._pool, [raw]) for _, raw in pending]
         for (arrival, _), verified in zip(pending, await asyncio.gather(*checks), strict=True):
             if not isinstance(verified, RefusedBatch):
@@ -209,9 +209,9 @@ class Node:
         self._on_sweep()
 
     async def reach_genesis(self, on_waiting: Callable[[str], None]) -> None:
-        """Make block 0 of all the genesis batches, unless there is a chain, and open the door to others.
+        """Make block 0 of all genesis batches, unless there is a chain; then accept batches of clients.
 
-        Raises CannotStart; then nothing was written, and the next start tries again.
+        Raises CannotStart. Nothing is written then, and the next start tries again.
         """
         if self._store.head is not None:
             return
@@ -228,8 +228,8 @@ class Node:
                 raise CannotStart(f"{path} is refused, no block was made: {self._production.genesis_refusal}")
             if lacking := self._production.lacking():
                 on_waiting(f"a processor of {', '.join(map(str, lacking))}, to make the genesis block")
-            self._genesis_moved.clear()
-            await self._genesis_moved.wait()
+            self._genesis_changed.clear()
+            await self._genesis_changed.wait()
         self._clients.submissions.open = True
 
     async def _verify_genesis(self, path: Path) -> list[VerifiedBatch]:
@@ -240,42 +240,49 @@ class Node:
             raise CannotStart(f"{path} is refused: it holds a batch twice")
         return verified
 
-    # What happens
+    # Events
 
     def _on_sweep(self) -> None:
         if not self._restored:
-            # Whoever asks already waits in the socket: what was accepted must be known before anything is answered.
+            # Requests wait in the socket until pending batches are restored, because answers depend on them.
             return
-        self._read()
+        self._handle_requests()
         self._advance()
 
-    def _read(self) -> None:
+    def _handle_requests(self) -> None:
         for request in self._gateway.requests():
-            self._metrics.message_arrived(request.message_type)
-            if self._rights.permits(request):
-                self._take(self._processors.mark_alive(request.identity))
-                self._handle(request)
+            message_type = request.message_type
+            self._metrics.message_arrived(message_type)
+            if not self._rights.permits(request):
+                continue
+            self._on_processor_events(self._processors.mark_alive(request.identity))
+            if message_type in PROCESSOR_MESSAGES:
+                self._on_processor_events(
+                    self._processors.handle(request.identity, message_type, request.correlation_id, request.content)
+                )
+            else:
+                self._clients.handle(request)
 
     def _on_disconnect(self) -> None:
-        # However many close: each probe asks everybody, so there are no more than ten a second.
+        # Each probe sends to every peer, so there are at most ten a second, however many connections close.
         if self._probe_timer is None:
             self._probe()
             self._probe_timer = self._loop.call_later(_PROBE_AGAIN_S, self._probe_again)
         else:
-            self._closed_meanwhile = True
+            self._probe_again_needed = True
 
     def _probe_again(self) -> None:
         self._probe_timer = None
         self._probe()
-        if self._closed_meanwhile:
-            self._closed_meanwhile = False
+        if self._probe_again_needed:
+            self._probe_again_needed = False
             self._probe_timer = self._loop.call_later(_PROBE_AGAIN_S, self._probe_again)
 
     def _probe(self) -> None:
         if self._restored:
-            # What a peer said before it closed comes first: a processor that drains answers, and is gone.
-            self._read()
-        self._take(self._processors.probe())
+            # The last messages of a closed connection come first: a draining processor answers before it closes.
+            self._handle_requests()
+        self._on_processor_events(self._processors.probe())
         self._clients.probe()
         self._advance()
 
@@ -284,7 +291,7 @@ class Node:
         self._pool.watch()
         self._clients.node_status.tick()
         self._clients.families.tick()
-        self._take(self._processors.tick())
+        self._on_processor_events(self._processors.tick())
         self._production.tick()
         self._advance()
         self._clients.conditions.tick()
@@ -294,11 +301,11 @@ class Node:
         self._advance()
 
     def _advance(self) -> None:
-        if self._goes_on is not None:
-            # A block is sealed: whoever has answered meanwhile gets its next task before that is written.
-            self._goes_on.cancel()
-            self._goes_on = None
-            self._read()
+        if self._advance_handle is not None:
+            # A block is sealed. Processors that have answered get their next tasks before it is written.
+            self._advance_handle.cancel()
+            self._advance_handle = None
+            self._handle_requests()
         submissions = self._clients.submissions
         submissions.accept_checked()
         settled, blocks, more = self._production.advance()
@@ -307,34 +314,27 @@ class Node:
             self._clients.statuses.settled(settled)
             reach(CrashPoint.SETTLED_AFTER_REPLY)
         if settled or self._production.genesis_refusal is not None:
-            self._genesis_moved.set()
-        if more and self._goes_on is None:
-            self._goes_on = self._loop.call_soon(self._advance)
+            self._genesis_changed.set()
+        if more and self._advance_handle is None:
+            self._advance_handle = self._loop.call_soon(self._advance)
         for block in blocks:
             log.info(
                 "block committed", block_num=block.num, batches=block.batch_count, transactions=block.transaction_count
             )
 
-    def _take(self, events: list[ProcessorEvent]) -> None:
+    def _on_processor_events(self, events: list[ProcessorEvent]) -> None:
         for event in events:
             if isinstance(event, ProcessorAvailable):
                 log.info("processor registered", family=str(event.family), build=event.build_id, packed=event.packed)
                 self._metrics.family_registered(event.family)
-                self._genesis_moved.set()
+                self._genesis_changed.set()
             elif isinstance(event, ProcessorUnavailable):
                 log.info("processor left", families=[*map(str, event.families)], reason=event.why)
                 for family in event.families:
                     if not self._processors.has(family):
                         self._metrics.family_left(family)
-                self._genesis_moved.set()
+                self._genesis_changed.set()
             self._production.on_processor_event(event)
-
-    def _handle(self, request: Request) -> None:
-        message_type = request.message_type
-        if message_type in PROCESSOR_MESSAGES:
-            self._take(self._processors.handle(request.identity, message_type, request.correlation_id, request.content))
-        else:
-            self._clients.handle(request)
 
 
 def _read_key(config: ValidatorConfig) -> Signer:

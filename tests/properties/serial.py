@@ -348,7 +348,7 @@ def run_on(
                     verdicts[place] = _verdict(result)
             if execution.finished:
                 break
-            held = execution.at_processors()
+            held = execution.running()
             order = held + sorted(set(execution.not_finished()).difference(held))
             places = [places[index] for index in order]
             left = [batches[place] for place in places]

@@ -1,6 +1,7 @@
-"""Accepting batches: verified elsewhere, then deduplicated, bounded, queued, written to disk, answered, in this order.
+"""Accepts lists of batches: deduplicates verified batches, applies limits, queues and writes them, and answers.
 
-Every list of one sweep shares one write. A list is accepted whole or not at all (API.md, Batches and their status).
+All lists that are verified at one time share one write. A list is accepted completely or not at all (API.md, Batches
+and their status). Verification itself does not belong here.
 """
 
 from collections import Counter
@@ -35,14 +36,14 @@ class _Checked(NamedTuple):
 
 
 class _Staged(NamedTuple):
-    """A list that passed every check and is queued; its write and its answer follow."""
+    """A queued list that passed every check. Its write and its answer follow."""
 
     request: Request
     verified: list[VerifiedBatch]
 
 
 class Submissions:
-    """``answer`` sends a response to whoever made a request."""
+    """``answer`` sends the response to a request."""
 
     def __init__(self, store: Store, queue: PendingQueue, pool: VerifierPool, limits: Limits, answer: Answer) -> None:
         self._store = store
@@ -52,16 +53,15 @@ class Submissions:
         self._answer = answer
         self._checking_bytes = 0
         self._checking_bytes_of: Counter[bytes] = Counter()
-        """Of each connection that has any."""
+        """By connection, without zeros."""
         self._checked: list[_Checked] = []
         self.refused_for_room = 0
-        """How many lists were refused because the queue was full; not those of a key that had its share of it."""
-
+        """How many lists were refused because the queue was full. Lists over the share of one key do not count."""
         self.open = False
-        """Whether there is a chain, and what was pending before the last stop is queued again."""
+        """Whether the node has a chain and has restored its pending batches."""
 
     def submit(self, request: Request) -> None:
-        """Take a BatchList; the answer follows when it is verified and on disk, or refused."""
+        """Begin to accept a BatchList. The answer follows when the list is refused, or verified and on disk."""
         limits = self._limits
         size = len(request.content)
         if not self.open:
@@ -84,8 +84,8 @@ class Submissions:
             self._refuse(request, "QUEUE_FULL", "queue_full", message)
             return
         full = self._queue.quota.is_full()
-        if full is not None and not self._claim_known(request.content):
-            # A full queue must not cost the splitting and the checking of what it cannot take.
+        if full is not None and not self._claims_only_known(request.content):
+            # The node does not split and verify a list that a full queue cannot hold.
             self._refuse_full(request, full)
             return
         try:
@@ -100,9 +100,9 @@ class Submissions:
             message = f"the list holds {len(raw_batches)} batches, at most {limits.pending_batches_max} can be pending"
             self._refuse(request, "INVALID_BATCH", "too_large", message)
             return
-        # Nor may it cost the checking what does not fit, or is more than one key may hold, however small it is. To
-        # claim another's key gains nothing.
-        claimed = self._claimed_too_much(raw_batches)
+        # Nor does it verify a list that does not fit, or exceeds the share of one key. A false claim of a key gains
+        # nothing, because the signature would be refused.
+        claimed = self._claims_refusal(raw_batches)
         if isinstance(claimed, ShareRefusal):
             self._refuse_share(request, claimed)
             return
@@ -122,9 +122,9 @@ class Submissions:
         self._pool.verify(raw_batches, verified)
 
     def accept_checked(self) -> None:
-        """Queue what was verified since the last call, write all of it with one sync, and answer each submitter.
+        """Queue the lists verified since the last call, write them with one sync, and answer each submitter.
 
-        No other part of the node runs in between, so nobody learns of a batch that is not on disk.
+        No other part of the node runs in between, so no client sees a batch that is not on disk.
         """
         checked, self._checked = self._checked, []
         staged: list[_Staged] = []
@@ -141,7 +141,8 @@ class Submissions:
                 self._store.add_pending([entry.batch.raw for entry in entries])
             except StorageFailed as failure:
                 log.error("batches not accepted", reason=str(failure))
-                self._unqueue(entries)
+                for entry in entries:
+                    self._queue.remove(entry)
                 for request, _ in staged:
                     self._refuse(request, "INTERNAL_ERROR", "storage_failed", str(failure))
                 return
@@ -151,13 +152,8 @@ class Submissions:
         if staged:
             reach(CrashPoint.ACCEPTED_AFTER_REPLY)
 
-    def _unqueue(self, entries: list[Pending]) -> None:
-        """The disk refused these batches, so they were never accepted."""
-        for entry in entries:
-            self._queue.remove(entry)
-
     def _fresh(self, request: Request, verified: Verified) -> Collection[VerifiedBatch] | None:
-        """The batches of a list that are not known yet; None where the list was refused."""
+        """The batches of a list that are neither pending nor committed; None if the list is refused."""
         if isinstance(verified, RefusedBatch):
             self._refuse(request, "INVALID_BATCH", verified.rule, verified.message)
             return None
@@ -177,17 +173,17 @@ class Submissions:
             return None
         return fresh
 
-    def _claimed_too_much(self, raw_batches: list[bytes]) -> ShareRefusal | str | None:
-        """Why what is not verified yet cannot fit, by the ids and keys that it claims."""
+    def _claims_refusal(self, raw_batches: list[bytes]) -> ShareRefusal | str | None:
+        """Why an unverified list cannot fit, by the ids and keys that its batches claim."""
         if self._queue.quota.claims_refusal({_claimed_signer(raw_batches[0]): len(raw_batches)}) is None:
-            # As in nearly every list; one of many keys is looked at when it is verified.
+            # Nearly every list has one key. A list of several keys is checked again when it is verified.
             return None
         # A list may name a batch twice; it is queued once.
         fresh = {_claimed_id(raw) or raw: raw for raw in raw_batches if not self._claims_known(raw)}
         return self._queue.quota.claims_refusal(Counter(map(_claimed_signer, fresh.values())))
 
-    def _claim_known(self, content: bytes) -> bool:
-        """Whether a list names known batches alone, read up to the first that is not; true of what is no list."""
+    def _claims_only_known(self, content: bytes) -> bool:
+        """Whether all ids that a list claims are known. True if ``content`` is no list."""
         try:
             batches = raw_pb2.RawBatchList.FromString(content).batches
         except DecodeError:
@@ -195,16 +191,16 @@ class Submissions:
         return all(map(self._claims_known, batches))
 
     def _claims_known(self, raw: bytes) -> bool:
-        """Whether a batch that is not verified yet bears the id of one that is known."""
+        """Whether an unverified batch claims the id of a known one."""
         batch_id = _claimed_id(raw)
         try:
             return batch_id is not None and self._knows(batch_id)
         except StorageFailed:
-            # It is told once the batch is verified.
+            # The failure is reported when the batch is verified.
             return True
 
     def _knows(self, batch_id: BatchId) -> bool:
-        """Whether a batch is pending or committed; an invalid one is judged again."""
+        """Whether a batch is pending or committed. An INVALID batch may be submitted again."""
         return self._queue.get(batch_id) is not None or self._store.batch_number(batch_id) is not None
 
     def _refuse_share(self, request: Request, over: ShareRefusal) -> None:
@@ -214,7 +210,7 @@ class Submissions:
             self._refuse(request, "QUEUE_FULL", "queue_full", over.message)
 
     def _refuse_full(self, request: Request, message: str) -> None:
-        # Whoever sends more than there is room for makes no full queue of an idle one.
+        # A list that is too large for a nearly empty queue is no sign of a full queue.
         self.refused_for_room += self._queue.quota.is_half_full()
         self._refuse(request, "QUEUE_FULL", "queue_full", message)
 
@@ -223,7 +219,7 @@ class Submissions:
 
 
 def _claimed_id(raw: bytes) -> BatchId | None:
-    """The id that a batch which is not verified yet bears, if it is one."""
+    """The id of an unverified batch; None if ``raw`` is no batch."""
     try:
         batch_id = raw_pb2.RawBatch.FromString(raw).header_signature
     except DecodeError:
@@ -232,7 +228,7 @@ def _claimed_id(raw: bytes) -> BatchId | None:
 
 
 def _claimed_signer(raw: bytes) -> str:
-    """The key that a batch which is not verified yet says it is signed with; nothing of what is no batch."""
+    """The signer's key that an unverified batch claims; empty if ``raw`` is no batch."""
     try:
         return BatchHeader.FromString(raw_pb2.RawBatch.FromString(raw).header).signer_pubkey
     except DecodeError:

@@ -1,4 +1,4 @@
-"""Carries the tasks of block runs to processors, and their answers back. Decides nothing about blocks."""
+"""Sends the tasks of block runs to processors, and their answers back to the runs. Decides nothing about blocks."""
 
 from dovetail.validator.core.execution.model import Task
 from dovetail.validator.core.journal.block_run import BlockRun
@@ -7,7 +7,7 @@ from dovetail.validator.processors.registry import Processors, TaskAnswered, Tas
 
 
 class Driver:
-    """Knows which run each task belongs to that is at a processor."""
+    """Maps each running task to its block run."""
 
     def __init__(self, processors: Processors, packed_transactions_max: int) -> None:
         self._processors = processors
@@ -20,7 +20,7 @@ class Driver:
         return len(self._runs)
 
     def dispatch(self, run: BlockRun) -> list[Task]:
-        """Give processors all that may run now. Returns the tasks that were started."""
+        """Give processors all work that may run now. Returns the started tasks."""
         tasks = dispatch(run, self._processors, self._packed_transactions_max)
         for task in tasks:
             self._runs[task.number] = run
@@ -38,12 +38,12 @@ class Driver:
         return None if run is None else (run, run.abandon(event.task, event.begun))
 
     def adopt(self, old: BlockRun, new: BlockRun) -> None:
-        """``new`` continues ``old``: the tasks that are out are its own from now on."""
+        """Move the running tasks of ``old`` to ``new``, which continues it."""
         for number, run in self._runs.items():
             if run is old:
                 self._runs[number] = new
 
     def drop(self, run: BlockRun) -> None:
-        """Nothing comes of ``run``: forget its tasks."""
+        """End ``run`` without results, and forget its tasks."""
         run.drop()
         self._runs = {number: other for number, other in self._runs.items() if other is not run}

@@ -1,6 +1,6 @@
-"""A given proposal on its way: another node's, or a decided one. What it waits for, and when it runs again.
+"""Runs a given proposal: another node's, or a decided one. Decides what it waits for, and when it runs again.
 
-Its verdicts never depend on this node: a decided proposal waits without end for what this node lacks.
+Its verdicts never depend on this node: a decided proposal waits as long as this node lacks a processor for it.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ _DOUBLINGS_MAX: Final = 16
 
 
 class GivenRun:
-    """``decided``: whether the network has decided it, so that it must get its verdicts here, too."""
+    """``decided``: whether the network has decided the proposal, so that it must get its verdicts here too."""
 
     def __init__(self, proposal: Proposal, run: BlockRun, started_ms: int, *, decided: bool) -> None:
         self.proposal = proposal
@@ -29,16 +29,16 @@ class GivenRun:
         self._tries = 0
         self._due_ms: int | None = None
         self._needed: dict[FamilyVersion, bool] = {}
-        """The families that lacked a processor, and whether one is needed that migrates."""
+        """The families that lacked a processor, and whether the processor must migrate."""
 
     def lacks(self, processors: Processors) -> tuple[FamilyVersion, ...]:
-        """The families whose processor it waits for."""
+        """The families for whose processors the proposal waits."""
         return tuple(
             family for family, migration in self._needed.items() if not processors.has(family, migration=migration)
         )
 
     def waits(self, processors: Processors, now_ms: int) -> bool:
-        """Whether it still waits to run again; otherwise it runs, again if it waited."""
+        """Whether the proposal still waits to run again. Restarts the run when the wait is over."""
         if self._due_ms is None:
             return False
         if now_ms < self._due_ms or self.lacks(processors):
@@ -49,7 +49,7 @@ class GivenRun:
         return False
 
     def trouble(self) -> str | None:
-        """Why some batch has no verdict, with its id; None if all have one."""
+        """Names a batch without a verdict and the reason; None if every batch has one."""
         for index, verdict in self.run.withdrawn().items():
             family = f" of {verdict.family}" if verdict.family is not None else ""
             detail = f": {verdict.message}" if verdict.message else ""
@@ -57,7 +57,7 @@ class GivenRun:
         return None
 
     def try_again(self, now_ms: int, limits: Limits) -> None:
-        """Have it run again: when the processors are there that it lacks, and after a back-off."""
+        """Schedule another run: when the missing processors are there, or else after a back-off."""
         withdrawn = self.run.withdrawn()
         self._needed = {
             verdict.family: index in self.run.migrations
@@ -65,7 +65,7 @@ class GivenRun:
             if verdict.family is not None and verdict.reason == "waiting_for_processor"
         }
         back_off_ms = 0
-        if len(self._needed) == 0:
+        if not self._needed:
             back_off_ms = limits.internal_error_back_off_ms << min(self._tries, _DOUBLINGS_MAX)
             self._tries += 1
         self._due_ms = now_ms + min(back_off_ms, limits.processor_lost_back_off_ms_max)

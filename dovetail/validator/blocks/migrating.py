@@ -1,7 +1,6 @@
-"""Migrations at this node: puts those that are due before all other pending batches, and remembers what became of them.
+"""Queues the due migrations before all other batches, and remembers which were refused.
 
-Which are due is said in ``journal.rules``, what they are made of in ``journal.migrations``, who runs them in
-``processors.registry``.
+``journal.rules`` decides which are due, and ``journal.migrations`` builds their batches.
 """
 
 import structlog
@@ -30,10 +29,10 @@ class Migrating:
         self._pending: dict[Plan, BatchId] = {}
         self._refused: dict[Plan, str] = {}
         self._changed: set[Plan] = set()
-        """Those at a processor while one came or went: a verdict that comes now may be of a build that is gone."""
+        """Running migrations whose processors have changed: a refusal may be the verdict of a build that is gone."""
 
     def state_of(self, permission: Permission) -> tuple[str, str]:
-        """How far the migration of a version is, as the word of FamilyStatus.Migration, and why it was refused."""
+        """The state of a version's migration (a value of FamilyStatus.Migration), and why it was refused."""
         if not permission.migrate:
             return "NONE", ""
         if self._is_committed(permission):
@@ -42,14 +41,14 @@ class Migrating:
         return ("DUE", "") if refused is None else ("REFUSED", refused)
 
     def inject(self, body: Body, base: View) -> None:
-        """Queue the migrations that the next block may hold and a processor may run; take back what is neither."""
-        due = {entry.plan: entry for entry in body.due if self._is_served(entry)}
+        """Queue the migrations that are due and have a processor; remove those that no longer are or have."""
+        due = {entry.plan: entry for entry in body.due if self._processors.has(entry.family, migration=True)}
         for plan, batch_id in list(self._pending.items()):
             entry = self._queue.get(batch_id)
-            assert entry is not None, "what is settled is not pending"
+            assert entry is not None, "settled batches are not pending"
             if entry.reason is Reason.EXECUTING or (plan in due and entry.due_ms is not None):
                 continue
-            # State may have grown since it was made.
+            # State may have grown since the batch was built, and need other slices.
             if plan not in due or migrations.batch_for(due[plan], base).id != batch_id:
                 self._queue.remove(entry)
                 del self._pending[plan]
@@ -62,7 +61,7 @@ class Migrating:
                 self._queue.inject(batch)
 
     def settled(self, invalid: list[InvalidBatch]) -> None:
-        """Batches were settled on disk, these of them with a verdict against them."""
+        """Note the migrations that were just written: those in ``invalid`` are refused, the others committed."""
         if not self._pending:
             return
         refused = {verdict.batch_id: verdict for verdict in invalid}
@@ -83,7 +82,7 @@ class Migrating:
                 )  # fmt: skip
 
     def try_again(self, family: FamilyVersion) -> None:
-        """A processor that migrates the state of ``family`` came or went: what was refused may go otherwise now."""
+        """Allow another try: a processor that migrates ``family`` came or went, so the verdict may change."""
         for plan in [plan for plan in self._refused if plan.family == family]:
             del self._refused[plan]
         for plan, batch_id in self._pending.items():
@@ -93,11 +92,8 @@ class Migrating:
         self._queue.wake_activation(family)
 
     def try_all_again(self) -> None:
-        """The setting has changed."""
+        """Allow another try of every refused migration, because the setting has changed."""
         self._refused.clear()
-
-    def _is_served(self, permission: Permission) -> bool:
-        return self._processors.has(permission.family, migration=True)
 
     def _is_committed(self, permission: Permission) -> bool:
         ids = migrations.transaction_ids_of(permission)

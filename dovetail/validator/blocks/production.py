@@ -299,7 +299,7 @@ class Production:
         passed_ms = self._now_ms() - candidate.started_ms
         if passed_ms < self._open_ms_min:
             return False
-        if run.held_up:
+        if run.only_carried_tasks_run:
             return True
         late = passed_ms > self._limits.block_execution_ms_max
         return late and (run.left < len(run.batches) - len(run.refused) or self._queue.has_ready)
@@ -471,9 +471,9 @@ class Production:
             settled = [batch for batch in settled if batch.id not in committed]
         if self._store.head is None and ready.entries and (invalid or withdrawn):
             if exhausted:
-                self.genesis_refusal = genesis.judged(invalid_batch(exhausted[0][0].batch, exhausted[0][1]))
+                self.genesis_refusal = genesis.description(invalid_batch(exhausted[0][0].batch, exhausted[0][1]))
             elif not withdrawn:
-                self.genesis_refusal = genesis.judged(invalid[0])
+                self.genesis_refusal = genesis.description(invalid[0])
             # Otherwise a processor was lost or failed, and what came behind may be invalid for want of what it left.
             self._genesis_due_ms = self._now_ms() + max(
                 (self._retries.back_off_ms(*pair) for pair in withdrawn), default=0

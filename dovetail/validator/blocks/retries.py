@@ -1,7 +1,9 @@
-"""What becomes of batches that got no verdict: what they wait for, how long, and when they are tried no more.
+"""Decides how long batches without a verdict wait, and when they are INVALID.
 
-No blocks, no store: what is judged here is written by ``dovetail.validator.blocks.production``.
+``dovetail.validator.blocks.production`` writes the verdicts. Blocks and the store do not belong here.
 """
+
+from typing import Final
 
 import structlog
 
@@ -14,8 +16,8 @@ from dovetail.validator.processors.registry import Processors
 
 log = structlog.get_logger("validator.production")
 
-_DOUBLINGS_MAX = 16
-"""Of a back-off, before its own bound is looked at."""
+_DOUBLINGS_MAX: Final = 16
+"""A back-off doubles at most this often, before ``processor_lost_back_off_ms_max`` bounds it."""
 
 
 class Retries:
@@ -32,10 +34,7 @@ class Retries:
         self._gives_up = gives_up
 
     def put_off(self, withdrawn: list[tuple[Pending, Withdrawn]], now_ms: int) -> None:
-        """Put batches where they wait.
-
-        What they waited for may have come, or settled, meanwhile: then they are looked at again at once.
-        """
+        """Park batches without a verdict, or queue them again if they no longer have to wait."""
         for entry, verdict in withdrawn:
             if back_off_ms := self.back_off_ms(entry, verdict):
                 self._queue.back_off(entry, now_ms + back_off_ms)
@@ -47,7 +46,7 @@ class Retries:
                 proposing.park(self._queue, entry, verdict, now_ms + self._limits.dependency_wait_ms)
 
     def back_off_ms(self, entry: Pending, verdict: Withdrawn) -> int:
-        """How long a batch must not be tried again whose processor failed or was lost with it; 0 for other reasons."""
+        """The pause of a batch whose processor failed or was lost, in milliseconds; 0 for other reasons."""
         limits = self._limits
         if verdict.reason == "internal_error":
             log.warning("processor failed, batch is tried again", batch_id=entry.batch.id, reason=verdict.message)
@@ -64,7 +63,7 @@ class Retries:
         return min(back_off_ms, limits.processor_lost_back_off_ms_max)
 
     def exhausted(self, withdrawn: list[tuple[Pending, Withdrawn]]) -> list[tuple[Pending, Rejected]]:
-        """Counts the tries. Returns the batches that processors failed on too often; they leave ``withdrawn``."""
+        """Count the failures. Remove from ``withdrawn``, and reject, the batches on which processors failed too often."""
         exhausted = []
         for pair in list(withdrawn):
             entry, verdict = pair
@@ -78,18 +77,18 @@ class Retries:
         return exhausted
 
     def overdue(self, now_ms: int) -> list[tuple[Pending, Rejected]]:
-        """The batches whose dependency did not come in time, and the verdicts on them.
+        """The batches whose dependency did not arrive in time, with their verdicts. Ends the back-offs that are due.
 
-        Ends the back-offs whose time has come. Who waits for a batch that may still come waits on.
+        A batch waits longer if its dependency is pending and may still be committed.
         """
         missing: list[tuple[Pending, Rejected]] = []
         known: dict[BatchId, bool] = {}
-        for entry, dependency, asking in self._late(now_ms):
+        for entry, dependency, asking in self._take_late(now_ms):
             holder = self._queue.holder(dependency)
-            if self._may_come(holder, known):
+            if self._may_commit(holder, known):
                 entry.due_ms = now_ms + self._limits.dependency_wait_ms
             elif holder is not None and holder.due_ms is not None and holder.due_ms > now_ms:
-                # Not longer than its holder waits itself: two that wait for each other both end.
+                # Wait no longer than the holder, so that batches which wait for each other both end.
                 entry.due_ms = holder.due_ms
             else:
                 waited_s = self._limits.dependency_wait_ms / 1000
@@ -97,29 +96,32 @@ class Retries:
                 missing.append((entry, Rejected("dependency_missing", message, asking)))
         return missing
 
-    def _may_come(self, holder: Pending | None, known: dict[BatchId, bool]) -> bool:
-        """Whether a batch waits for none, or through others for one that does not; ``known``: what was found so far."""
-        way: list[BatchId] = []
-        while holder is not None and holder.dependency is not None and holder.batch.id not in known:
-            # Until the end of the way is found: who comes back here goes in circles.
-            known[holder.batch.id] = False
-            way.append(holder.batch.id)
-            holder = self._queue.holder(holder.dependency)
-        comes = holder is not None and (holder.dependency is None or known[holder.batch.id])
-        known.update(dict.fromkeys(way, comes))
-        return comes
+    def _may_commit(self, holder: Pending | None, known: dict[BatchId, bool]) -> bool:
+        """Whether the chain of dependencies from ``holder`` ends at a batch that waits for none.
 
-    def _late(self, now_ms: int) -> list[tuple[Pending, TransactionId, TransactionId]]:
-        """The batches whose time is over, with the dependency, and with their transaction that names it."""
+        ``known``: the answers so far, by batch.
+        """
+        path: list[BatchId] = []
+        while holder is not None and holder.dependency is not None and holder.batch.id not in known:
+            # A path that comes back to this batch is a circle.
+            known[holder.batch.id] = False
+            path.append(holder.batch.id)
+            holder = self._queue.holder(holder.dependency)
+        may_commit = holder is not None and (holder.dependency is None or known[holder.batch.id])
+        known.update(dict.fromkeys(path, may_commit))
+        return may_commit
+
+    def _take_late(self, now_ms: int) -> list[tuple[Pending, TransactionId, TransactionId]]:
+        """The batches whose wait is over, each with its dependency and the transaction that names the dependency."""
         late: list[tuple[Pending, TransactionId, TransactionId]] = []
         for entry in self._queue.tick(now_ms):
             dependency = entry.dependency
-            assert dependency is not None, "only waits for dependencies end"
+            assert dependency is not None, "only waits for dependencies expire"
             asking = entry.asks_for(dependency)
             if asking is not None:
                 late.append((entry, dependency, asking))
             else:
-                # It lacks nothing: it let another batch with the same transaction go first, which came to no end.
+                # The batch waited for another one with the same transaction, which is still not settled.
                 entry.due_ms = None
                 self._queue.put_back(entry)
         return late

@@ -1,4 +1,4 @@
-"""Writes blocks and verdicts, and settles their batches: they leave the queue, and what waited for them may go on."""
+"""Writes blocks and verdicts, removes their batches from the queue, and wakes the batches that waited for them."""
 
 from collections.abc import Callable, Container
 
@@ -45,7 +45,7 @@ class Settling:
     def commit(
         self, commit: BlockCommit, settled: list[VerifiedBatch], refused: Container[BatchId], started_ms: int
     ) -> BlockInfo | None:
-        """Write a block and the verdicts beside it; None when the disk refused."""
+        """Write a block and its verdicts; None if the write failed."""
         writing_s = self._clock_s()
         try:
             info = self._store.commit_block(commit._replace(settled=self._arrivals(settled)))
@@ -65,7 +65,7 @@ class Settling:
     def reject(
         self, invalid: list[InvalidBatch], settled: list[VerifiedBatch], refused: Container[BatchId] = ()
     ) -> bool:
-        """Write verdicts without a block; False when the disk refused."""
+        """Write verdicts without a block; False if the write failed."""
         if not settled:
             return True
         try:
@@ -78,7 +78,7 @@ class Settling:
         return True
 
     def _arrivals(self, settled: list[VerifiedBatch]) -> list[int]:
-        """The arrival numbers of pending batches. Injected ones stand in no table of pending batches."""
+        """The arrival numbers of pending batches. The store holds no injected batches."""
         entries = (self._queue.get(batch.id) for batch in settled)
         return [entry.arrival for entry in entries if entry is not None and entry.arrival != INJECTED]
 

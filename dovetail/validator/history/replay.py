@@ -1,8 +1,7 @@
-"""Running history again: checked blocks go through connected processors.
+"""Runs verified blocks of the chain again on connected processors, without writing.
 
-The same gateway, registry, dispatch and execution as in production, over a chain that is only read. Each block runs on
-the stored state before it, so that several run at a time and a difference in one is no difference in the next. What
-comes out is compared in ``dovetail.validator.history.verification.outcomes``.
+Each block runs on the stored state before it, so several run at a time, and a difference in one does not affect the
+next. ``dovetail.validator.history.verification.outcomes`` compares the results.
 """
 
 import asyncio
@@ -30,21 +29,21 @@ from dovetail.validator.transport.rights import PROCESSOR_MESSAGES, Rights
 
 BLOCKS_AT_ONCE_MAX: Final = 32
 TRIES_MAX: Final = 5
-"""How often a block is tried whose processors are lost, or fail, before that is the finding."""
+"""The tries of a block whose processors are lost or fail. After the last one the missing result is a finding."""
 
 _TRANSACTIONS_AT_ONCE_MAX: Final = 10_000
 _TICK_S: Final = 0.5
 _BLOCKS_A_SNAPSHOT: Final = 256
 _PROBE_AGAIN_S: Final = 0.1
-"""A closed connection is noticed a moment before it leaves the socket's routes."""
+"""The pause before a second probe: a closed connection stays in the socket's routes for a moment."""
 
 
 def families_needed(
     reader: StoreReader, first: int, last: int, on_block: Callable[[], None]
 ) -> dict[FamilyVersion, int]:
-    """The families whose processors running blocks ``first`` to ``last`` again needs, with the first block of each.
+    """The families in blocks ``first`` to ``last``, each with its first block.
 
-    What cannot be read is passed over: verification tells it.
+    Unreadable blocks are skipped, because verification reports them.
     """
     needed: dict[FamilyVersion, int] = {}
     for num in range(first, last + 1):
@@ -62,7 +61,7 @@ def families_needed(
 
 
 class ProcessorsMissing(Exception):
-    """No processor of ``families`` was there for as long as was agreed; ``migration``: none that migrates."""
+    """No processor of ``families`` came within the wait. ``migration``: whether it must migrate."""
 
     def __init__(self, families: list[FamilyVersion], *, migration: bool = False) -> None:
         super().__init__(", ".join(map(str, families)))
@@ -71,24 +70,24 @@ class ProcessorsMissing(Exception):
 
 
 class _Block:
-    """One block on its way."""
+    """One block that is being run again."""
 
     def __init__(self, block: CheckedBlock, run: BlockRun) -> None:
         self.block = block
         self.run = run
         self.tries = 0
         self.due_s: float | None = None
-        """While it rests: when it is tried again, or, with ``waits_for``, given up."""
+        """While the run is paused: the time of the next try or, with ``waits_for``, the end of the wait."""
         self.waits_for: FamilyVersion | None = None
         self.migration = False
-        """Whether the processor that it waits for must migrate."""
+        """Whether the awaited processor must migrate."""
 
 
 class Replay:
     """Listens on ``bind`` for processors. Needs a running event loop; one coroutine at a time may use it.
 
-    ``on_done`` gets each block when it has run. ``wait_s``: how long a lost processor may take to come back. However
-    long it waits, the ``reader`` of ``read_node`` holds no snapshot for long.
+    ``on_done`` gets each block after its run. ``wait_s``: how long to wait for a lost processor. ``reader``: the reader
+    behind ``read_node``; its snapshot is refreshed during waits.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class Replay:
         self._add = add
         self._on_done = on_done
         self._loop = asyncio.get_running_loop()
-        # All is done in the coroutine that waits for this, so that what goes wrong is raised there.
+        # Callbacks only set flags. The waiting coroutine does the work, so that errors are raised there.
         self._woken = asyncio.Event()
         self._gateway = Gateway(bind, limits, self._woken.set, self._on_disconnect, access)
         self._rights = Rights(access, self._gateway.send)
@@ -130,7 +129,7 @@ class Replay:
         self._gateway.close()
 
     async def wait_for(self, families: Iterable[FamilyVersion], wait_s: float) -> None:
-        """Wait, for at most so long, until each family has a processor. Raises ProcessorsMissing."""
+        """Wait up to ``wait_s`` until each family has a processor. Raises ProcessorsMissing."""
         wanted = sorted(families)
         due_s = self._loop.time() + wait_s
         while missing := [family for family in wanted if not self._processors.has(family)]:
@@ -139,7 +138,7 @@ class Replay:
             await self._wake()
 
     async def run(self, block: CheckedBlock) -> None:
-        """Start a sound block, as soon as there is room for it. Raises ProcessorsMissing."""
+        """Start a verified block as soon as fewer blocks run. Raises ProcessorsMissing."""
         while self._runs and self._is_full(block):
             await self._wake()
         base = Stored(self._read_node, block.base)
@@ -154,7 +153,7 @@ class Replay:
             await self._wake()
 
     async def attend(self) -> None:
-        """Answer processors that take leave, until cancelled. What runs is let go."""
+        """Drop all runs, and answer processors that unregister, until cancelled."""
         self._runs.clear()
         while True:
             await self._wake()
@@ -167,7 +166,7 @@ class Replay:
             or any(run.due_s is not None for run in self._runs)
         )
 
-    # What happens
+    # Events
 
     def _on_disconnect(self) -> None:
         self._closed_connections = True
@@ -186,54 +185,51 @@ class Replay:
         self._woken.set()
 
     async def _wake(self) -> None:
-        """Wait until something happens, and take it in whole."""
+        """Wait for events, handle all of them, and let the runs continue."""
         await self._woken.wait()
         self._woken.clear()
         for request in self._gateway.requests():
             if not self._rights.permits(request):
                 continue
-            self._take(self._processors.mark_alive(request.identity))
+            self._on_processor_events(self._processors.mark_alive(request.identity))
             if request.message_type in PROCESSOR_MESSAGES:
-                self._take(
+                self._on_processor_events(
                     self._processors.handle(
                         request.identity, request.message_type, request.correlation_id, request.content
                     )
                 )
         if self._closed_connections:
             self._closed_connections = False
-            self._take(self._processors.probe())
+            self._on_processor_events(self._processors.probe())
         if self._ticked:
             self._ticked = False
             self._reader.refresh_unless_pruned()
-            self._take(self._processors.tick())
+            self._on_processor_events(self._processors.tick())
         for run in [run for run in self._runs if run.due_s is not None]:
-            self._look_at_resting(run)
+            self._check_pause(run)
         for run in self._runs:
             self._dispatch(run)
         self._conclude()
 
-    def _take(self, events: list[ProcessorEvent]) -> None:
+    def _on_processor_events(self, events: list[ProcessorEvent]) -> None:
         for event in events:
             if isinstance(event, TaskAnswered):
                 self._driver.complete(event)
             elif isinstance(event, TaskLost):
                 self._driver.abandon(event)
 
-    def _look_at_resting(self, run: _Block) -> None:
-        assert run.due_s is not None, "only what rests is looked at"
+    def _check_pause(self, run: _Block) -> None:
+        assert run.due_s is not None, "the run is paused"
         family = run.waits_for
         if family is not None and not self._processors.has(family, migration=run.migration):
             if self._loop.time() >= run.due_s:
                 raise ProcessorsMissing([family], migration=run.migration)
         elif family is not None or self._loop.time() >= run.due_s:
-            self._start_again(run)
+            run.due_s = run.waits_for = None
+            run.run.restart()
+            self._dispatch(run)
 
-    # A block
-
-    def _start_again(self, run: _Block) -> None:
-        run.due_s = run.waits_for = None
-        run.run.restart()
-        self._dispatch(run)
+    # Runs
 
     def _dispatch(self, run: _Block) -> None:
         if run.due_s is None:
@@ -242,16 +238,16 @@ class Replay:
     def _conclude(self) -> None:
         for run in [run for run in self._runs if run.due_s is None and run.run.finished]:
             withdrawn = run.run.withdrawn()
-            if withdrawn and self._rests(run, withdrawn):
+            if withdrawn and self._pause(run, withdrawn):
                 continue
             compare(run.block, run.run, self._read_node, self._add)
             self._runs.remove(run)
             self._on_done(run.block)
 
-    def _rests(self, run: _Block, withdrawn: dict[int, Withdrawn]) -> bool:
-        """Whether a block without a verdict on these batches, by index, is to be tried again, and when."""
+    def _pause(self, run: _Block, withdrawn: dict[int, Withdrawn]) -> bool:
+        """Plan another try of a block, some of whose batches were withdrawn; False after the last try."""
         waiting = [index for index, result in withdrawn.items() if result.reason == "waiting_for_processor"]
-        # What ends its processor leaves the others waiting for one: that was a try all the same.
+        # A batch that ends its processor leaves the others waiting for one. Such a run counts as a try.
         run.tries += len(waiting) < len(withdrawn)
         if run.tries >= TRIES_MAX:
             return False

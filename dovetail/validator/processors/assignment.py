@@ -17,7 +17,7 @@ from dovetail.ledger.limits import Limits
 from dovetail.ledger.listing import Entry
 from dovetail.ledger.receipt import decode_event
 from dovetail.validator.core.execution.context import TransactionContext, Unauthorized
-from dovetail.validator.core.execution.model import Settled, Task, TransactionOutcome, Unit, Verdict
+from dovetail.validator.core.execution.model import NotExecuting, Task, TransactionOutcome, Unit, Verdict
 from dovetail.validator.core.state.view import Changed, View
 from protos import packed_pb2, processor_pb2, state_context_pb2, transaction_pb2
 from protos.transaction_receipt_pb2 import StateChange
@@ -25,7 +25,7 @@ from protos.validator_pb2 import Message as Envelope
 
 Outcomes = Sequence[Sequence[TransactionOutcome]]
 ViewFor = Callable[[int], View]
-"""The state before the next transaction of a batch, by the batch's index in its block. Reading may raise Settled."""
+"""The state before the next transaction of a batch, by the batch's index in the block. Reads may raise NotExecuting."""
 
 Send = Callable[[int, str, bytes], None]
 """Message type, correlation id, content."""
@@ -118,7 +118,7 @@ class PackedAssignment:
                 return self._get(request, view, inputs)
             if isinstance(request, packed_pb2.StateListRequest) and list_refusal(request.prefix, inputs) is None:
                 return _page(view.under(request.prefix, request.after), self._limits)
-        except Settled:
+        except NotExecuting:
             pass
         return refused(request)
 
@@ -214,7 +214,7 @@ class Conversation:
             return refused(request)
         try:
             return serve(request)
-        except (Unauthorized, Settled):
+        except (Unauthorized, NotExecuting):
             return refused(request)
 
     def answer(self, correlation_id: str, content: bytes) -> Outcomes | None:

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from dovetail.ledger.building import SignedBatch
-from dovetail.validator.node import _unless_failed
+from dovetail.validator.node import _run_until_failure
 from dovetail.validator.store import StorageLost
 from protos.client_batch_submit_pb2 import ClientBatchStatus, ClientBatchStatusRequest, ClientBatchStatusResponse
 from protos.node_pb2 import MetricsResponse, NodeStatusResponse, StatusWaitCancel
@@ -277,7 +277,7 @@ def test_what_fails_while_a_node_without_its_disk_ends_is_no_news(
                 await asyncio.sleep(0)
 
         with pytest.raises(StorageLost, match="first"):
-            await _unless_failed(running())
+            await _run_until_failure(running())
         assert caplog.records == []
 
     run(test)

@@ -34,7 +34,7 @@ def check_node(node: Node, disk: Disk) -> None:
         # Batches without a result have left the block again.
         results = zip(built.entries, built.run.results(), strict=True)
         in_block |= _batches_of(built) - {entry.batch.id for entry, result in results if result is None}
-    if executing is not None and not _tasks_held(node) and node._goes_on is None:
+    if executing is not None and not _tasks_held(node) and node._advance_handle is None:
         raise Violated("a block is being executed, and no processor has a task of it")
     _same("batches of the block", {entry.batch.id for entry in entries if entry.reason is Reason.EXECUTING}, in_block)
     ready = {item[1] for item in queue._ready if queue._is_ready(item)}

@@ -17,7 +17,7 @@ from dovetail.validator.core.state.view import Changed, View
 
 
 class Unauthorized(Exception):
-    """An address is outside the declared inputs or outputs, or outside the processor's namespaces."""
+    """An address lies outside the declared inputs or outputs, or outside the processor's namespaces."""
 
 
 class TransactionContext:

@@ -1,9 +1,6 @@
-"""The only place where transactions run: block building and block checking both drive an ``Execution``.
+"""Executes the batches of a block: chooses tasks for processors, and merges the answers into state changes.
 
-It is a value machine: ``next_task`` says what may run now, ``complete`` takes what a processor answered, ``changes``
-and ``results`` are what the block makes of it. What may stand of an answer is
-``dovetail.validator.core.execution.run``'s; who
-carries tasks to processors, and when, is the shell's business.
+Does no I/O. ``run`` checks the answer for one batch. Sending tasks to processors does not belong here.
 """
 
 from collections import defaultdict
@@ -32,24 +29,24 @@ from dovetail.validator.core.state.view import Changed, View
 _task_numbers: Final = count(1)
 
 
-class _Out(NamedTuple):
+class _RunningTask(NamedTuple):
     """A task at a processor.
 
-    ``indexes``: where the batches of its units stand; None for one that got its result in an execution before.
+    ``indexes``: the batch of each unit; None for a batch that got its result in an earlier execution.
     """
 
     indexes: list[int | None]
-    fruitless: dict[FamilyVersion, int]
-    """By family: how far the execution had moved when nothing of it could follow this task."""
+    no_follower_at: dict[FamilyVersion, int]
+    """By family: the execution's revision at which no batch of the family could follow this task."""
 
 
 class Execution:
     """The batches of one block over ``base``, the state that it builds on.
 
     ``alone``: indexes of batches that get a task of their own, because a processor was lost while it held them.
-    ``migrations``: indexes of batches that only processors run that migrate.
-    ``resumed``: the execution of the block before, ended early: ``batches`` begins with those that processors still
-    hold, and their tasks go on. What these read stays as it was, because whatever meets them waits for them here.
+    ``migrations``: indexes of batches that only migrating processors run.
+    ``resumed``: the execution of the previous block, which ended early. ``batches`` begins with the batches that
+    ``resumed`` still runs. Their tasks continue, and conflicting batches wait for them, so their inputs do not change.
     """
 
     def __init__(
@@ -62,24 +59,24 @@ class Execution:
         resumed: "Execution | None" = None,
     ) -> None:
         self._limits = limits
-        carried = resumed.at_processors() if resumed else []
+        carried = resumed.running() if resumed else []
         self._runs: list[Run] = [resumed._runs[old] for old in carried] if resumed else []
         self._runs += [
             Run(batches[index], index in alone, index in migrations) for index in range(len(carried), len(batches))
         ]
         places = {old: new for new, old in enumerate(carried)}
-        self._tasks: dict[int, _Out] = {
-            number: _Out([None if old is None else places.get(old) for old in out.indexes], {})
-            for number, out in (resumed._tasks.items() if resumed else ())
+        self._tasks: dict[int, _RunningTask] = {
+            number: _RunningTask([None if old is None else places.get(old) for old in task.indexes], {})
+            for number, task in (resumed._tasks.items() if resumed else ())
         }
         self._unsound: set[int] = set(resumed._unsound) if resumed else set()
-        """Tasks that follow one whose processor believes of some batch what did not come true."""
-        self._resumed_out = set(self._tasks)
-        """The tasks that were out before, and still are."""
-        self._moved = 0
-        """Changes with whatever may let something follow a task."""
+        """Tasks that must run again: they follow a task whose effects the execution did not merge."""
+        self._carried_tasks = set(self._tasks)
+        """The running tasks that an earlier execution started."""
+        self._revision = 0
+        """Grows with every change that may allow a batch to follow a running task."""
         self._follower: dict[int, int] = dict(resumed._follower) if resumed else {}
-        """The task that follows each one which is out, where one does."""
+        """By running task: the task that follows it."""
         self._results: list[Result | None] = [None] * len(batches)
         order = schedule(batches)
         self._waits_for = order.waits_for
@@ -90,9 +87,9 @@ class Execution:
         self.left = len(batches)
         """How many batches have no result yet."""
         self.transactions_left = sum(len(batch.transactions) for batch in batches)
-        """How many transactions these hold."""
+        """How many transactions the batches without a result hold."""
         self.changes: dict[str, bytes | None] = {}
-        """What the applied batches changed, merged: address to new value, None removes."""
+        """The merged changes of the applied batches: address to new value, None removes."""
         self._state = Changed(base, self.changes)
         for run in self._runs:
             run.state = self._state
@@ -104,16 +101,16 @@ class Execution:
         return not self.left
 
     @property
-    def held_up(self) -> bool:
-        """Whether some batches have results, and all work that is still out was out before this execution."""
-        return 0 < self.left < len(self._runs) and len(self._tasks) == len(self._resumed_out)
+    def only_carried_tasks_run(self) -> bool:
+        """Whether some batches have results, and earlier executions started all running tasks."""
+        return 0 < self.left < len(self._runs) and len(self._tasks) == len(self._carried_tasks)
 
     def results(self) -> list[Result | None]:
-        """What became of each batch, in their order; None for the unfinished."""
+        """The result of each batch, in order; None for the unfinished."""
         return list(self._results)
 
-    def at_processors(self) -> list[int]:
-        """Indexes of the batches without a result that are in a task which may bring one."""
+    def running(self) -> list[int]:
+        """Indexes of the batches without a result whose running task may bring one."""
         again = {index for number in self._unsound for index in self._tasks[number].indexes}
         return [index for index in self.not_finished() if self._runs[index].running and index not in again]
 
@@ -122,7 +119,7 @@ class Execution:
         return [index for index, result in enumerate(self._results) if result is None]
 
     def reject(self, index: int, verdict: Rejected | Withdrawn) -> None:
-        """A batch may no longer enter the block, whatever its processor will say."""
+        """Keep a batch out of the block, whatever its processor answers."""
         self._finish(index, verdict)
 
     def migrates(self, route: FamilyVersion) -> bool:
@@ -137,35 +134,35 @@ class Execution:
         return [route for route, waiting in self._ready.items() if waiting]
 
     def view(self, batch: int) -> View:
-        """The state that the next transaction of a batch finds.
+        """The state before the next transaction of a batch.
 
-        What its inputs cover, single addresses and all that lies under a prefix, stays as it is until its task is
-        completed, though others are merged meanwhile and the next execution takes over: whatever may write there waits.
-        Where the batch got its result meanwhile, or the execution was dropped, reading raises Settled.
+        The entries that the batch's inputs cover stay the same until its task completes, because conflicting batches
+        wait, also in the execution that resumes this one. Reading raises NotExecuting if the batch has a result or the
+        execution was dropped.
         """
         return BatchView(self._runs[batch])
 
     def drop(self) -> None:
-        """Nothing comes of this execution: tasks that are out read nothing any more."""
+        """End the execution without results. Running tasks can no longer read state."""
         for run in self._runs:
             run.state = None
 
     def next_task(
         self, route: FamilyVersion, transactions_max: int, *, alone: bool = True, behind: int | None = None
     ) -> Task | None:
-        """The next work for a processor of ``route``: one unit at least, more while they fit; None if nothing may run.
+        """Start the next task for a processor of ``route``, with as many units as fit; None if no batch may run.
 
-        A batch that waits only for batches of the same task travels with them. ``alone``: whether it may be one that
-        must be alone. ``behind``: the number of a task that the same processor works off before it: what waits only for
-        batches of the two may travel, and where something does, the task follows that one.
+        A batch that waits only for batches of the same task enters that task. ``alone``: whether the task may hold a
+        batch that needs its own task. ``behind``: the number of a task that the same processor runs first. Batches that
+        wait only for batches of both tasks may enter the new task, which then follows that task.
         """
         ready = self._ready[route]
         followed = self._tasks.get(behind) if behind is not None and behind not in self._unsound else None
-        if not ready and (followed is None or followed.fruitless.get(route) == self._moved):
+        if not ready and (followed is None or followed.no_follower_at.get(route) == self._revision):
             return None
         passed: list[int] = []
-        ahead = self._held_up_by(followed)
-        waiting = [index for index, count in ahead.items() if self._next_behind(index, count, route)]
+        ahead = self._blocked_by(followed)
+        waiting = [index for index, count in ahead.items() if self._may_follow(index, count, route)]
         heapify(waiting)
         follows: int | None = None
         own: dict[int, int] = {}
@@ -198,32 +195,32 @@ class Execution:
             if len(run.segments) == 1:
                 for follower in self._frees[index]:
                     own[follower] = own.get(follower, 0) + 1
-                    if self._next_behind(follower, own[follower] + ahead.get(follower, 0), route):
+                    if self._may_follow(follower, own[follower] + ahead.get(follower, 0), route):
                         heappush(waiting, follower)
         for index in passed:
             heappush(ready, index)
         if not units:
             if followed is not None:
-                followed.fruitless[route] = self._moved
+                followed.no_follower_at[route] = self._revision
             return None
         first = self._runs[units[0].batch]
         task = Task(next(_task_numbers), route, tuple(units), first.alone, first.migration, follows)
-        self._tasks[task.number] = _Out([unit.batch for unit in units], {})
+        self._tasks[task.number] = _RunningTask([unit.batch for unit in units], {})
         if follows is not None:
             self._follower[follows] = task.number
         return task
 
-    def _held_up_by(self, out: _Out | None) -> dict[int, int]:
-        """How many batches of a task that is out hold up each later one: those that it can settle for good."""
-        held_up: dict[int, int] = {}
-        for index in out.indexes if out else ():
+    def _blocked_by(self, task: _RunningTask | None) -> dict[int, int]:
+        """By later batch: how many batches that ``task`` can finish it waits for."""
+        blocked: dict[int, int] = {}
+        for index in task.indexes if task else ():
             if index is not None and self._results[index] is None and len(self._runs[index].segments) == 1:
                 for follower in self._frees[index]:
-                    held_up[follower] = held_up.get(follower, 0) + 1
-        return held_up
+                    blocked[follower] = blocked.get(follower, 0) + 1
+        return blocked
 
-    def _next_behind(self, index: int, ahead: int, route: FamilyVersion) -> bool:
-        """Whether a batch waits for nothing but the ``ahead`` ones that go before it to a processor of ``route``."""
+    def _may_follow(self, index: int, ahead: int, route: FamilyVersion) -> bool:
+        """Whether a batch of ``route`` waits only for ``ahead`` batches, which the same processor runs first."""
         run = self._runs[index]
         shares = run.route == route and not (run.running or run.alone or run.migration)
         return shares and ahead == self._waits_for[index]
@@ -231,18 +228,18 @@ class Execution:
     def complete(
         self, task: Task, outcomes: Sequence[Sequence[TransactionOutcome]], namespaces: tuple[str, ...]
     ) -> None:
-        """Take the answers for a task: for each unit, outcomes of its transactions up to the first that is not OK.
+        """Merge the answers for a task: for each unit, outcomes of its transactions up to the first that is not OK.
 
-        ``namespaces``: what the processor registered. What the processor believes applied and the rules refuse leaves
-        nothing, and later units of the task, which saw it, run again; so does a task that follows it.
+        ``namespaces``: those that the processor registered. If the rules refuse an outcome with verdict OK, nothing of
+        its batch is merged; later units of the task, and a task that follows, ran on its effects and run again.
         """
-        out = self._take_out(task)
+        running = self._remove(task)
         again = task.follows in self._tasks or task.number in self._unsound
-        told = True
-        for index, unit, unit_outcomes in zip(out.indexes, task.units, outcomes, strict=True):
+        known = True
+        for index, unit, unit_outcomes in zip(running.indexes, task.units, outcomes, strict=True):
             applied = bool(unit_outcomes) and unit_outcomes[-1].verdict is Verdict.OK
-            # What it says nothing of it may have applied.
-            told = told and bool(unit_outcomes) and (not applied or len(unit_outcomes) == len(unit.transactions))
+            # The processor may have applied a transaction for which it gave no outcome.
+            known = known and bool(unit_outcomes) and (not applied or len(unit_outcomes) == len(unit.transactions))
             if index is None:
                 again = again or applied
                 continue
@@ -263,15 +260,15 @@ class Execution:
                 else:
                     self.changes.update(run.changes)
                     self._finish(index, Applied(tuple(run.receipts)))
-        self._ended(task.number, sound=told and not again)
+        self._ended(task.number, sound=known and not again)
 
     def abandon(self, task: Task, begun: bool) -> list[int]:
-        """A task went down with its processor; gives the indexes of its batches.
+        """A task was lost with its processor. Returns the indexes of its batches.
 
-        They run again; if it was ``begun`` each in a task of its own, and one that was alone already is withdrawn: it
-        may be what its processors die of.
+        The batches run again. If the task was ``begun``, each gets a task of its own, because one of them may end the
+        processor; a batch that was alone already is withdrawn.
         """
-        indexes = [index for index in self._take_out(task).indexes if index is not None]
+        indexes = [index for index in self._remove(task).indexes if index is not None]
         self._ended(task.number, sound=False)
         for index in indexes:
             run = self._runs[index]
@@ -284,30 +281,26 @@ class Execution:
 
     def split(self, task: Task) -> None:
         """A task is too large for one message: its batches run again, each in a task of its own."""
-        for index in self._take_out(task).indexes:
+        for index in self._remove(task).indexes:
             if index is not None:
                 run = self._runs[index]
                 run.running = False
                 run.alone = True
                 self._make_ready(index)
 
-    def _take_out(self, task: Task) -> _Out:
-        """It is out no more."""
-        self._resumed_out.discard(task.number)
+    def _remove(self, task: Task) -> _RunningTask:
+        self._carried_tasks.discard(task.number)
         return self._tasks.pop(task.number)
 
     def _ended(self, task: int, *, sound: bool) -> None:
-        """A task that was handed over is out no more; unless it was ``sound``, what follows it ran over what is not so.
-
-        What follows it may be out no more itself.
-        """
+        """End a task. Unless it was ``sound``, a running task that follows it must run again."""
         self._unsound.discard(task)
         follower = self._follower.pop(task, None)
         if follower in self._tasks and not sound:
             self._unsound.add(follower)
 
     def withdraw(self, route: FamilyVersion) -> None:
-        """No processor of ``route`` is left: what needs one, and is not with one, stays pending."""
+        """Withdraw the batches that need a processor of ``route`` and are in no task: no such processor is left."""
         for index, run in enumerate(self._runs):
             if (
                 self._results[index] is None
@@ -319,12 +312,12 @@ class Execution:
 
     def _make_ready(self, index: int) -> None:
         run = self._runs[index]
-        self._moved += 1
+        self._revision += 1
         if not self._waits_for[index] and self._results[index] is None and not run.running:
             heappush(self._ready[run.route], index)
 
     def _finish(self, index: int, result: Result) -> None:
-        """Give a batch its result, and those that depend on one without effect theirs."""
+        """Set the result of a batch. If the batch has no effect, set the results of its dependents too."""
         if self._results[index] is not None:
             return
         self._settle(index, result)
@@ -336,9 +329,9 @@ class Execution:
             self._runs[failed].changes = {}
             for dependent in reversed(self._dependents[failed]):
                 if self._results[dependent.batch] is None:
-                    follows = _depends(why, dependent)
-                    self._settle(dependent.batch, follows)
-                    without_effect.append((dependent.batch, follows))
+                    dependent_result = _result_of_dependent(why, dependent)
+                    self._settle(dependent.batch, dependent_result)
+                    without_effect.append((dependent.batch, dependent_result))
 
     def _settle(self, index: int, result: Result) -> None:
         self._results[index] = result
@@ -349,16 +342,16 @@ class Execution:
             self._free(index)
 
     def _free(self, index: int) -> None:
-        """Let those run that waited for a batch which has its result.
+        """Release the batches that wait for a batch with a result.
 
-        One that got it before its turn still stands between those before and those behind it: they keep their order
-        through it. So it frees nobody until it waits for nobody.
+        A batch that gets its result while it waits for earlier batches releases none until those have results, because
+        it orders its followers behind them.
         """
         freed = [index]
         while freed:
             for follower in self._frees[freed.pop()]:
                 self._waits_for[follower] -= 1
-                self._moved += 1
+                self._revision += 1
                 if self._waits_for[follower]:
                     continue
                 if self._results[follower] is not None:
@@ -367,7 +360,7 @@ class Execution:
                     self._make_ready(follower)
 
 
-def _depends(result: Rejected | Withdrawn, dependent: Dependent) -> Rejected | Withdrawn:
+def _result_of_dependent(result: Rejected | Withdrawn, dependent: Dependent) -> Rejected | Withdrawn:
     if isinstance(result, Rejected):
         message = f"it depends on transaction {dependent.dependency}, which was judged invalid"
         return Rejected("dependency_invalid", message, dependent.transaction)

@@ -10,7 +10,7 @@ from dovetail.ledger.settings import FamilyVersion
 
 
 class Verdict(IntEnum):
-    """A processor's verdict on one transaction. The numbers are those of TpProcessResponse."""
+    """A processor's verdict on one transaction. The numbers equal those of TpProcessResponse."""
 
     OK = 1
     INVALID = 2
@@ -28,8 +28,8 @@ class TransactionOutcome(NamedTuple):
     data: tuple[bytes, ...] = ()
 
 
-class Settled(Exception):
-    """A task's reads are useless: its batch has a result, or its block was dropped."""
+class NotExecuting(Exception):
+    """A task reads state for a batch that has a result already, or whose block was dropped."""
 
 
 class Unit(NamedTuple):
@@ -43,7 +43,7 @@ class Unit(NamedTuple):
 class Task(NamedTuple):
     """Work for one processor: units that run in order, each over the writes of the earlier ones.
 
-    ``alone``: the only unit must not share a message; it is sent in the 1.x conversation, whose messages are small.
+    ``alone``: the task has one unit, which is sent in the 1.x conversation, because its messages are small.
     ``migration``: the task is a migration, for a processor that migrates. ``follows``: the number of the processor's
     previous task, whose writes the units also see.
     """

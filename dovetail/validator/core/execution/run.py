@@ -14,7 +14,7 @@ from dovetail.ledger.limits import Limits
 from dovetail.ledger.listing import Entry
 from dovetail.ledger.outcome import keep
 from dovetail.ledger.settings import FamilyVersion
-from dovetail.validator.core.execution.model import Rejected, Settled, TransactionOutcome, Unit, Verdict, Withdrawn
+from dovetail.validator.core.execution.model import NotExecuting, Rejected, TransactionOutcome, Unit, Verdict, Withdrawn
 from dovetail.validator.core.state.view import Changed, View
 
 _family_of: Final[Callable[[VerifiedTransaction], FamilyVersion]] = attrgetter("family")
@@ -53,9 +53,9 @@ class Run:
 
     @property
     def view(self) -> View:
-        """The state before the batch's next transaction. Raises Settled if no execution runs the batch."""
+        """The state before the batch's next transaction. Raises NotExecuting if no execution runs the batch."""
         if self.state is None:
-            raise Settled(f"batch {self.batch_id} is not being executed")
+            raise NotExecuting(f"batch {self.batch_id} is not being executed")
         return Changed(self.state, self.changes) if self.changes else self.state
 
     def merge(
@@ -96,7 +96,7 @@ class Run:
 class BatchView:
     """The state before a batch's next transaction, always read through the execution that runs the batch now.
 
-    The state of an earlier execution may be pruned. Reads raise Settled if no execution runs the batch.
+    The state of an earlier execution may be pruned. Reads raise NotExecuting if no execution runs the batch.
     """
 
     __slots__ = ("_run",)

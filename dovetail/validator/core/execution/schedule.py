@@ -1,8 +1,7 @@
-"""Which batches of a block may run next to which: the one home of "equals serial order".
+"""Decides which batches of a block may run in parallel, so that the result equals serial order.
 
-Batch B waits for an earlier batch A when B depends on a transaction of A, or when the one declares as output what the
-other declares as input or output (a prefix meets everything under it). Nothing is known here of states, tasks or
-families.
+Batch B waits for an earlier batch A if B depends on a transaction of A, or if an output of one batch overlaps an input
+or output of the other. A prefix overlaps everything under it. States, tasks and families do not belong here.
 """
 
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from dovetail.ledger.batch import VerifiedBatch
 from dovetail.ledger.ids import TransactionId
 
 _LIST_MAX: Final = 64
-"""Longest list of batches that one later access waits for; beyond it they are chained, which only costs parallelism."""
+"""The most batches in one list that a later access waits for. A longer list is chained, which costs parallelism."""
 
 
 class Dependent(NamedTuple):
@@ -24,9 +23,9 @@ class Dependent(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """``waits_for``: how many batches each waits for; ``frees``: the later batches that each one holds up.
+    """By batch: ``waits_for``, the number of batches that it waits for; ``frees``, the later batches that wait for it.
 
-    ``dependents``: what names a transaction of this batch as a dependency, in later ones.
+    ``dependents``: by batch, the later transactions that depend on one of its transactions.
     """
 
     waits_for: list[int]
@@ -35,7 +34,7 @@ class Schedule(NamedTuple):
 
 
 class _Accesses:
-    """Batches that touched one place since its last write."""
+    """The last batch that writes one address or prefix, and the batches that read it since."""
 
     __slots__ = ("readers", "writer")
 
@@ -45,30 +44,30 @@ class _Accesses:
 
 
 def schedule(batches: Sequence[VerifiedBatch]) -> Schedule:
-    """The order that the batches of one block must keep among each other."""
+    """Compute which batches of a block wait for which."""
     count = len(batches)
     frees: list[list[int]] = [[] for _ in range(count)]
     dependents: list[list[Dependent]] = [[] for _ in range(count)]
     waits_for = [0] * count
-    places = _Places(batches)
-    home: dict[TransactionId, int] = {}
+    accesses = _AccessIndex(batches)
+    index_of: dict[TransactionId, int] = {}
     for index, batch in enumerate(batches):
-        blockers = places.enter(index, batch)
+        blockers = accesses.add(index, batch)
         for transaction in batch.transactions:
             for dependency in transaction.dependencies:
-                owner = home.get(dependency)
+                owner = index_of.get(dependency)
                 if owner is not None and owner != index:
                     blockers.add(owner)
                     dependents[owner].append(Dependent(index, transaction.id, dependency))
-            home[transaction.id] = index
+            index_of[transaction.id] = index
         waits_for[index] = len(blockers)
         for blocker in blockers:
             frees[blocker].append(index)
     return Schedule(waits_for, frees, dependents)
 
 
-class _Places:
-    """Who touched what so far, probed with dictionary look-ups at the lengths that the block's declarations have."""
+class _AccessIndex:
+    """The accesses of earlier batches. A look-up costs one dictionary access for each declared length of a prefix."""
 
     def __init__(self, batches: Sequence[VerifiedBatch]) -> None:
         lengths: set[int] = set()
@@ -77,13 +76,13 @@ class _Places:
                 lengths.update(map(len, transaction.inputs))
                 lengths.update(map(len, transaction.outputs))
         self._shorter = {length: sorted(other for other in lengths if other < length) for length in lengths}
-        """The lengths of declarations that may cover one of a length; none where all name full addresses."""
+        """By length of an address: the shorter lengths that the block declares, which may be prefixes of it."""
         self._at: dict[str, _Accesses] = {}
         self._below_readers: dict[str, list[int]] = {}
         self._below_writers: dict[str, list[int]] = {}
 
-    def enter(self, index: int, batch: VerifiedBatch) -> set[int]:
-        """The earlier batches that ``batch`` must wait for; from now on it is an earlier one itself."""
+    def add(self, index: int, batch: VerifiedBatch) -> set[int]:
+        """Add ``batch`` to the index. Returns the earlier batches that it must wait for."""
         writes: set[str] = set()
         reads: set[str] = set()
         for transaction in batch.transactions:
@@ -120,9 +119,8 @@ class _Places:
                 blockers.update(accesses.readers)
 
     def _record_write(self, entry: str, index: int, blockers: set[int]) -> None:
-        # What was there before, this write waits for.
+        # Later batches wait for this write, which itself waits for all earlier accesses here and below.
         self._at[entry] = _Accesses(index)
-        # Whoever meets a place below meets this write too, which waits for all that was below.
         self._below_writers.pop(entry, None)
         self._below_readers.pop(entry, None)
         for length in self._shorter[len(entry)]:
@@ -138,7 +136,7 @@ class _Places:
 
 
 def _append(entries: list[int], index: int, blockers: set[int]) -> None:
-    """Add a batch to a list of those that later accesses wait for; a full list collapses into the batch itself."""
+    """Add a batch to a list that later accesses wait for. The batch itself replaces a full list, and waits for it."""
     if len(entries) >= _LIST_MAX:
         blockers.update(entries)
         entries.clear()

@@ -1,4 +1,4 @@
-"""Runs a given ordered list of batches to its end, and makes the block of it. Knows no queue, clock or processors.
+"""Runs a given ordered list of batches to its end, and makes its block. Uses no queue, clock or processors.
 
 The same list on the same state gives the same results on every node, whoever proposed it.
 """
@@ -21,7 +21,7 @@ _NO_REFUSALS: Final[Mapping[int, Rejected]] = {}
 
 
 class Concluded(NamedTuple):
-    """What a list of batches came to. ``commit``: what the store writes; None where no batch applied.
+    """The outcome of a list of batches. ``commit``: what the store writes; None if no batch applied.
 
     ``results``: of each batch; None for the unfinished, whose later answers change nothing here.
     """
@@ -35,8 +35,8 @@ class BlockRun:
     """The batches of one block on their way through processors. All indexes count within ``batches``.
 
     ``base``: the state that the block builds on. ``refused``: batches that the rules on blocks refuse; they do not run.
-    ``migrations``: batches that only processors run that migrate, each in a task of its own, as those of ``alone`` run.
-    ``continues``: the proposal before, ended early; ``batches`` begins with those that processors still hold of it.
+    ``migrations``: batches that only migrating processors run. Each runs in its own task, as each of ``alone`` does.
+    ``continues``: the previous proposal, which ended early; ``batches`` begins with its batches that still run.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class BlockRun:
         self._owners: dict[int, Execution] = (
             dict.fromkeys(continues._owners, self._execution) if continues is not None else {}
         )
-        """The execution that each task which is out belongs to, by the task's number."""
+        """The execution of each running task, by the task's number."""
 
     def _start(self, continues: "BlockRun | None" = None) -> Execution:
         indexes = self._indexes
@@ -76,7 +76,7 @@ class BlockRun:
         )
 
     def restart(self) -> None:
-        """Run everything again on the same state. Answers for tasks that are still out change nothing."""
+        """Run everything again on the same state. Answers for tasks that still run change nothing."""
         self._execution.drop()
         self._execution = self._start()
 
@@ -105,7 +105,7 @@ class BlockRun:
         return task
 
     def view(self, batch: int) -> View:
-        """The state that the next transaction of a task's batch finds. Reading raises Settled once it has a result."""
+        """The state before a batch's next transaction (see ``Execution.view``)."""
         return self._execution.view(batch)
 
     def complete(
@@ -134,11 +134,11 @@ class BlockRun:
         self._execution.withdraw(route)
 
     def reject(self, index: int, verdict: Rejected | Withdrawn) -> None:
-        """A batch may no longer enter the block, whatever its processor will answer."""
+        """Keep a batch out of the block, whatever its processor answers."""
         self._execution.reject(self._indexes.index(index), verdict)
 
     def drop(self) -> None:
-        """Nothing comes of this run: tasks that are out read no state any more."""
+        """End the run without results. Running tasks can no longer read state."""
         self._execution.drop()
 
     # Results
@@ -154,18 +154,18 @@ class BlockRun:
         return self._execution.left
 
     @property
-    def held_up(self) -> bool:
-        """Whether all work that is still out was out before this run began, and some batches have results."""
-        return self._execution.held_up
+    def only_carried_tasks_run(self) -> bool:
+        """Whether some batches have results, and earlier runs started all running tasks."""
+        return self._execution.only_carried_tasks_run
 
     @property
     def changes(self) -> Mapping[str, bytes | None]:
-        """What the applied batches changed: address to new value, None removes."""
+        """The merged changes of the applied batches: address to new value, None removes."""
         return self._execution.changes
 
-    def at_processors(self) -> list[int]:
-        """Indexes of the batches without a result that are in a task which may bring one."""
-        return [self._indexes[place] for place in self._execution.at_processors()]
+    def running(self) -> list[int]:
+        """Indexes of the batches without a result whose running task may bring one."""
+        return [self._indexes[place] for place in self._execution.running()]
 
     def not_finished(self) -> list[int]:
         """Indexes of the batches without a result."""

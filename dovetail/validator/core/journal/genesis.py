@@ -1,7 +1,4 @@
-"""Block 0 takes every genesis batch or is not made: why it cannot be made of them.
-
-Rules on single batches stand in ``rules``. Nothing is written here.
-"""
+"""Decides whether all genesis batches can enter block 0 together. The rules on single batches are in ``rules``."""
 
 from dovetail.ledger.limits import Limits
 from dovetail.validator.core.journal.model import InvalidBatch, invalid_batch
@@ -10,15 +7,15 @@ from dovetail.validator.core.mempool.queue import PendingQueue
 
 
 def refusal(queue: PendingQueue, candidate: Candidate, limits: Limits) -> str | None:
-    """Why not all pending batches may enter block 0 together, the first one's reason; None if they may."""
+    """Why some pending batch cannot enter block 0; None if all can."""
     for index, verdict in candidate.run.refused.items():
-        return judged(invalid_batch(candidate.run.batches[index], verdict))
+        return description(invalid_batch(candidate.run.batches[index], verdict))
     chosen = {entry.batch.id for entry in candidate.entries}
     for entry in queue:
         if entry.batch.id in chosen:
             continue
         if entry.dependency is not None:
-            # Whoever could hand it in later is not heard before there is a chain.
+            # The dependency cannot arrive later: without a chain no client may submit batches.
             return (
                 f"batch {entry.batch.id}: dependency_missing: it depends on transaction {entry.dependency}, which no"
                 " batch before it holds"
@@ -30,8 +27,8 @@ def refusal(queue: PendingQueue, candidate: Candidate, limits: Limits) -> str | 
     return None
 
 
-def judged(batch: InvalidBatch) -> str:
-    """The same for a batch that its processor, or a rule, found INVALID."""
+def description(batch: InvalidBatch) -> str:
+    """Names an INVALID batch with its reason, for the operator."""
     named = f"batch {batch.batch_id}"
     if batch.transaction_id is not None:
         named += f", transaction {batch.transaction_id}"

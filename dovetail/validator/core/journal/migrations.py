@@ -1,7 +1,6 @@
-"""Migrations as batches: the same on every node, for those that make a block and those that check one.
+"""Builds the batches of migrations, which are the same on every node.
 
-Which block may hold one is said in ``rules``; what the transactions say and how state is sliced, in
-``dovetail.ledger.migration``.
+``rules`` decides which block may hold a migration. ``dovetail.ledger.migration`` defines transactions and slices.
 """
 
 from collections.abc import Sequence
@@ -22,20 +21,20 @@ _SIGNER: Final = Signer(migration.PRIVATE_KEY)
 
 
 def batch_for(permission: Permission, state: View) -> VerifiedBatch:
-    """The migration of a version, sliced for what ``state`` holds under its prefixes."""
+    """The migration of a version. Its slices depend on the size of ``state`` under the version's prefixes."""
     values = (value for prefix in permission.migrate for _, value in state.under(prefix, ""))
     return _batch(permission.plan, migration.is_sliced(values))
 
 
 def is_of(batch: VerifiedBatch, permission: Permission) -> bool:
-    """Whether ``batch`` is the migration of a version, in whichever way it is sliced."""
+    """Whether ``batch`` is the migration of a version, sliced or not."""
     first_ids = transaction_ids_of(permission)
     first = batch.transactions[0].id
     return first in first_ids and batch.id == _batch(permission.plan, bool(first_ids.index(first))).id
 
 
 def transaction_ids_of(permission: Permission) -> tuple[TransactionId, ...]:
-    """The first transaction for each way to slice: where one is on the chain, the version is migrated."""
+    """The migration's first transaction, unsliced and sliced. If either is committed, the version is migrated."""
     return _first_ids(permission.plan)
 
 

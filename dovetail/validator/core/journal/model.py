@@ -1,4 +1,4 @@
-"""What a finished block hands to the store, and what is remembered of an invalid batch."""
+"""The values that the store writes: a finished block, and the record of an invalid batch."""
 
 from typing import NamedTuple
 
@@ -10,9 +10,9 @@ from dovetail.validator.core.state.nodes import Ref
 
 
 class InvalidBatch(NamedTuple):
-    """Why a batch was judged INVALID (API.md, Batches and their status).
+    """Why a batch is INVALID (API.md, Batches and their status).
 
-    ``transaction_ids``: its transactions, by which others may depend on it; remembered apart from the rest.
+    ``transaction_ids``: the batch's transactions. The store keeps them apart, to refuse batches that depend on them.
     """
 
     batch_id: BatchId
@@ -26,7 +26,7 @@ class InvalidBatch(NamedTuple):
 
 
 class CommittedBatch(NamedTuple):
-    """One batch of a block to commit: its bytes, and id and receipt of each transaction in order."""
+    """One batch of a block to commit: its bytes, and each transaction's id and serialized receipt in order."""
 
     id: BatchId
     raw: bytes
@@ -34,9 +34,9 @@ class CommittedBatch(NamedTuple):
 
 
 class BlockCommit(NamedTuple):
-    """All that one block changes in the store, for one write transaction.
+    """All changes of one block to the store, for one write transaction.
 
-    ``settled``: arrival numbers of the pending batches that the block and ``invalid`` dispose of.
+    ``settled``: arrival numbers of the pending batches that get their status in this block or by ``invalid``.
     """
 
     block: SealedBlock

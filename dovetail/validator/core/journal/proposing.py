@@ -1,6 +1,6 @@
-"""Proposing: which pending batches the next block shall hold, by this node's queue, clock, processors and limits.
+"""Chooses the pending batches of the next proposal, by this node's queue, clock, processors and limits.
 
-Nothing runs here. Whatever depends on this one node belongs here and not into ``block_run``.
+Whatever depends on this one node belongs here, not in ``block_run``. Nothing runs here.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,9 @@ _family_of: Final[Callable[[VerifiedTransaction], FamilyVersion]] = attrgetter("
 
 
 class Candidate(NamedTuple):
-    """The batches that a node proposes, in order, and their run.
+    """The pending batches that this node proposes, in order, and their run.
 
-    ``started_ms``: when they were chosen, by the proposer's clock.
+    ``started_ms``: when the node began to choose them, by its own clock.
     """
 
     entries: list[Pending]
@@ -41,13 +41,13 @@ def choose(
     now_ms: int,
     before: Candidate | None,
 ) -> Candidate:
-    """Take from the queue, in order of arrival, what may enter the next block; park what must wait.
+    """Choose batches from the queue in order of arrival; park those that must wait.
 
-    What the candidate ``before`` left at processors comes first. The rest that it left is chosen from again.
+    The proposal begins with the batches of ``before`` that still run. Its other unfinished batches are queued again.
     """
     entries: list[Pending] = []
     if before is not None:
-        held = before.run.at_processors()
+        held = before.run.running()
         entries = [before.entries[index] for index in held]
         for index in set(before.run.not_finished()).difference(held):
             queue.put_back(before.entries[index])
@@ -55,7 +55,7 @@ def choose(
     for entry in entries:
         verdict = body.check(entry.batch)
         if verdict is None and entry.arrival == INJECTED and not body.is_migration(entry.batch):
-            # The plan has changed, and permits the version without this migration.
+            # The permission has changed: the version no longer needs this migration.
             verdict = Withdrawn("waiting_for_activation", entry.batch.transactions[0].family)
         carried.append(verdict)
         body.include(entry.batch)
@@ -64,7 +64,7 @@ def choose(
     size = _Size(limits)
     while (ready := queue.pop_ready()) is not None:
         entry, batch = ready, ready.batch
-        if not size.has_room_for(batch):
+        if not size.fits(batch):
             queue.put_back(entry)
             break
         verdict = body.check(batch)
@@ -100,14 +100,14 @@ def choose(
 
 
 class _Size:
-    """How much a block took in so far. What was carried over does not count: it must not shut others out."""
+    """The size of a proposal so far, without the batches that still run from the one before."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._transactions = self._bytes = self._addresses = 0
 
-    def has_room_for(self, batch: VerifiedBatch) -> bool:
-        """Whether one more batch fits; the first always does."""
+    def fits(self, batch: VerifiedBatch) -> bool:
+        """Whether one more batch fits within the limits. The first batch always fits."""
         limits = self._limits
         return not self._transactions or (
             self._transactions + len(batch.transactions) <= limits.block_transactions_max
@@ -122,7 +122,7 @@ class _Size:
 
 
 def park(queue: PendingQueue, entry: Pending, verdict: Withdrawn, dependency_due_ms: int) -> None:
-    """Put a batch that got no verdict where it waits for what it lacks."""
+    """Park a batch without a verdict by the reason for which it waits."""
     if verdict.family is not None and verdict.reason == "waiting_for_activation":
         queue.park_for_activation(entry, verdict.family, verdict.message)
     elif verdict.family is not None:

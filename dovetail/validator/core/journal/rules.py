@@ -1,7 +1,6 @@
-"""What must hold before a batch may enter a block: uniqueness, dependencies, permitted families.
+"""Decides whether a batch may enter a block: uniqueness, dependencies, permitted families, due migrations.
 
-The one home of these rules, for blocks that are built and blocks that are checked. Signatures were checked before; what
-the transactions do is the executor's business.
+Proposals, given blocks and verification use these rules. Signatures and execution do not belong here.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,16 +18,16 @@ Knows = Callable[[TransactionId], bool]
 
 
 class Given(NamedTuple):
-    """A given list of batches by the rules on blocks: those that are refused, and the migrations, by index."""
+    """The verdicts of the rules on a proposal's batches: the refused batches and the migrations, by index."""
 
     refused: dict[int, Rejected]
     migrations: frozenset[int]
 
 
 def check_given(body: "Body", batches: Sequence[VerifiedBatch]) -> Given:
-    """Apply the rules to the ordered list of a proposal. Each batch gets a verdict: in such a list nothing can wait.
+    """Apply the rules to the ordered batches of a proposal. A batch that would have to wait is refused.
 
-    The result depends on the list, the chain and the state alone. ``body``: of that block, with nothing included yet.
+    The result depends on the list, the chain and the state alone. ``body``: the block's body, still empty.
     """
     refused: dict[int, Rejected] = {}
     given: set[int] = set()
@@ -38,7 +37,7 @@ def check_given(body: "Body", batches: Sequence[VerifiedBatch]) -> Given:
             family = batch.transactions[0].family
             verdict = Rejected("migration_not_due", f"no migration of {family} is due in this block", family=family)
         if isinstance(verdict, Withdrawn):
-            verdict = _final(body, verdict)
+            verdict = _as_rejected(body, verdict)
         if verdict is not None:
             refused[index] = verdict
             continue
@@ -48,7 +47,7 @@ def check_given(body: "Body", batches: Sequence[VerifiedBatch]) -> Given:
     return Given(refused, frozenset(given))
 
 
-def _final(body: "Body", verdict: Withdrawn) -> Rejected:
+def _as_rejected(body: "Body", verdict: Withdrawn) -> Rejected:
     if verdict.dependency is None:
         return Rejected("family_not_permitted", verdict.message, family=verdict.family)
     if body.includes(verdict.dependency):
@@ -57,15 +56,15 @@ def _final(body: "Body", verdict: Withdrawn) -> Rejected:
 
 
 def begins_or_ends(block_num: int, permitted: Permitted) -> bool:
-    """Whether block ``block_num`` is the first or the one behind the last that some version may enter."""
+    """Whether the permission of some version begins with block ``block_num`` or ended with the block before."""
     return any(block_num == entry.from_block or block_num - 1 == entry.until_block for entry in permitted or ())
 
 
 class Body:
-    """The batches of one block so far, over the chain that it extends.
+    """The batches that a new block holds so far, and the rules on the next one.
 
-    ``block_num``: the number that the block will have. ``permitted``: in the state that it builds on. ``committed``:
-    whether the chain holds a transaction. ``invalid``: whether a transaction was judged invalid and is not pending.
+    ``block_num``: the block's number. ``permitted``: the setting in the state that the block builds on. ``committed``:
+    whether the chain holds a transaction. ``invalid``: whether a transaction was found INVALID and is not pending.
     """
 
     def __init__(self, block_num: int, permitted: Permitted, committed: Knows, invalid: Knows) -> None:
@@ -76,7 +75,7 @@ class Body:
         self._included: set[TransactionId] = set()
         self._barred: dict[FamilyVersion, str | Withdrawn | None] = {}
         self.due: list[Permission] = []
-        """Whose migration this block may hold: no earlier one does, nor waits an earlier version on the same state."""
+        """The versions whose migration this block may hold: not yet migrated, and the first in line for their state."""
         self._awaiting: dict[FamilyVersion, str] = {}
         awaiting = awaiting_migration(self._permitted, block_num, self._is_migrated)
         for place, entry in enumerate(awaiting):
@@ -90,7 +89,7 @@ class Body:
         self._first_of = {name: entry for entry in self.due for name in migrations.transaction_ids_of(entry)}
 
     def include(self, batch: VerifiedBatch) -> None:
-        """Make ``batch`` the next one of the body; it was checked."""
+        """Append ``batch``, which ``check`` has accepted."""
         if self._first_of and self.is_migration(batch):
             done = self._first_of[batch.transactions[0].id]
             self._first_of = {name: entry for name, entry in self._first_of.items() if entry != done}
@@ -106,7 +105,7 @@ class Body:
         return entry is not None and migrations.is_of(batch, entry)
 
     def check(self, batch: VerifiedBatch) -> Rejected | Withdrawn | None:
-        """Why ``batch`` may never, or not now, be the next one of the body; None if it may."""
+        """None if ``batch`` may be the next of the body; Rejected if it never may, Withdrawn if it must wait."""
         own: set[TransactionId] = set()
         migrates = bool(self._first_of) and self.is_migration(batch)
         for transaction in batch.transactions:
@@ -135,13 +134,13 @@ class Body:
         return None
 
     def _bar(self, family: FamilyVersion) -> str | Withdrawn | None:
-        """What keeps a family out of this block: words for ever, a wait for now; looked up once for each family."""
+        """Why a family may not enter this block: a message if it never may, Withdrawn if it must wait, else None."""
         if family in self._barred:
             return self._barred[family]
         bar: str | Withdrawn | None = permission_refusal(family, self._permitted, self._block_num)
         if bar is None:
             permission = permission_for(family, self._permitted, self._block_num)
-            assert permission is not None, "what is not refused is permitted now or later"
+            assert permission is not None, "a family that is not refused is permitted now or later"
             if not permission.covers(self._block_num):
                 bar = _waits(family, f"{family} is permitted from block {permission.from_block} on")
             elif family in self._awaiting:

@@ -97,13 +97,13 @@ def test_a_block_that_ends_its_processor_each_time_is_a_finding(
         again = Again(tmp_path / "store", 0, wait_s=60)
         lives: list[int] = []
         rested = asyncio.Event()
-        rests = Replay._rests
+        rests = Replay._pause
 
         def resting(*of: Any) -> bool:
             rested.set()
             return rests(*of)
 
-        monkeypatch.setattr(Replay, "_rests", resting)
+        monkeypatch.setattr(Replay, "_pause", resting)
         dying = asyncio.ensure_future(die_of_each(again.replay.endpoint, rested, lives))
         await again.run()
         dying.cancel()

@@ -153,7 +153,7 @@ def test_what_will_run_again_is_not_carried_into_the_next_block() -> None:
     chain = Chain()
     first, following = chain.give()
     chain.answer(first, NOBODYS, b"b")
-    assert chain.execution.at_processors() == []
+    assert chain.execution.running() == []
     resumed = BlockRun(view_of({HOT: b""}), HOT_BATCHES[1:], chain.bench.limits, continues=chain.execution)
     chain.execution.drop()
     chain.execution = resumed
