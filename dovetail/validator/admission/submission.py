@@ -55,7 +55,7 @@ class Submissions:
         self._checking_bytes_of: Counter[bytes] = Counter()
         """By connection, without zeros."""
         self._checked: list[_Checked] = []
-        self.refused_for_room = 0
+        self.refused_when_full = 0
         """How many lists were refused because the queue was full. Lists over the share of one key do not count."""
         self.open = False
         """Whether the node has a chain and has restored its pending batches."""
@@ -211,7 +211,7 @@ class Submissions:
 
     def _refuse_full(self, request: Request, message: str) -> None:
         # A list that is too large for a nearly empty queue is no sign of a full queue.
-        self.refused_for_room += self._queue.quota.is_half_full()
+        self.refused_when_full += self._queue.quota.is_half_full()
         self._refuse(request, "QUEUE_FULL", "queue_full", message)
 
     def _refuse(self, request: Request, status: str, reason: str, message: str) -> None:

@@ -137,7 +137,7 @@ class Conditions:
                 log.info("condition ended", condition=str(kind), seconds=(now_ms - before.began_ms) / 1000)
 
     def _queue_full(self, now_ms: int) -> str | None:
-        refused = self._queue_refused.is_recent(self._submissions.refused_for_room, now_ms)
+        refused = self._queue_refused.is_recent(self._submissions.refused_when_full, now_ms)
         if not refused and self._queue.quota.is_full() is None:
             return None
         limits = self._limits
