@@ -63,7 +63,7 @@ class Retries:
         return min(back_off_ms, limits.processor_lost_back_off_ms_max)
 
     def exhausted(self, withdrawn: list[tuple[Pending, Withdrawn]]) -> list[tuple[Pending, Rejected]]:
-        """Count the failures. Remove from ``withdrawn``, and reject, the batches on which processors failed too often."""
+        """Count failures. Remove from ``withdrawn``, and reject, the batches on which processors failed too often."""
         exhausted = []
         for pair in list(withdrawn):
             entry, verdict = pair
