@@ -172,6 +172,8 @@ class Node:
             clock_ms,
         )
         self._restored = False
+        self._engine_messages: list[object] = []
+        """Those that arrived before pending batches were restored: a block may hold some of these."""
         self._probe_timer: asyncio.TimerHandle | None = None
         self._advance_handle: asyncio.Handle | None = None
         self._probe_again_needed = False
@@ -206,6 +208,9 @@ class Node:
         log.info("pending batches restored", batches=len(self._queue))
         self._clients.submissions.open = self._store.head is not None
         self._restored = True
+        for message in self._engine_messages:
+            self._production.receive(message)
+        self._engine_messages.clear()
         self._on_sweep()
 
     async def reach_genesis(self, on_waiting: Callable[[str], None]) -> None:
@@ -297,6 +302,9 @@ class Node:
         self._clients.conditions.tick()
 
     def _on_engine_message(self, message: object) -> None:
+        if not self._restored:
+            self._engine_messages.append(message)
+            return
         self._production.receive(message)
         self._advance()
 

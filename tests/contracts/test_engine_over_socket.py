@@ -16,6 +16,7 @@ from dovetail.validator.core.consensus.engine import (
     Committed,
     Finalize,
     Finalized,
+    NothingProposed,
     Process,
     Processed,
     Propose,
@@ -33,6 +34,7 @@ from tests.dovetail.validator.peers import run
 from tests.dovetail.validator.support import LIMITS, commit, make_batch, open_store
 
 OK = TpProcessResponse.OK
+CONNECT_S = 0.3
 
 
 class Conductor:
@@ -85,8 +87,10 @@ def engine_at(endpoint: str) -> Callable[[int, Callable[[object], None]], Engine
 
 
 @asynccontextmanager
-async def open_network_node(folder: Path, number: int, pending: bool) -> AsyncIterator[tuple[Node, Conductor]]:
-    """A node of a network, with a batch pending or none."""
+async def open_network_node(
+    folder: Path, number: int, pending: bool, *orders: Order
+) -> AsyncIterator[tuple[Node, Conductor]]:
+    """A node of a network, with a batch pending or none. ``orders``: given before pending batches are restored."""
     conductor = Conductor()
     store = open_store(folder, LIMITS)
     try:
@@ -97,6 +101,10 @@ async def open_network_node(folder: Path, number: int, pending: bool) -> AsyncIt
         surroundings = MACHINE._replace(open_engine=engine_at(conductor.endpoint))
         node = Node(config, store, Signer(f"{number:02x}" * 32), surroundings=surroundings)
         try:
+            for order in orders:
+                await asyncio.sleep(CONNECT_S)
+                conductor.order(order)
+                await asyncio.sleep(CONNECT_S)
             await node.restore()
             yield node, conductor
         finally:
@@ -140,5 +148,15 @@ def test_two_nodes_commit_a_block_that_one_of_them_proposed(tmp_path: Path) -> N
                 assert await each.report() == Committed(1, reports[0].block_id)
             assert (await status_of(client, signed_batch(), wait=True)).status == ClientBatchStatus.COMMITTED
             assert (await status_of(other_client, signed_batch())).status == ClientBatchStatus.COMMITTED
+
+    run(test)
+
+
+def test_orders_wait_until_pending_batches_are_restored(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with open_network_node(tmp_path, 1, True, Propose(1)) as (node, conductor), open_peers(node, 1) as peers:
+            assert await asyncio.wait_for(conductor.report(), 10) == NothingProposed(1)
+            # The order found the batch, and no processor for it.
+            assert (await status_of(peers[0], signed_batch())).reason == "waiting_for_processor"
 
     run(test)
