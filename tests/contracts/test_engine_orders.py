@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.ledger.block import BlockHeader, Consensus, Seal, encode_block_header, encode_consensus
+from dovetail.ledger.block import BlockHeader, Consensus, Seal, encode_block_header, encode_consensus, seal
 from dovetail.ledger.ids import BlockId, StateRoot
 from dovetail.ledger.permitted import Permission
 from dovetail.validator.core.consensus.engine import (
@@ -24,10 +24,12 @@ from dovetail.validator.core.consensus.engine import (
 )
 from dovetail.validator.core.journal.block_run import BlockRun
 from dovetail.validator.core.mempool.queue import Reason
+from dovetail.validator.store import StorageFailed, Store
 from processor_sdk import MigrationContext
-from tests.contracts.engines import EngineNode
+from tests.contracts.engines import EngineNode, ScriptedEngine
 from tests.contracts.test_engines import FAMILY, HANDLERS, OTHER, OTHER_SIGNER, VALID, FourNodes, _Troubled, batch
-from tests.dovetail.validator.support import LIMITS, view_of
+from tests.dovetail.validator.support import LIMITS, make_commit, view_of
+from tests.dovetail.validator.support import make_batch as genesis_batch
 from tests.properties.serial import OtherHandler, ScriptHandler
 
 
@@ -200,3 +202,13 @@ def test_a_migration_shares_no_task(tmp_path: Path) -> None:
     while (task := run.next_task(OTHER, 10)) is not None:
         sizes.append((len(task.units), task.alone, task.migration))
     assert sorted(sizes) == [(1, False, False), (1, False, False), (1, True, True)]
+
+
+def test_a_head_whose_consensus_cannot_be_read_is_refused_in_words(tmp_path: Path) -> None:
+    store = Store(tmp_path, LIMITS)
+    made = make_commit(store, [genesis_batch("genesis")])
+    header = made.block.header._replace(consensus=b"solo")
+    store.commit_block(made._replace(block=seal(OTHER_SIGNER, header, made.block.batches)))
+    store.close()
+    with pytest.raises(StorageFailed, match="block 0 of the store: the consensus field is no BlockConsensus"):
+        EngineNode(tmp_path, ScriptedEngine(), OTHER_SIGNER, LIMITS)

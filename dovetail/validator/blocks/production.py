@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from dovetail.ledger.block import Consensus, decode_block_header, decode_consensus
+from dovetail.ledger.errors import NotDecodable
 from dovetail.ledger.ids import NULL_BLOCK_ID, BatchId, TransactionId
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.permitted import PERMITTED_AT, Permitted, permitted_families
@@ -41,7 +42,7 @@ from dovetail.validator.processors.registry import (
     TaskAnswered,
     TaskLost,
 )
-from dovetail.validator.store import BlockInfo, Store
+from dovetail.validator.store import BlockInfo, StorageFailed, Store
 
 _WORTH: Final = 4
 """An unfinished proposal stays open at least this many times as long as choosing its batches took, if that was long."""
@@ -534,4 +535,7 @@ class Production:
 def _time_of(head: BlockInfo | None) -> int:
     if head is None:
         return 0
-    return decode_consensus(decode_block_header(head.header_bytes).consensus).time_ms
+    try:
+        return decode_consensus(decode_block_header(head.header_bytes).consensus).time_ms
+    except NotDecodable as error:
+        raise StorageFailed(f"block {head.num} of the store: {error}") from None
