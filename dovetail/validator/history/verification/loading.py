@@ -73,6 +73,8 @@ class Loader:
         if loaded.info is not None:
             self._previous = loaded.info.id
             self.next_batch, self.next_transaction = loaded.info.batch_end, loaded.info.transaction_end
+        if loaded.header is not None:
+            self._check_consensus(loaded, loaded.header)
         return loaded
 
     def load(self, num: int) -> Loaded:
