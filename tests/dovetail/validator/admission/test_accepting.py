@@ -1,4 +1,4 @@
-"""Batches are written before they are accepted. A batch that the disk refuses was never accepted."""
+"""Batches are written before they are accepted. A batch whose write fails is not accepted."""
 
 import asyncio
 from pathlib import Path
@@ -24,7 +24,7 @@ _TRAVELS_MS_MAX = 10_000
 
 
 def _refuse_writes(node: Node, count: int = 1) -> None:
-    """Have the disk refuse the next ``count`` writes of accepted batches."""
+    """Let the next ``count`` writes of pending batches fail."""
     write = node._store.add_pending
     refused: list[int] = []
 
@@ -52,7 +52,7 @@ async def _submit(client: Peer, batch: SignedBatch) -> ClientBatchSubmitResponse
     return answer
 
 
-def test_a_batch_that_the_disk_refused_is_in_no_block(tmp_path: Path) -> None:
+def test_a_batch_whose_write_fails_enters_no_block(tmp_path: Path) -> None:
     async def test() -> None:
         refused, later = signed_batch("refused"), signed_batch("later")
         async with open_node(tmp_path) as node, open_peers(node, 2) as (client, processor):
@@ -65,7 +65,7 @@ def test_a_batch_that_the_disk_refused_is_in_no_block(tmp_path: Path) -> None:
             assert (await status_of(client, later, wait=True)).status == ClientBatchStatus.COMMITTED
             assert (await status_of(client, refused)).status == ClientBatchStatus.UNKNOWN
             assert list(node._store.pending()) == []
-            # It may come again, and counts as new.
+            # The client may submit the batch again, as a new one.
             assert (await _submit(client, refused)).status == ClientBatchSubmitResponse.OK
             await process(processor, [OK])
             assert (await status_of(client, refused, wait=True)).status == ClientBatchStatus.COMMITTED
@@ -73,8 +73,8 @@ def test_a_batch_that_the_disk_refused_is_in_no_block(tmp_path: Path) -> None:
     run(test)
 
 
-def test_what_executes_is_not_disturbed_by_others_that_the_disk_refused(tmp_path: Path) -> None:
-    """Who sends what does not fit on the disk must not keep others from being committed."""
+def test_running_batches_are_committed_although_later_writes_fail(tmp_path: Path) -> None:
+    """Batches that do not fit on the disk must not keep others from being committed."""
 
     async def test() -> None:
         accepted, refused = signed_batch("accepted"), signed_batch("refused")
@@ -92,7 +92,7 @@ def test_what_executes_is_not_disturbed_by_others_that_the_disk_refused(tmp_path
 def test_a_processor_gets_its_next_task_before_the_sealed_block_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes one at a time, and answered while the block was sealed."""
+    """The processor takes one task at a time, and answers while the block is sealed."""
 
     async def test() -> None:
         first, second, third = (signed_batch(nonce) for nonce in ("first", "second", "third"))
@@ -100,7 +100,7 @@ def test_a_processor_gets_its_next_task_before_the_sealed_block_is_written(
             conclude, dealer, gateway = BlockRun.conclude, processor.socket._socket, node._gateway._socket._socket
 
             def answer_meanwhile(*arguments: Any) -> Concluded:
-                # The node stands still: what is sent here waits until it looks.
+                # The loop is blocked here: the answer waits in the socket.
                 if node._store.head.num == 0:  # type: ignore[union-attr]
                     assert dealer.poll(_TRAVELS_MS_MAX), "the second batch is given out before the first is sealed"
                     asked = Envelope.FromString(dealer.recv())
@@ -128,7 +128,7 @@ def test_a_processor_gets_its_next_task_before_the_sealed_block_is_written(
             for batch in (second, third):
                 assert (await _submit(client, batch)).status == ClientBatchSubmitResponse.OK
             processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, OK_ANSWER)
-            # The client asks nothing until then: what comes to the gateway is the processor's answer.
+            # The client sends no request until then, so the gateway gets the processor's answer alone.
             await writing.wait()
             assert given == [True]
             assert (await status_of(client, first, wait=True)).status == ClientBatchStatus.COMMITTED

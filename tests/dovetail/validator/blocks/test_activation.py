@@ -1,4 +1,4 @@
-"""Versions that come and go with a block, at a node on a real socket: what enters which block."""
+"""Permissions that begin or end with a block, at a node on a real socket: which batch enters which block."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from tests.dovetail.validator.peers import run
 from tests.dovetail.validator.support import LIMITS
 
 
-def test_a_version_enters_with_its_first_block_and_leaves_with_its_last(tmp_path: Path) -> None:
+def test_a_version_is_permitted_from_its_first_to_its_last_block(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(V1, until_block=2), Permission(V2, from_block=3)]
         early = batch_of(V2)
@@ -43,7 +43,7 @@ def test_a_version_enters_with_its_first_block_and_leaves_with_its_last(tmp_path
                 assert (await answer(processor)).family_version == "1.0"
                 assert (await status_of(client, batch, wait=True)).status == ClientBatchStatus.COMMITTED
                 assert block_of(node, batch.id) == num
-            # Nobody hands anything in: the block that lets it in is made for it.
+            # No client submits another batch: the node makes the block that permits the waiting one.
             assert (await answer(processor)).family_version == "2.0"
             assert (await status_of(client, early, wait=True)).status == ClientBatchStatus.COMMITTED
             assert block_of(node, early.id) == 3
@@ -57,7 +57,7 @@ def test_a_version_enters_with_its_first_block_and_leaves_with_its_last(tmp_path
     run(test)
 
 
-def test_what_waits_for_a_processor_of_a_version_that_ends_is_refused(tmp_path: Path) -> None:
+def test_a_batch_that_waits_for_a_processor_is_refused_when_its_version_ends(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(V1, until_block=1), Permission(OTHER)]
         old = batch_of(V1)
@@ -72,7 +72,7 @@ def test_what_waits_for_a_processor_of_a_version_that_ends_is_refused(tmp_path: 
     run(test)
 
 
-def test_a_batch_of_both_versions_waits_for_the_later(tmp_path: Path) -> None:
+def test_a_batch_of_two_versions_waits_for_the_later_one(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(V1), Permission(V2, from_block=2)]
         both, first = batch_of(V1, V2, nonce="both"), batch_of(V1)
@@ -87,8 +87,8 @@ def test_a_batch_of_both_versions_waits_for_the_later(tmp_path: Path) -> None:
     run(test)
 
 
-def test_a_block_that_came_to_nothing_takes_no_number(tmp_path: Path) -> None:
-    """While it is judged the next is chosen: that one is still the first, and not the one behind it."""
+def test_a_block_without_applied_batches_takes_no_number(tmp_path: Path) -> None:
+    """The next block is chosen while this one runs, and gets the same number."""
 
     async def test() -> None:
         plan = [Permission(V1), Permission(V2, from_block=2)]
@@ -107,8 +107,8 @@ def test_a_block_that_came_to_nothing_takes_no_number(tmp_path: Path) -> None:
     run(test)
 
 
-def test_the_number_counts_the_block_that_is_not_written_yet(tmp_path: Path) -> None:
-    """What is chosen while a block is built stands in the one behind it."""
+def test_block_numbers_count_the_block_that_is_not_written_yet(tmp_path: Path) -> None:
+    """Batches that are chosen while a block runs enter the next one."""
 
     async def test() -> None:
         async with network(tmp_path, [Permission(V1, until_block=2)]) as (node, (processor, client)):
@@ -128,7 +128,7 @@ def test_the_number_counts_the_block_that_is_not_written_yet(tmp_path: Path) -> 
     run(test)
 
 
-def test_what_a_block_left_at_its_processor_ends_with_its_version(tmp_path: Path) -> None:
+def test_a_batch_that_still_runs_is_refused_when_its_version_ends(tmp_path: Path) -> None:
     async def test() -> None:
         limits = replace(LIMITS, block_execution_ms_max=0)
         plan = [Permission(V1, until_block=1), Permission(OTHER)]
@@ -150,7 +150,7 @@ def test_what_a_block_left_at_its_processor_ends_with_its_version(tmp_path: Path
     run(test)
 
 
-def test_a_plan_that_is_changed_is_told_to_what_waits(tmp_path: Path) -> None:
+def test_waiting_batches_show_a_changed_plan(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(SETTINGS), Permission(V1), Permission(V2, from_block=100)]
         dependent = batch_of(V2, nonce="dependent", dependencies=[TransactionId("ab" * 64)])
@@ -173,7 +173,7 @@ def test_a_plan_that_is_changed_is_told_to_what_waits(tmp_path: Path) -> None:
     run(test)
 
 
-def test_it_waits_for_its_block_before_it_waits_for_a_processor(tmp_path: Path) -> None:
+def test_a_batch_waits_for_its_version_before_it_waits_for_a_processor(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(V1), Permission(V2, from_block=2)]
         early = batch_of(V2)

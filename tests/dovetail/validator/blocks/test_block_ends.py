@@ -1,4 +1,4 @@
-"""When a block ends that has not finished."""
+"""When an unfinished block ends."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,14 +26,14 @@ from tests.dovetail.validator.support import (
 OK = TpProcessResponse(status=TpProcessResponse.OK)
 PENDING = 500
 TIME_S = 1.5
-"""More than a block may take."""
+"""More than the time limit of a block."""
 COST_S = 0.1
 
 BATCHES = [make_batch(number, make_transaction(number, outputs=[address(number)])) for number in range(PENDING)]
 
 
 class Line:
-    """A node's production, its clock, and a 1.x processor that is given all that a block chose at once."""
+    """A node's production, its clock, and a 1.x processor that holds all tasks of a block at one time."""
 
     def __init__(self, folder: Path) -> None:
         self.now_s = 0.0
@@ -62,7 +62,7 @@ class Line:
         self.production.advance()
 
     def answer(self, count: int) -> None:
-        """So many transactions are done, one after the other."""
+        """Answer ``count`` transactions one after the other."""
         for _ in range(count):
             self.held += self.bench.take_sent()
             for event in self.bench.answer(self.held.pop(0), OK):
@@ -88,7 +88,7 @@ def line(tmp_path: Path) -> Iterator[Line]:
     made.store.close()
 
 
-def test_a_block_of_old_work_ends_with_the_first_that_is_done(line: Line) -> None:
+def test_a_block_that_only_carries_tasks_ends_with_the_first_result(line: Line) -> None:
     line.answer(80)
     line.pass_s(TIME_S)
     assert line.head_num == 1
@@ -96,7 +96,7 @@ def test_a_block_of_old_work_ends_with_the_first_that_is_done(line: Line) -> Non
     assert line.head_num == 4
 
 
-def test_a_block_that_was_costly_to_begin_lasts_longer_than_that(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_stays_open_longer_than_its_choice_took(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     choose = proposing.choose
 
     def costly(*arguments: Any) -> proposing.Candidate:
@@ -110,6 +110,6 @@ def test_a_block_that_was_costly_to_begin_lasts_longer_than_that(line: Line, mon
     assert line.head_num == 1
     line.pass_s(3 * COST_S)
     assert line.head_num == 2
-    # Whatever it cost, one that finishes ends.
+    # A finished block ends at once.
     line.answer(PENDING - 120)
     assert line.head_num == 3

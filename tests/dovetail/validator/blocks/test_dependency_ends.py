@@ -1,4 +1,4 @@
-"""How waits for transactions end that do not come: who depends is invalid, who holds the transaction itself is not."""
+"""Waits for missing transactions end: a batch that depends on one is INVALID, a batch that holds it is tried again."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,7 +65,7 @@ def production_over(
 
 
 def parked(queue: PendingQueue, batch: VerifiedBatch, dependency: TransactionId, arrival: int = 0) -> Pending:
-    """A batch that is queued alone, tried, and waits for a transaction since."""
+    """A queued batch that was tried and waits for a transaction."""
     queue.add(arrival, batch)
     entry = queue.pop_ready()
     assert entry is not None
@@ -73,8 +73,8 @@ def parked(queue: PendingQueue, batch: VerifiedBatch, dependency: TransactionId,
     return entry
 
 
-def test_who_let_the_same_transaction_go_first_is_tried_again_when_that_comes_to_no_end(store: Store) -> None:
-    """Two batches hold one transaction. The first went into a block without effect and waits for a dependency since."""
+def test_a_batch_is_tried_again_when_another_with_its_transaction_is_not_committed_in_time(store: Store) -> None:
+    """Two batches hold one transaction. The first had no effect in a block, and waits for a dependency."""
     queue, clock = PendingQueue(LIMITS), Clock()
     production = production_over(store, queue, clock)
     missing = make_transaction("missing").id
@@ -99,7 +99,7 @@ def test_who_let_the_same_transaction_go_first_is_tried_again_when_that_comes_to
     assert left.reason is Reason.WAITING_FOR_PROCESSOR
 
 
-def test_who_depends_on_what_it_holds_itself_later_is_invalid(store: Store) -> None:
+def test_a_batch_that_depends_on_its_own_later_transaction_is_invalid(store: Store) -> None:
     queue, clock = PendingQueue(LIMITS), Clock()
     production = production_over(store, queue, clock)
     later = make_transaction("later")
@@ -112,8 +112,8 @@ def test_who_depends_on_what_it_holds_itself_later_is_invalid(store: Store) -> N
     assert (verdict.reason, verdict.transaction_id) == ("dependency_missing", batch.transactions[0].id)
 
 
-def test_who_has_what_it_depends_on_and_let_another_go_first_is_tried_again(store: Store) -> None:
-    """The other, which holds the same transaction, came to no end."""
+def test_a_batch_whose_dependency_is_met_is_tried_again_when_its_wait_ends(store: Store) -> None:
+    """The batch waited for another one with the same transaction, which was not committed."""
     queue, clock = PendingQueue(LIMITS), Clock()
     production = production_over(store, queue, clock)
     twice = make_transaction("twice")
@@ -125,8 +125,8 @@ def test_who_has_what_it_depends_on_and_let_another_go_first_is_tried_again(stor
     assert (entry.reason, entry.due_ms) == (Reason.QUEUED, None)
 
 
-def test_who_depends_on_what_is_tried_again_goes_on_waiting(store: Store) -> None:
-    """It arrived before the batch that holds the transaction and is tried again at the same tick."""
+def test_a_batch_waits_on_while_its_dependency_is_tried_again(store: Store) -> None:
+    """The batch arrived before the one with the dependency, which is tried again at the same tick."""
     queue, clock = PendingQueue(LIMITS), Clock()
     production = production_over(store, queue, clock)
     held = make_transaction("held")
@@ -141,10 +141,10 @@ def test_who_depends_on_what_is_tried_again_goes_on_waiting(store: Store) -> Non
     assert left.due_ms == 2 * WAIT_MS
 
 
-def test_a_refused_batch_wakes_nobody_whose_transaction_another_may_bring(
+def test_a_refused_batch_wakes_no_batch_whose_dependency_another_holds(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many batches wait for what many hold, one more that is refused costs one look."""
+    """One more refused batch costs one check, however many batches wait for or hold the transaction."""
     queue, clock = PendingQueue(LIMITS), Clock()
     production = production_over(store, queue, clock, permitting('[{"family":"intkey","version":"1.0"}]'))
     monkeypatch.setattr(Processors, "has", lambda self, family, **_: family.name == "intkey")
@@ -168,8 +168,8 @@ def test_a_refused_batch_wakes_nobody_whose_transaction_another_may_bring(
     assert looks == [refused.id]
 
 
-def test_who_waits_through_others_for_what_may_still_come_goes_on_waiting(store: Store) -> None:
-    """All are due at once, and the first to be looked at is the last of the chain."""
+def test_a_batch_waits_on_while_its_chain_of_dependencies_may_be_committed(store: Store) -> None:
+    """All waits end at the same time, and the last batch of the chain is checked first."""
     queue, clock = PendingQueue(LIMITS), Clock()
     production = production_over(store, queue, clock)
     first, second = make_transaction("first"), make_transaction("second")

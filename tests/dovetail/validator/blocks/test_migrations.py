@@ -1,4 +1,4 @@
-"""Migrations at a node on a real socket: when they come, who runs them, and what becomes of them."""
+"""Migrations at a node on a real socket: when they are queued, which processors run them, and how they end."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -42,13 +42,13 @@ from tests.dovetail.validator.support import LIMITS, SIGNER
 
 
 async def reached(node: Node, permission: Permission, state: str, peer: Peer) -> None:
-    """The migration of a version is that far: what one peer said may be heard after what another asks."""
+    """Wait until a migration has ``state``: the node may handle another peer's messages later than this query."""
     while node._production.migrating.state_of(permission)[0] != state:
         await peer.ping()
 
 
 @pytest.mark.parametrize("leaves", [0, 5, 2_001])
-def test_a_migration_comes_by_itself_before_its_version(tmp_path: Path, leaves: int) -> None:
+def test_a_migration_runs_by_itself_before_its_version(tmp_path: Path, leaves: int) -> None:
     async def test() -> None:
         plan = [Permission(V1, until_block=1), Permission(V2, 2, migrate=NAMESPACES)]
         early = batch_of(V2)
@@ -70,7 +70,7 @@ def test_a_migration_comes_by_itself_before_its_version(tmp_path: Path, leaves: 
             assert migrations_on(node) == [2]
             assert block_of(node, early.id) == 3
             assert node._production.migrating.state_of(plan[1]) == ("DONE", "")
-        # A node that begins again has nothing left to migrate.
+        # A restarted node has nothing left to migrate.
         again = batch_of(V2, nonce="again")
         async with network(tmp_path, plan, again, chain=False) as (node, (processor, client)):
             await register(processor, V2, migrates=True)
@@ -81,7 +81,7 @@ def test_a_migration_comes_by_itself_before_its_version(tmp_path: Path, leaves: 
     run(test)
 
 
-def test_a_refused_migration_leaves_the_chain_going_and_is_asked_for_again(tmp_path: Path) -> None:
+def test_a_refused_migration_stops_no_other_batch_and_runs_again(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(V1), Permission(V2, 1, migrate=NAMESPACES)]
         early = batch_of(V2)
@@ -95,7 +95,7 @@ def test_a_refused_migration_leaves_the_chain_going_and_is_asked_for_again(tmp_p
             assert (await status_of(client, old, wait=True)).status == ClientBatchStatus.COMMITTED
             assert (await status_of(client, early)).reason == "waiting_for_activation"
             assert node._production.migrating.state_of(plan[1]) == ("REFUSED", "invalid_transaction: so it said")
-            # It goes to the one that came last: that may be what mends the one before.
+            # The processor that registered last gets the task, because it may be the repaired build.
             await register(second, V2, migrates=True)
             assert (await answer(second)).signer_pubkey == migration.PUBLIC_KEY
             assert (await answer(first)).signer_pubkey == SIGNER.public_key
@@ -105,7 +105,7 @@ def test_a_refused_migration_leaves_the_chain_going_and_is_asked_for_again(tmp_p
     run(test)
 
 
-def test_without_a_processor_that_migrates_the_version_waits_and_nobody_else(tmp_path: Path) -> None:
+def test_without_a_migrating_processor_only_the_version_waits(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(V1), Permission(V2, 1, migrate=NAMESPACES)]
         early, old = batch_of(V2), batch_of(V1)
@@ -141,8 +141,8 @@ def test_a_migration_whose_processor_is_lost_or_fails_is_tried_again(tmp_path: P
     run(test)
 
 
-def test_a_migration_goes_by_the_conversation(tmp_path: Path) -> None:
-    """However a processor gets the rest: in messages of many, its lists and writes would be too large."""
+def test_a_migration_uses_the_1x_conversation(tmp_path: Path) -> None:
+    """Even at a packed processor: the lists and writes of a migration would be too large for packed messages."""
 
     async def test() -> None:
         plan = [Permission(V2, 1, migrate=NAMESPACES)]
@@ -156,7 +156,7 @@ def test_a_migration_goes_by_the_conversation(tmp_path: Path) -> None:
     run(test)
 
 
-def test_no_client_hands_in_a_migration(tmp_path: Path) -> None:
+def test_clients_cannot_submit_a_migration(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(V2, 5, migrate=NAMESPACES)]
         async with network(tmp_path, plan) as (node, (_, client)):
@@ -173,8 +173,8 @@ def test_no_client_hands_in_a_migration(tmp_path: Path) -> None:
     run(test)
 
 
-def test_only_who_migrates_is_given_a_migration(tmp_path: Path) -> None:
-    """An old build, or one of the 1.x line, might say OK to what it does not understand."""
+def test_only_a_migrating_processor_gets_a_migration(tmp_path: Path) -> None:
+    """An old build or a 1.x processor might answer OK to a migration that it does not understand."""
 
     async def test() -> None:
         plan = [Permission(V2, 1, migrate=NAMESPACES)]
@@ -185,7 +185,7 @@ def test_only_who_migrates_is_given_a_migration(tmp_path: Path) -> None:
             await register(last, V2)
             correlation_id, request = await asked(migrating)
             assert request.migration
-            # Without the one that migrates it waits, whoever else is there.
+            # The migration waits for a migrating processor, although others are connected.
             await leave(migrating)
             say(migrating, correlation_id, ERROR)
             while (await status_of(client, early)).reason != "waiting_for_activation":
@@ -201,7 +201,7 @@ def test_only_who_migrates_is_given_a_migration(tmp_path: Path) -> None:
     run(test)
 
 
-def test_a_refusing_build_that_leaves_lets_the_others_try(tmp_path: Path) -> None:
+def test_other_builds_try_after_a_refusing_build_has_left(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(V2, 1, migrate=NAMESPACES)]
         async with network(tmp_path, plan, peers=2) as (_, (good, refusing)):
@@ -214,7 +214,7 @@ def test_a_refusing_build_that_leaves_lets_the_others_try(tmp_path: Path) -> Non
     run(test)
 
 
-def test_a_refusal_is_of_its_plan(tmp_path: Path) -> None:
+def test_a_refusal_holds_for_its_plan_only(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(SETTINGS), Permission(V2, 1, migrate=NAMESPACES)]
         async with network(tmp_path, plan, peers=3) as (node, (processor, proposing, client)):
@@ -224,7 +224,7 @@ def test_a_refusal_is_of_its_plan(tmp_path: Path) -> None:
             anew = Permission(V2, 1, migrate=(PREFIX + "00",))
             await change_plan(proposing, client, plan[0], anew)
             assert [*(await answer(processor, INVALID)).inputs] == [PREFIX + "00"]
-            # The same words in another order are a change too: somebody may have mended what it read.
+            # The same entries in another order are a change too, and allow another try.
             await change_plan(proposing, client, anew, plan[0])
             await answer(processor)
             await reached(node, anew, "DONE", client)
@@ -232,13 +232,12 @@ def test_a_refusal_is_of_its_plan(tmp_path: Path) -> None:
     run(test)
 
 
-def test_a_plan_that_is_cancelled_takes_its_migration_along(tmp_path: Path) -> None:
+def test_a_cancelled_plan_removes_its_migration(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(SETTINGS), Permission(V2, 1, migrate=NAMESPACES)]
         async with network(tmp_path, plan, peers=3) as (node, (processor, proposing, client)):
             await register(proposing, SETTINGS)
             await register(processor, V2, migrates=True)
-            # It fails, and backs off.
             await answer(processor, ERROR)
             await change_plan(proposing, client, plan[0])
             await client.ping()
@@ -249,8 +248,8 @@ def test_a_plan_that_is_cancelled_takes_its_migration_along(tmp_path: Path) -> N
     run(test)
 
 
-def test_a_version_that_is_planned_anew_migrates_anew(tmp_path: Path) -> None:
-    """Whoever went back to the old version wrote what it knows."""
+def test_a_version_that_is_planned_again_migrates_again(tmp_path: Path) -> None:
+    """Meanwhile the old version has written state in its own format."""
 
     async def test() -> None:
         plan = [Permission(SETTINGS), Permission(V2, 1, migrate=NAMESPACES)]
@@ -270,7 +269,7 @@ def test_a_version_that_is_planned_anew_migrates_anew(tmp_path: Path) -> None:
     run(test)
 
 
-def test_versions_on_the_same_state_migrate_in_their_order(tmp_path: Path) -> None:
+def test_versions_on_the_same_state_migrate_in_order(tmp_path: Path) -> None:
     async def test() -> None:
         v3, other = FamilyVersion("f", "3.0"), FamilyVersion("other", "3.0")
         plan = [
@@ -281,7 +280,7 @@ def test_versions_on_the_same_state_migrate_in_their_order(tmp_path: Path) -> No
         async with network(tmp_path, plan, batch_of(v3), peers=4) as (node, (second, first, third, _client)):
             await register(second, v3, migrates=True)
             await register(third, other, migrates=True)
-            # What lies elsewhere waits for nobody.
+            # A version on other state does not wait.
             assert (await answer(third)).signer_pubkey == migration.PUBLIC_KEY
             await register(first, V2, migrates=True)
             assert (await answer(first)).signer_pubkey == migration.PUBLIC_KEY
@@ -294,7 +293,7 @@ def test_versions_on_the_same_state_migrate_in_their_order(tmp_path: Path) -> No
     run(test)
 
 
-def test_few_leaves_with_much_in_them_are_sliced(tmp_path: Path) -> None:
+def test_few_large_leaves_are_sliced(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(V2, 1, migrate=NAMESPACES)]
         value = bytes(migration.BYTES_MAX // 4 + 1)
@@ -306,14 +305,12 @@ def test_few_leaves_with_much_in_them_are_sliced(tmp_path: Path) -> None:
 
 
 HURRIED = replace(LIMITS, block_execution_ms_max=0)
-"""A block ends as soon as something in it is done: what is not goes on in the next."""
+"""A block ends with the first result; unfinished tasks continue in the next one."""
 
 
 @pytest.mark.parametrize("verdict", [OK, INVALID])
-def test_a_plan_that_ends_later_or_sooner_is_the_same_migration(
-    tmp_path: Path, verdict: TpProcessResponse.Status
-) -> None:
-    """Changed while the migration is at its processor."""
+def test_a_plan_with_another_end_has_the_same_migration(tmp_path: Path, verdict: TpProcessResponse.Status) -> None:
+    """The plan changes while the migration runs."""
 
     async def test() -> None:
         plan = [Permission(SETTINGS), Permission(V2, 1, migrate=(PREFIX, "abcdef"))]
@@ -337,7 +334,7 @@ def test_a_plan_that_ends_later_or_sooner_is_the_same_migration(
     run(test)
 
 
-def test_a_plan_that_needs_its_migration_no_more_goes_on_without(tmp_path: Path) -> None:
+def test_a_changed_plan_without_migration_drops_the_running_one(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(SETTINGS), Permission(V2, 1, migrate=NAMESPACES)]
         early = batch_of(V2)
@@ -357,7 +354,7 @@ def test_a_plan_that_needs_its_migration_no_more_goes_on_without(tmp_path: Path)
     run(test)
 
 
-def test_a_migration_waits_for_no_strangers_batch(tmp_path: Path) -> None:
+def test_a_migration_does_not_wait_for_other_batches(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(OTHER), Permission(V2, 1, migrate=NAMESPACES)]
         early = batch_of(V2)
@@ -371,14 +368,14 @@ def test_a_migration_waits_for_no_strangers_batch(tmp_path: Path) -> None:
     run(test)
 
 
-def test_a_processor_that_dies_of_it_leaves_a_turn_to_the_others(tmp_path: Path) -> None:
+def test_after_a_migration_ends_its_processor_another_one_gets_it(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(V2, 1, migrate=NAMESPACES)]
         async with network(tmp_path, plan, peers=3) as (node, (good, first, second)):
             await register(first, V2, migrates=True)
             await asked(first)
             await register(good, V2, migrates=True)
-            # What comes last is what just died, started anew.
+            # The processor that registered last is the one that just ended, restarted.
             await register(second, V2, migrates=True)
             first.socket.close()
             assert (await answer(good)).signer_pubkey == migration.PUBLIC_KEY
@@ -387,7 +384,7 @@ def test_a_processor_that_dies_of_it_leaves_a_turn_to_the_others(tmp_path: Path)
     run(test)
 
 
-def test_who_does_not_migrate_changes_nothing_about_a_refusal(tmp_path: Path) -> None:
+def test_a_processor_that_does_not_migrate_ends_no_refusal(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(V2, 1, migrate=NAMESPACES)]
         async with network(tmp_path, plan, peers=2) as (node, (good, old)):
@@ -401,10 +398,10 @@ def test_who_does_not_migrate_changes_nothing_about_a_refusal(tmp_path: Path) ->
     run(test)
 
 
-def test_a_migration_that_waits_is_sliced_anew_before_it_is_tried(tmp_path: Path) -> None:
+def test_a_waiting_migration_is_sliced_again_before_its_next_try(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(SETTINGS), Permission(V2, 1, migrate=(PERMITTED_AT[:6],))]
-        # Long enough for the plan to change within the back-off on a busy machine.
+        # The back-off must be long enough to change the plan during it on a busy machine.
         limits = replace(LIMITS, internal_error_back_off_ms=5_000)
         async with network(tmp_path, plan, peers=3, limits=limits) as (_, (processor, proposing, client)):
             await register(processor, V2, migrates=True)

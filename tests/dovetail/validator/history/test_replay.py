@@ -1,4 +1,4 @@
-"""Running history again through processors that are sockets of the test: those that die, and those that migrate."""
+"""Replay with processors on sockets of the test: processors that end, and processors that migrate."""
 
 import asyncio
 from pathlib import Path
@@ -31,7 +31,7 @@ V1, V2 = FamilyVersion("intkey", "1.0"), FamilyVersion("intkey", "2.0")
 
 
 class Again:
-    """A replay of one block of the store at ``folder``, with what it found and what is done."""
+    """A replay of one block of the store at ``folder``, with its findings and finished blocks."""
 
     def __init__(self, folder: Path, num: int, wait_s: float) -> None:
         self.reader = StoreReader.open(folder)
@@ -62,32 +62,32 @@ async def register(peer: Peer, family: FamilyVersion, *, migrates: bool = False)
 
 
 async def asked(peer: Peer) -> Envelope:
-    """The next transaction that a processor is to judge."""
+    """The next transaction that a processor gets."""
     while (envelope := await peer.receive()).message_type != Envelope.TP_PROCESS_REQUEST:
         if envelope.message_type == Envelope.PING_REQUEST:
             peer.send(Envelope.PING_RESPONSE, envelope.correlation_id)
     return envelope
 
 
-async def die_of_each(endpoint: str, rested: asyncio.Event, lives: list[int]) -> None:
-    """A processor that ends with every transaction, and is started again when nothing else can be done."""
+async def die_of_each(endpoint: str, paused: asyncio.Event, lives: list[int]) -> None:
+    """A processor that ends with every transaction, and starts again when the replay waits for it."""
     while True:
         peer = Peer(endpoint)
         try:
             await register(peer, V1)
             await asked(peer)
             lives.append(len(lives))
-            rested.clear()
+            paused.clear()
         finally:
             peer.close()
-        await rested.wait()
+        await paused.wait()
 
 
 @pytest.mark.parametrize("batches", [1, 2, 3])
 def test_a_block_that_ends_its_processor_each_time_is_a_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int
 ) -> None:
-    """Whatever else of the block waits for the processor then: it is tried so often, and no more."""
+    """The block is tried ``TRIES_MAX`` times, also if other batches of it wait for the processor."""
     chain = Chain(tmp_path / "store")
     steps: list[list[Step]] = [[("set", f"n{number}", 1)] for number in range(batches)]
     chain.steps(*steps)
@@ -96,23 +96,23 @@ def test_a_block_that_ends_its_processor_each_time_is_a_finding(
     async def test() -> None:
         again = Again(tmp_path / "store", 0, wait_s=60)
         lives: list[int] = []
-        rested = asyncio.Event()
-        rests = Replay._pause
+        paused = asyncio.Event()
+        pause = Replay._pause
 
-        def resting(*of: Any) -> bool:
-            rested.set()
-            return rests(*of)
+        def pausing(*of: Any) -> bool:
+            paused.set()
+            return pause(*of)
 
-        monkeypatch.setattr(Replay, "_pause", resting)
-        dying = asyncio.ensure_future(die_of_each(again.replay.endpoint, rested, lives))
+        monkeypatch.setattr(Replay, "_pause", pausing)
+        dying = asyncio.ensure_future(die_of_each(again.replay.endpoint, paused, lives))
         await again.run()
         dying.cancel()
         await asyncio.wait({dying})
         again.close()
-        # The first loss only sets the batch apart: it is no try yet.
+        # The first loss gives the batch a task of its own, and does not count as a try.
         assert len(lives) == TRIES_MAX + 1
         assert again.done == [again.block]
-        # One finding for what it ended at, one for all that was not run because of it, none of the root.
+        # One finding for the batch that ended the processor, one for the batches behind it, none for the root.
         lost, *others = again.findings.kept
         assert (lost.what, lost.found) == (
             "reexecution_processor_lost",
@@ -138,8 +138,8 @@ class Ended:
         return self._results
 
 
-def test_what_runs_behind_a_batch_without_a_verdict_is_told_together(tmp_path: Path) -> None:
-    """It saw a state without what that would have written. What comes before it is told by itself."""
+def test_batches_behind_one_without_a_verdict_share_one_finding(tmp_path: Path) -> None:
+    """They ran on a state without its writes. A batch before it has its own finding."""
     chain = Chain(tmp_path / "store")
     steps: list[list[Step]] = [[("set", f"n{number}", 1)] for number in range(6)]
     chain.steps(*steps)
@@ -200,7 +200,7 @@ def test_a_migration_runs_again_at_a_processor_that_migrates(tmp_path: Path) -> 
     run(test)
 
 
-def test_a_processor_that_does_not_migrate_is_none_for_a_migration(tmp_path: Path) -> None:
+def test_a_processor_that_does_not_migrate_gets_no_migration(tmp_path: Path) -> None:
     make_migration(tmp_path / "store")
 
     async def test() -> None:
@@ -222,7 +222,7 @@ class NoReader:
 
 
 async def packed_task(peer: Peer) -> Envelope:
-    """The next packed work that a processor is given."""
+    """The next packed task that a processor gets."""
     while (envelope := await peer.receive()).message_type != Envelope.PACKED_PROCESS_REQUEST:
         pass
     return envelope
@@ -236,7 +236,7 @@ def judge(peer: Peer, task: Envelope, verdict: Verdict) -> None:
 
 
 def test_a_task_that_outlasts_the_try_of_its_block_changes_nothing() -> None:
-    """What it depends on came to no end, and so has the try: it is out, and nothing waits for it."""
+    """Its batch was withdrawn with its dependency, so the try is over while the task still runs."""
     first = make_transaction("first", inputs=[address(1)], outputs=[address(1)])
     second = make_transaction("second", inputs=[address(1)], outputs=[address(1)], dependencies=[first.id])
     batches = [make_batch("first", first), make_batch("second", second)]
@@ -269,8 +269,8 @@ def test_a_task_that_outlasts_the_try_of_its_block_changes_nothing() -> None:
     run(test)
 
 
-def test_whoever_waits_holds_no_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For processors, and over the blocks that are looked through for their families."""
+def test_a_wait_holds_no_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a wait for processors, nor the search of blocks for families."""
     chain = Chain(tmp_path / "store")
     for number in range(3):
         commit(chain, intkey(chain, f"n{number}"))

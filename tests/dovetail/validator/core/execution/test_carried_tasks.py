@@ -1,4 +1,4 @@
-"""What a task reads that is carried from block to block: the state of the newest, as older ones are pruned under it."""
+"""A task that is carried from block to block reads the state of the newest block, because older states are pruned."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,14 +32,14 @@ from tests.dovetail.validator.support import (
 )
 
 BATCHES = [
-    # A prefix, so that no message carries what lies under it.
+    # A prefix, so that the task must read the entries by messages.
     make_batch("slow", make_transaction("slow", inputs=[address(1)[:68]], outputs=[address(1)])),
     make_batch("fast", make_transaction("fast", inputs=[address(0x200)], outputs=[address(0x200)])),
 ]
 
 
 class Kept:
-    """A state until it is pruned; each says who it is at address 1."""
+    """A state that can be pruned. Its name is the value at address 1."""
 
     def __init__(self, name: bytes) -> None:
         self.name = name
@@ -57,7 +57,7 @@ class Kept:
 
 
 class Carried:
-    """Two tasks at one processor, of which it answers the second: the first is carried into the next block."""
+    """Two tasks at one processor. The processor answers the second; the first is carried into the next block."""
 
     def __init__(self, packed_version: int) -> None:
         self.bench = Bench()
@@ -79,7 +79,7 @@ class Carried:
         return following
 
     def read(self) -> list[bytes] | None:
-        """What the first task reads, alone and in a list; None where both are refused."""
+        """The values that the first task reads, singly and in a list; None if both reads are refused."""
         get: Any = self.bench.ask(
             b"p",
             Envelope.TP_STATE_GET_REQUEST,
@@ -112,14 +112,14 @@ def test_a_task_whose_block_was_dropped_reads_nothing(carried: Carried) -> None:
 
 
 def test_a_task_whose_batch_has_its_result_reads_nothing(carried: Carried) -> None:
-    """It is carried no further, and answers whenever it likes."""
+    """Such a task is not carried further, and may answer later."""
     carried.answer_the_other()
     carried.first.reject(0, Rejected("duplicate_transaction", "no"))
     carried.before.pruned = True
     assert carried.read() is None
 
 
-def test_what_production_drops_reads_nothing(tmp_path: Path) -> None:
+def test_a_task_whose_run_production_dropped_reads_nothing(tmp_path: Path) -> None:
     """The engine dropped the proposal of a task that a processor holds."""
     bench = Bench()
     bench.register()
@@ -145,7 +145,7 @@ def test_what_production_drops_reads_nothing(tmp_path: Path) -> None:
 
 
 class DroppingEngine(SoloEngine):
-    """Drops what runs when its network says so."""
+    """Drops running proposals when its network sends a message."""
 
     def step(self, event: Event) -> list[Effect]:
         return [Discard()] if isinstance(event, Received) else super().step(event)

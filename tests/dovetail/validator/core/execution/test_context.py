@@ -1,4 +1,4 @@
-"""A transaction's view of state in the 1.x conversation, against a dictionary; what is outside makes it invalid."""
+"""A transaction's view of state in the 1.x conversation, compared with a dictionary. Refused accesses are INVALID."""
 
 from collections import deque
 from dataclasses import replace
@@ -25,7 +25,7 @@ def make_context(namespaces: tuple[str, ...] = ("1cf126",), limits: Limits = LIM
     return TransactionContext(transaction, view_of(BASE), namespaces, limits)
 
 
-def test_reads_give_what_holds_data() -> None:
+def test_reads_return_existing_entries_only() -> None:
     context = make_context()
     assert context.get([READABLE, BOTH, READABLE]) == {READABLE: b"readable"}
     assert context.get([]) == {}
@@ -69,7 +69,7 @@ def test_a_write_elsewhere_is_refused_whole(refused: str, said: str, deleting: b
     assert said in outcome.message
 
 
-def test_one_transaction_writes_so_much_and_no_more() -> None:
+def test_the_writes_of_a_transaction_are_bounded() -> None:
     most = 2 * 70 + 100
     context = make_context(limits=replace(LIMITS, transaction_changes_bytes_max=most))
     context.set([(BOTH, bytes(50)), (WRITABLE, bytes(50))])

@@ -1,4 +1,4 @@
-"""The schedule: conflicting batches keep their order, through others if need be, and the edges stay few."""
+"""The schedule: conflicting batches keep their order, directly or through others, with few edges."""
 
 import pytest
 from hypothesis import given
@@ -50,7 +50,7 @@ def conflict(earlier: VerifiedBatch, later: VerifiedBatch) -> bool:
 
 
 def followers(order: Schedule) -> list[int]:
-    """For each batch, all that must come after it, directly or through others, as the bits of a number."""
+    """For each batch, the later batches that wait for it, directly or through others, as the bits of a number."""
     after = [0] * len(order.frees)
     for index in range(len(order.frees) - 1, -1, -1):
         for follower in order.frees[index]:
@@ -96,13 +96,13 @@ def test_dependents_are_those_that_name_a_transaction(batches: list[VerifiedBatc
         assert sorted(dependents) == sorted(expected)
 
 
-def test_batches_that_never_meet_wait_for_nobody() -> None:
+def test_batches_without_a_conflict_do_not_wait() -> None:
     batches = [make_batch(n, make_transaction(n, inputs=[address(n)], outputs=[address(n)])) for n in range(200)]
     order = schedule(batches)
     assert order.waits_for == [0] * 200
 
 
-def test_readers_of_one_place_wait_for_nobody_while_they_are_few() -> None:
+def test_a_few_readers_of_one_address_do_not_wait() -> None:
     batches = [make_batch(n, make_transaction(n, inputs=["1cf126", address(0)])) for n in range(50)]
     assert schedule(batches).waits_for == [0] * 50
 
@@ -143,7 +143,7 @@ def test_many_readers_of_a_prefix_and_writers_under_it_need_few_edges(mixed: boo
     assert many <= 4 * few * 1.2
 
 
-def test_a_writer_waits_for_the_readers_since_the_last_one_alone() -> None:
+def test_a_writer_waits_only_for_the_readers_since_the_last_writer() -> None:
     place = [address(0)]
     batches = []
     for number in range(300):
@@ -155,7 +155,7 @@ def test_a_writer_waits_for_the_readers_since_the_last_one_alone() -> None:
 
 
 @pytest.mark.parametrize("outputs", [["1cf126"], [address(0)], [""]])
-def test_writers_of_one_place_form_a_chain(outputs: list[str]) -> None:
+def test_writers_of_one_address_form_a_chain(outputs: list[str]) -> None:
     batches = [make_batch(n, make_transaction(n, inputs=outputs, outputs=outputs)) for n in range(1_000)]
     order = schedule(batches)
     assert order.waits_for == [0] + [1] * 999

@@ -1,4 +1,4 @@
-"""What may enter a block: permitted families, uniqueness and dependencies, each with its verdict and its words."""
+"""The rules on blocks: permitted families, uniqueness, dependencies and migrations, each with its verdict."""
 
 import json
 
@@ -26,7 +26,7 @@ MISSING = make_transaction("never seen")
 
 
 def body(state: dict[str, bytes] | None = None, block_num: int = 7, committed: frozenset[str] = frozenset()) -> Body:
-    """A chain that holds OLD and ``committed``, on which FAILED was judged invalid."""
+    """A chain that holds OLD and ``committed``, on which FAILED was found INVALID."""
     return Body(
         block_num, permitted_families((state or {}).get), {OLD.id, *committed}.__contains__, {FAILED.id}.__contains__
     )
@@ -94,7 +94,7 @@ def test_a_committed_transaction_is_a_duplicate() -> None:
     assert verdict == Rejected("duplicate_transaction", f"transaction {OLD.id} is already committed", OLD.id)
 
 
-def test_a_transaction_of_the_same_block_is_waited_for() -> None:
+def test_a_batch_waits_for_its_transaction_in_the_same_block() -> None:
     shared = make_transaction("shared")
     checked = body()
     checked.include(make_batch("first", shared))
@@ -111,19 +111,19 @@ def test_dependencies_that_are_met(dependency: TransactionId) -> None:
 
 
 @pytest.mark.parametrize("own", [1, 2])
-def test_a_dependency_on_what_comes_later_in_its_batch_is_not_met(own: int) -> None:
+def test_a_dependency_on_a_later_transaction_of_the_batch_is_not_met(own: int) -> None:
     later = make_transaction("later")
     transactions = [make_transaction("first"), make_transaction("t", dependencies=[later.id]), later]
     batch = make_batch("b", *transactions[-own - 1 :])
     assert body().check(batch) == Withdrawn("waiting_for_dependency", dependency=later.id)
 
 
-def test_an_unknown_dependency_is_waited_for() -> None:
+def test_a_batch_waits_for_an_unknown_dependency() -> None:
     batch = make_batch("b", make_transaction("t", dependencies=[OLD.id, MISSING.id]))
     assert body().check(batch) == Withdrawn("waiting_for_dependency", dependency=MISSING.id)
 
 
-def test_an_invalid_dependency_makes_invalid() -> None:
+def test_a_batch_with_an_invalid_dependency_is_invalid() -> None:
     transaction = make_transaction("t", dependencies=[FAILED.id])
     verdict = body().check(make_batch("b", make_transaction("other"), transaction))
     assert verdict == Rejected(
@@ -133,7 +133,7 @@ def test_an_invalid_dependency_makes_invalid() -> None:
     )
 
 
-def test_a_transaction_that_was_judged_invalid_may_come_again() -> None:
+def test_an_invalid_transaction_may_be_submitted_again() -> None:
     assert body().check(make_batch("again", FAILED)) is None
 
 
@@ -276,7 +276,7 @@ def test_versions_on_the_same_state_migrate_one_after_the_other() -> None:
     state = planned(second, elsewhere, first)
     assert body(state, 10).due == [first, elsewhere]
     assert body(state, 10, frozenset(migrations.transaction_ids_of(first))).due == [second, elsewhere]
-    # One that comes to its end unmigrated stands in nobody's way.
+    # A version that ends without its migration blocks no other.
     assert body(planned(second, first._replace(until_block=9)), 10).due == [second]
 
 
