@@ -475,7 +475,7 @@ class Production:
                 self.genesis_refusal = genesis.description(invalid_batch(exhausted[0][0].batch, exhausted[0][1]))
             elif not withdrawn:
                 self.genesis_refusal = genesis.description(invalid[0])
-            # Otherwise a processor was lost or failed, and what came behind may be invalid for want of what it left.
+            # Otherwise a processor was lost or failed, and later batches may be invalid only because of that.
             self._genesis_due_ms = self._now_ms() + max(
                 (self._retries.back_off_ms(*pair) for pair in withdrawn), default=0
             )

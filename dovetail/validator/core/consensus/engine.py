@@ -155,7 +155,11 @@ Effect = Propose | SealProposal | Process | Finalize | Commit | Discard | Send
 
 
 class Engine(Protocol):
-    """Decides which proposals become blocks. Two engines hold tests/contracts/test_engines.py."""
+    """Decides which proposals become blocks. Two engines hold tests/contracts/test_engines.py.
+
+    An order that drops a run (``Process`` of another list, ``Finalize`` of one, ``Discard``) leaves the earlier order
+    unanswered. Between ``Finalize`` and ``Commit`` of a height an engine orders neither ``Process`` nor ``Discard``.
+    """
 
     name: str
     """What the header's ``consensus`` names as the engine (``protos/consensus.proto``)."""

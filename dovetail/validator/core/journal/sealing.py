@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dovetail.ledger import block, signing
 from dovetail.ledger.block import BlockHeader, Consensus, Seal, SealedBlock
 from dovetail.ledger.errors import InvalidKey, NotDecodable
-from dovetail.ledger.ids import BlockId, PublicKey, StateRoot
+from dovetail.ledger.ids import BlockId, PublicKey, StateRoot, is_id
 from dovetail.ledger.signing import Signer
 from dovetail.validator.core.journal.model import CommittedBatch
 from dovetail.validator.core.state.nodes import Ref
@@ -80,7 +80,8 @@ class GivenSeal(NamedTuple):
         header = _header(parent, applied, root, seal.signer_pubkey, seal.consensus)
         header_bytes = block.encode_block_header(header)
         try:
-            signed = signing.verify(seal.signer_pubkey, header_bytes, seal.signature)
+            # In upper case a signature would be a second id of the same block.
+            signed = is_id(seal.signature) and signing.verify(seal.signer_pubkey, header_bytes, seal.signature)
         except InvalidKey as error:
             raise WrongSeal(f"block {num}: {error}") from None
         if not signed:
