@@ -141,8 +141,8 @@ class Context:
         before = self._before.fetch([address for address in wanted if address in readable]) if readable else {}
         held = []
         for address in wanted:
-            # The entry at an unreadable address must not leak: packed execution sees more than the 1.x protocol, and a
-            # handler that depended on it would give different verdicts.
+            # Do not show whether an unreadable address has an entry. Packed execution knows more of these than the 1.x
+            # protocol does, so a handler that used this knowledge would give different verdicts.
             there_before = address in before or address not in readable
             if changes[address] is not None if address in changes else there_before:
                 held.append(address)

@@ -37,7 +37,7 @@ NOT_SLOW: Final = (
     # kill -9.
     "tests/system/e2e/test_restart.py::TestUpRestartsWhatDies::test_validator_killed_in_the_middle_of_a_load",
 )
-"""What it runs nevertheless."""
+"""Tests below ``SLOW`` that the README's command runs nevertheless."""
 
 _ROOT: Final = Path(__file__).parent.parent
 
@@ -50,7 +50,7 @@ hypothesis.settings.load_profile("dovetail")
 
 _RESTORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-# Background jobs and nohup start pytest with ignored signals. Processes that a test starts would inherit that.
+# Background jobs and nohup start pytest with signals ignored, and processes that a test starts would ignore them, too.
 for _number in _RESTORED:
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
@@ -61,7 +61,7 @@ def _is_listed(node_id: str, listed: Collection[str]) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import no module of which nothing would run, because imports cost a run of the other tests its time."""
+    """Do not import a module if none of its tests would run, because imports slow down the run of the other tests."""
     path = collection_path.relative_to(_ROOT).as_posix()
     runs = any(entry.startswith(path) for entry in NOT_SLOW) or not _is_listed(path, SLOW)
     return None if runs or config.option.markexpr != "not slow" else True
@@ -86,6 +86,6 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the project's own plugin if the project is not installed, so that no entry point loads it."""
+    """If the project is not installed, no entry point loads its pytest plugin: load it here."""
     if not config.pluginmanager.hasplugin("dovetail"):
         config.pluginmanager.import_plugin("dovetail.testing.pytest_plugin")

@@ -46,11 +46,11 @@ class Load:
     """Batches a POST; the last POST holds the rest."""
 
     families: int = 1
-    """Share ``names`` out. Batches of ``draw`` and ``create`` are of one family after the other."""
+    """How many families share ``names``. The batches of ``draw`` and ``create`` take the families in turn."""
 
     first_family: int = 0
     conflict_percent: int = 0
-    """The part of ``draw`` and ``create`` that adds 1 to the first name of its family instead."""
+    """Percentage of transactions in ``draw`` and ``create`` that instead add 1 to the first name of their family."""
 
     first_name: int = 0
     """The number of the first name that ``prepare`` or ``create`` sets."""
@@ -130,7 +130,7 @@ def _signer(seed: int, number: int) -> Signer:
 async def sign(
     workers: Workers, load: Load, on_signed: Callable[[int], None], *, first: int = 0, count: int | None = None
 ) -> list[Post]:
-    """The load's POSTs in order: all, or ``count`` from ``first``. ``on_signed``: how many more transactions are."""
+    """The load's POSTs in order: all, or ``count`` from ``first``. ``on_signed`` gets how many more are signed."""
     posts_a_job = max(1, _JOB_TRANSACTIONS // (load.shape * load.per_post))
     end = load.posts if count is None else min(load.posts, first + count)
     jobs = [

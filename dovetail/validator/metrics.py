@@ -64,7 +64,7 @@ class Metrics:
         self.totals = Totals()
         self.families: dict[FamilyVersion, Totals] = {OTHER: Totals()}
         self.requests: Counter[str] = Counter()
-        """Messages from peers by the name of their type."""
+        """How many messages came from peers, by the name of the message type."""
 
         self.registry = CollectorRegistry()
         ProcessCollector(namespace=NAMESPACE, registry=self.registry)

@@ -52,7 +52,10 @@ def check(
 
 
 def operation_of(document: Document, method: str, path: str) -> tuple[str, dict[str, Any] | None]:
-    """The template that matches ``path``, or "", and the operation, or None if the path has no such method."""
+    """The path template and the operation of a request.
+
+    The template is "" if none matches ``path``. The operation is None if the path has no such method.
+    """
     # A literal path goes before a template.
     for template, item in sorted(document["paths"].items(), key=lambda entry: "{" in entry[0]):
         if re.fullmatch(re.sub(r"\\\{[^}]*\\\}", "[^/]+", re.escape(template)), path):

@@ -1,4 +1,4 @@
-"""The contract of engines: what production does with the effects of one, for the solo engine and for a BFT engine."""
+"""The contract of engines: what production does with an engine's effects. For the solo engine and a BFT engine."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -342,7 +342,7 @@ def test_a_lost_processor_is_no_verdict(four: FourNodes) -> None:
 
 
 class _Troubled(ScriptHandler):
-    """Fails without a verdict so many times."""
+    """Fails without a verdict as many times as it is told."""
 
     def __init__(self, times: int) -> None:
         self.times = times
@@ -472,7 +472,7 @@ def test_every_batch_of_a_given_list_gets_the_same_verdict_on_every_node(four: F
     behind = batch(8, ("set", 8), dependencies=[transaction_id_of(2, 0)])
     decided = four.force(VALID, twice, twice, copy, unmet, FAILING, behind)
     for node in four.nodes[:2]:
-        # What only some nodes remember or hold changes nothing.
+        # A batch is pending on some nodes only: that must not change the verdicts.
         node.accept(unmet)
     four.nodes[1].order(Process(decided))
     four.decide(decided)

@@ -1,4 +1,4 @@
-"""The golden vectors: the files equal what independent code makes, and the project makes and reads the same bytes."""
+"""The golden vectors: independent code makes the same files, and the project writes and reads the same bytes."""
 
 import base64
 from typing import Any

@@ -102,7 +102,7 @@ def _check_batches(bodies: list[bytes], seconds: float) -> _Checked:
 
 
 def _repeat(check: Callable[[T], int], items: Sequence[T], seconds: float) -> _Checked:
-    """Call ``check``, which returns a number of signatures, with one item after the other for ``seconds``."""
+    """Call ``check`` with the items in turn for ``seconds``, and add up the numbers of signatures that it returns."""
     check(items[0])
     signatures = 0
     cpu_before_s = time.process_time()

@@ -66,7 +66,7 @@ class LoadOptions:
     plot: Path | None
 
     def loads(self) -> list[int]:
-        """``pending`` of each point of the plot, rising fourfold from one POST; without a plot only its own."""
+        """``pending`` of each run. Without a plot there is one run; with a plot it rises fourfold, from one POST."""
         if self.plot is None:
             return [self.pending]
         a_post = self.shape * self.per_post
@@ -102,7 +102,7 @@ class _Benchmark:
         self._step = ProgressBars(progress).step
         self._workers = workers
         creates = options.names == "new"
-        # Of new names, each family has one that exists before, for the transactions that conflict.
+        # If names are new, each family still needs one existing name, for the transactions that conflict.
         names = options.names if isinstance(options.names, int) else options.families if options.conflict else 0
         self._load = Load(
             seed=options.seed,
@@ -212,7 +212,7 @@ class _Benchmark:
         )
 
     async def _prepare(self, url: str, of: str) -> None:
-        """Give every name that the load needs a value, unless a leaf written before holds one."""
+        """Set every name that the load needs, except those that were written into the state before the node started."""
         written = self._options.leaves
         load = replace(
             self._load,

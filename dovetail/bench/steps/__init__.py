@@ -1,1 +1,1 @@
-"""``bench steps``: what each step of a transaction's way costs, in one process."""
+"""``bench steps``: the processor time of each step that a transaction passes, in one process."""

@@ -38,7 +38,7 @@ _LIST_TRANSACTIONS: Final = 100
 
 
 class Step(StrEnum):
-    """The steps of a transaction's way, in order."""
+    """The steps that a transaction passes, in order."""
 
     VERIFY = "verify: signatures, hashes, headers"
     HAND_OVER = "hand over to and from the verifiers"

@@ -150,8 +150,8 @@ def load(
 ) -> None:
     """Measure committed transactions a second, latency, and what each process costs.
 
-    Starts a node on temporary data, sends it a load that is signed before, and compares the rate with the signatures
-    that this machine verifies at most.
+    Starts a node on temporary data, sends it a load that was signed in advance, and compares the rate with the number
+    of signatures that this machine can verify a second.
     """
     profiles = _profiles(profile_validator, profile_rest_api)
     _check_places(url, folder, profiles, plot)
@@ -230,7 +230,7 @@ def steps(
     folder: _Folder = None,
     as_json: Json = False,
 ) -> None:
-    """Measure what each step of a transaction's way costs, in one process.
+    """Measure the processor time of each step that a transaction passes, in one process.
 
     Takes a signed load through the parts of a node, from verification to the committed block, without its sockets.
     """

@@ -120,7 +120,7 @@ def _reexecuted(
     bind: str,
     wait_s: int,
 ) -> tuple[VerifiedRange, Findings]:
-    """Verify and execute again, in this process, because the processors must end with it. A damaged page may end it."""
+    """Verify and execute again, in this process, because the processors must end with it. Damaged pages may kill it."""
     findings = Findings()
     try:
         reader = StoreReader.open(path)

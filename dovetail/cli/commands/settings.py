@@ -49,7 +49,7 @@ def propose(
     force: Annotated[bool, typer.Option("--force", help="Propose even a value that would lock the settings.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Propose a change, signed by an authorized key, whose vote counts as accepting.
+    """Propose a change. It is signed by an authorized key, which thereby votes to accept it.
 
     With an approval threshold of 1 the change takes effect at once; else others vote on the proposal id that is
     printed.

@@ -79,7 +79,7 @@ async def serve(config: RestConfig, *, on_ready: Callable[[], None], on_waiting:
     context: ApiContext = app.state.context
     listener = listen(config.bind, context.metrics)
     try:
-        # The server would end the process on an error, so this comes first.
+        # Open the connection before the server starts: the server would end the process on an error.
         context.validator.open()
     except ValueError:
         listener.close()

@@ -67,7 +67,7 @@ class Work(NamedTuple):
 class Advanced(NamedTuple):
     """What reached the disk since the last call: the settled batches, and the blocks.
 
-    ``more``: a sealed block waits for its write until the processors' answers were read, which execute the next one.
+    ``more``: a sealed block is not written yet, because the processors' answers for the next block are read first.
     """
 
     settled: list[BatchId]
@@ -83,7 +83,7 @@ class _Ready(NamedTuple):
     concluded: Concluded
     started_ms: int
     entries: Sequence[Pending] = ()
-    """The pending batches of an own proposal, one for each batch of its run."""
+    """For a proposal of this node: its pending batches, one for each batch in ``run``."""
 
 
 class Production:
@@ -119,24 +119,24 @@ class Production:
         self._send = send
         self._driver = Driver(processors, limits.packed_transactions_max)
         self._open_ms_min = 0
-        """How long the own proposal that runs stays open at least, unless it finishes."""
+        """How long ``_proposing`` stays open at least, unless it finishes."""
         self._proposing: Candidate | None = None
-        """The own proposal that runs."""
+        """The proposal of this node that is being run."""
         self._proposing_height = 0
         self._built: Candidate | None = None
-        """The own proposal that has run and is not written. The next one builds on it."""
+        """The proposal of this node that has run and is not written yet. The next one builds on it."""
         self._built_ids: set[TransactionId] = set()
         """The transactions of ``_built`` that applied."""
         self._given: GivenRun | None = None
-        """A proposal of another node that runs, or one that was decided."""
+        """The proposal of another node, or the decided proposal, that is being run."""
         self._ready: _Ready | None = None
         self._sealed: consensus.Proposal | None = None
-        """The own proposal whose event ``Proposed`` the engine gets next."""
+        """The proposal of this node for which the engine gets the event ``Proposed`` next."""
         self._permitted: Permitted = None
         self._permitted_is_read = False
         """Whether ``_permitted`` is the setting in the head's state."""
         self._genesis_due_ms = 0
-        """Block 0 is not tried again before."""
+        """Block 0 is not tried again before this time."""
         self.genesis_refusal: str | None = None
         """Why no block 0 can be made of the genesis batches."""
         self._head_time_ms = _time_of(store.head)
@@ -184,7 +184,7 @@ class Production:
     def advance(self) -> Advanced:
         """Go as far as possible now.
 
-        Between the seal and the write of a large block processors would run out of tasks: they get new ones there.
+        Writing a large block takes long, and processors would run out of tasks. So they get new ones before the write.
         """
         more = False
         while not more:
@@ -197,7 +197,7 @@ class Production:
                 if not self._advance_given(self._given):
                     break
             elif self._proposing is not None:
-                # A proposal that builds on another one ends behind the write of that.
+                # A proposal that builds on another one ends only after the other one is written.
                 if self._built is not None or not self._ends_now(self._proposing):
                     break
                 self._end_proposing(self._proposing)
@@ -251,7 +251,7 @@ class Production:
     # Proposing
 
     def _propose(self, height: int) -> None:
-        """Start the next own proposal, on top of the head and of a proposal that has run and is not written."""
+        """Start this node's next proposal. It builds on ``_built`` if there is one, else on the head."""
         makes_genesis = self._store.head is None
         if makes_genesis and not self._may_make_genesis():
             self._step(consensus.NothingProposed(height))
@@ -293,7 +293,7 @@ class Production:
         return self._processors.has(family)
 
     def _ends_now(self, candidate: Candidate) -> bool:
-        """Whether a proposal ends here: all is done, or what is not is slow and must not hold up the others."""
+        """Whether a proposal ends now: all its batches are done, or the slow ones must not hold up other batches."""
         run = candidate.run
         if run.finished or self._store.head is None:
             return run.finished
@@ -318,11 +318,11 @@ class Production:
         self._step(consensus.Executed(self._proposing_height, applies=bool(self._built_ids)))
 
     def _seal(self, height: int) -> None:
-        """Hash and sign the own proposal that has run."""
+        """Hash and sign ``_built``."""
         built = self._built
         assert built is not None, "the engine seals what has run"
         if self._proposing is None:
-            # No next proposal goes on with what processors still hold: what they answer comes behind the seal.
+            # No next proposal continues the tasks that are at processors, and their answers come after the seal.
             self._driver.drop(built.run)
             for index in reversed(built.run.not_finished()):
                 built.run.reject(index, Withdrawn("not_finished"))
@@ -357,17 +357,17 @@ class Production:
             self._start_given(proposal, decided=True)
 
     def _start_given(self, proposal: consensus.Proposal, *, decided: bool) -> None:
-        """Run exactly this list on the head. The own proposal that is not written gives way to it."""
+        """Run exactly this list on the head. This node's own proposals that are not written are dropped."""
         self._discard()
         base = self._base()
-        # No batch of the list may wait, and none is refused for what only this node remembers.
+        # No batch of the list may wait, and none is refused for a verdict that only this node remembers.
         batches = list({batch.id: batch for batch in proposal.batches}.values())
         refused, migrations = check_given(self._body(base, remembers=False), batches)
         run = BlockRun(base, batches, self._limits, refused=refused, migrations=migrations)
         self._given = GivenRun(proposal, run, self._now_ms(), decided=decided)
 
     def _advance_given(self, given: GivenRun) -> bool:
-        """Let a given proposal go on; whether the engine heard of its end."""
+        """Continue a given proposal. Returns whether it ended and the engine was told."""
         if given.waits(self._processors, self._now_ms()):
             return False
         self._dispatch(given.run)
@@ -406,7 +406,10 @@ class Production:
         return head.num + 1 if head else 0
 
     def _body(self, base: View, *, remembers: bool = True) -> Body:
-        """The body of the next block on ``base``. ``remembers``: whether batches that were INVALID before count."""
+        """The body of the next block on ``base``.
+
+        ``remembers``: whether batches are refused that depend on a transaction which this node judged invalid before.
+        """
         built = self._built_ids if self._built is not None else frozenset()
 
         def committed(transaction_id: TransactionId) -> bool:
@@ -415,7 +418,7 @@ class Production:
         def invalid(transaction_id: TransactionId) -> bool:
             return remembers and not self._queue.holds(transaction_id) and self._store.judged_invalid(transaction_id)
 
-        # What has run becomes a block where a batch of it applied, and only then takes a number.
+        # The proposal that has run becomes a block, with a number, only if one of its batches applied.
         return Body(self._next_num + bool(built), self._permitted_in(base), committed, invalid)
 
     def _base(self) -> View:
@@ -432,7 +435,7 @@ class Production:
         return Parent(head.num, head.id, head.root, next_node, self._head_time_ms)
 
     def _permitted_in(self, base: View) -> Permitted:
-        """Which families may enter a block on ``base``; read once for as long as no block changes it."""
+        """Which families may enter a block on ``base``. The setting is read again only after a block changed it."""
         if self._built is not None and PERMITTED_AT in self._built.run.changes:
             return permitted_families(base.get)
         if not self._permitted_is_read:
@@ -447,7 +450,7 @@ class Production:
     # Ending
 
     def _commit(self, height: int) -> None:
-        """Write the finalized block, or, where no batch applied, the verdicts alone."""
+        """Write the finalized block. If no batch applied there is no block: write only the verdicts."""
         ready = self._ready
         assert ready is not None, "the engine commits what was finalized"
         invalid = ready.concluded.invalid
@@ -466,7 +469,7 @@ class Production:
         invalid = invalid + [invalid_batch(entry.batch, verdict) for entry, verdict in exhausted]
         settled += [entry.batch for entry, _ in exhausted]
         if not ready.entries:
-            # Of a batch that is committed already, the block that holds it counts.
+            # A batch that is committed already stays COMMITTED.
             committed = {one.batch_id for one in invalid if self._store.batch_number(one.batch_id) is not None}
             invalid = [one for one in invalid if one.batch_id not in committed]
             settled = [batch for batch in settled if batch.id not in committed]
@@ -509,7 +512,7 @@ class Production:
         self._step(consensus.Committed(height, info.id))
 
     def _end_built(self, ready: _Ready) -> None:
-        """What has run is written. An own proposal that does not build on it can enter no block any more."""
+        """The proposal is written. Drop this node's proposals if they do not build on it: they can enter no block."""
         if self._built is None or self._built.run is not ready.run:
             self._discard()
         self._built = self._ready = None
@@ -517,7 +520,7 @@ class Production:
     def _discard(self) -> None:
         """Drop all that runs and is not written."""
         if self._proposing is not None:
-            # It carries whatever the one before left at processors.
+            # This run also holds the tasks of ``_built`` that are still at processors.
             self._driver.drop(self._proposing.run)
             self._put_back(self._proposing.entries)
         if self._built is not None:

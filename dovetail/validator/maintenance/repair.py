@@ -44,8 +44,9 @@ def repair(
 ) -> Repaired:
     """Repair the store in a folder. ``last``: the last block to keep; None keeps all.
 
-    ``processes``: how many check signatures; 0: one for each core. Raises CannotRepair, BehindHead, StorageFailed and
-    Ended.
+    ``processes``: the number of processes that check signatures; 0 means one for each core.
+
+    Raises CannotRepair, BehindHead, StorageFailed and Ended.
     """
     if not (store / DATA).exists():
         raise StorageFailed(f"there is no store at {store}")

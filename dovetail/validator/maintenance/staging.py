@@ -95,13 +95,16 @@ def _is_live(path: Path) -> bool:
 
 
 def require_unread(store: Path) -> None:
-    """Raises StorageFailed if another process has the store open, as ``swap_in`` would do after all the work."""
+    """Raises StorageFailed if another process has the store open.
+
+    ``swap_in`` checks this, too, but only after all the work.
+    """
     with keep_readers_out(store), _nobody_reads(store):
         pass
 
 
 def swap_in(made: Path, store: Path, finish: Finish, *, keep: bool) -> Path | None:
-    """Replace the store's file by that of the folder ``made`` in one step. The caller owns the store.
+    """Replace the store's file, in one step, by the file in the folder ``made``. The caller owns the store.
 
     ``keep``: keep the old file under another name, and return its path. Raises StorageFailed if another process has
     the store open.

@@ -1,4 +1,4 @@
-"""Verifies a store for ``dovetail chain verify``, to be run in a child process that a damaged page may kill."""
+"""Verifies a store for ``dovetail chain verify``, to be run in a child process, because a damaged page may kill it."""
 
 import time
 from collections import Counter
@@ -64,7 +64,7 @@ def begin(
 def verify(on_step: OnStep, path: Path, first: int, last: int | None, processes: int) -> Verified:
     """Verify the store in a folder. Raises StorageFailed.
 
-    ``processes``: how many check signatures; 0: one for each core.
+    ``processes``: the number of processes that check signatures; 0 means one for each core.
     """
     findings = Findings()
     reader = StoreReader.open(path)

@@ -316,7 +316,10 @@ class Store(StoreReader):
         self._remember(transaction, "invalid_transactions", ids, limits.invalid_transactions_remembered)
 
     def _remember(self, transaction: Any, table: str, entries: list[_Entry], most: int) -> None:
-        """Put entries into a table that keeps the newest ``most``. Each record begins with its order number."""
+        """Put entries into a table that keeps only its newest entries, at most ``most``.
+
+        Each record begins with its order number.
+        """
         if not entries:
             return
         records_table, order_table = self._tables[table], self._tables[f"{table}_order"]

@@ -1,4 +1,4 @@
-"""A server that answers each request as a test says, for the client side of a benchmark."""
+"""A server for tests of a benchmark's client side. The test decides the answer to each request."""
 
 import asyncio
 import json

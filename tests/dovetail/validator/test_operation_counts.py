@@ -30,7 +30,7 @@ from tests.dovetail.validator.support import SIGNER
 BATCHES = 300
 LISTS = 3
 KNOWN = 2_000
-"""Leaves that are there before."""
+"""How many leaves the state has at the start."""
 
 
 def batch_at(place: str, nonce: str = "") -> SignedBatch:
@@ -43,12 +43,12 @@ def batch_at(place: str, nonce: str = "") -> SignedBatch:
 
 
 def spread(number: int) -> str:
-    """Addresses as hashes spread them."""
+    """An address that is spread evenly, because it is a hash."""
     return "1cf126" + hashlib.sha256(str(number).encode()).hexdigest()
 
 
 async def serve_packed(processor: Peer, transactions: int, occupancy: int = 512) -> Counter[str]:
-    """Register, and answer tasks until they held so many transactions; messages and what was in them, counted."""
+    """Register, and answer tasks until ``transactions`` are done. Returns counts of messages and of their contents."""
     registration = TpRegisterRequest(
         family="counted", version="1.0", namespaces=["1cf126"], packed_version=1, max_occupancy=occupancy
     )
@@ -73,7 +73,7 @@ async def serve_packed(processor: Peer, transactions: int, occupancy: int = 512)
 
 
 def counting(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[Any]:
-    """How often a function is called: one entry a call, its first argument behind ``self``."""
+    """A list that gets an entry for each call of a function: its first argument after ``self``."""
     calls: list[Any] = []
     inner = getattr(owner, name)
 
@@ -86,13 +86,13 @@ def counting(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[Any
 
 
 def branches_above(state: Iterable[str], changed: Iterable[str]) -> int:
-    """How many branches of a trie over ``state`` lie on the way to one of ``changed``."""
+    """How many branches of a trie over ``state`` lie on the paths to the addresses in ``changed``."""
     branches = {commonprefix(pair) for pair in pairwise(sorted(state))}  # noqa: RUF071 (hex characters, not paths)
     return len({place[:length] for place in changed for length in range(len(place))} & branches)
 
 
 async def _one_block(node: Node, client: Peer, processor: Peer) -> Counter[str]:
-    """Lists are accepted first and executed then, in one block: what is counted does not hang on who is faster."""
+    """Submit all lists before the processor registers, so that one block runs them and the counts do not vary."""
     batches = [batch_at(spread(number)) for number in range(BATCHES)]
     share = BATCHES // LISTS
     for start in range(0, BATCHES, share):
@@ -112,13 +112,13 @@ def test_a_block_of_single_transactions(tmp_path: Path, monkeypatch: pytest.Monk
             checked = counting(monkeypatch, ledger_batch, "_check_signature")
             before = len(parsed)
             counts = await _one_block(node, client, processor)
-            # Whoever answers for the processor parses here, too: once each, and nobody else.
+            # ``serve_packed`` parses each transaction once in this process. The node parses none here.
             assert len(parsed) - before == len(checked) == BATCHES
             (block,) = committed
             assert len(block.batches) == BATCHES
-            # One for each list that was accepted on its own, one for the block, removal from the queue included.
+            # One write for each accepted list, and one for the block, which also removes its batches from the queue.
             assert len(opened) == LISTS + 1
-            # Tasks of at most 256 transactions, and what a single read of every declared input takes: nothing more.
+            # Tasks of at most 256 transactions, each declared input is sent once, and there are no other messages.
             assert counts["PACKED_PROCESS_REQUEST"] == 2
             assert counts["entries"] == BATCHES
             assert counts["TP_REGISTER_RESPONSE"] == 1
@@ -144,7 +144,7 @@ def test_verification_is_handed_out_in_many_batches_a_message(tmp_path: Path, mo
 
 
 def test_a_hot_key_travels_in_the_same_messages(tmp_path: Path) -> None:
-    """Batches that all wait for each other share tasks as those do that do not."""
+    """Batches of which each waits for the one before it share tasks, like batches that are independent."""
 
     async def scenario() -> None:
         place = spread(0)
@@ -152,7 +152,7 @@ def test_a_hot_key_travels_in_the_same_messages(tmp_path: Path) -> None:
             batches = [batch_at(place, str(number)) for number in range(BATCHES)]
             await submit(client, *batches)
             counts = await serve_packed(processor, BATCHES)
-            # The value that is there travels once a message.
+            # Each message holds the current value once.
             assert (counts["PACKED_PROCESS_REQUEST"], counts["entries"]) == (2, 2)
             assert (await status_of(client, batches[-1], wait=True)).status == 1
 

@@ -1,6 +1,7 @@
 """A family whose handler does the misdeed that a transaction's payload names.
 
-The misdeeds. ``test_processor_bad_handlers`` has their outcomes. A second family in this module has no misdeeds.
+A misdeed is one wrong thing that a handler may do. ``test_processor_bad_handlers`` has the outcome of each. A second
+family in this module has no misdeeds.
 """
 
 import asyncio
@@ -295,7 +296,7 @@ MISDEEDS: dict[str, Misdeed] = {
 
 
 class BadHandler(TransactionHandler[Any]):
-    """Does the misdeed that the payload names; "behaves" names none.
+    """Does the misdeed that the payload names. With "behaves" it does nothing wrong.
 
     "MISDEED while PATH": only while that file exists, so that a test can mend the handler.
     """

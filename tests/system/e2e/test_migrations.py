@@ -79,7 +79,10 @@ class _Migration:
         return alone | self.old.batches | self.new.batches | self.beside.batches
 
     def finish(self) -> list[Block]:
-        """Wait for commits of 2.0. Checks that leaves migrated once, in one block, before 2.0. Returns all blocks."""
+        """Wait for commits of 2.0, and return all blocks.
+
+        Checks that all leaves were migrated once, in one block, before the first transaction of 2.0.
+        """
         self.load.wait_until(
             lambda: bool(self.new.refused) or (len(self.new.committed) >= _COMMITS and len(self.old.refused) == 2)
         )

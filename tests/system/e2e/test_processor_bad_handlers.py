@@ -1,7 +1,8 @@
 """Handlers that misbehave: the submitter or the log is told, and other families continue.
 
-For each misdeed of ``bad_family`` the verdict of ``GET /batch_status`` and the lines of the logs. All run at one node
-and one processor, one after the other: no misdeed may affect the next transaction.
+``bad_family`` lists what its handler does wrong (its misdeeds). For each, these tests check the verdict of
+``GET /batch_status`` and the lines of the logs. All run in turn on one node and one processor: no misdeed may affect
+the next transaction.
 """
 
 import re
@@ -76,7 +77,7 @@ JUDGED = {
     "catches everything": _failed(TOO_LONG, "in _catches_everything"),
     "asks itself to end": _failed(TOO_LONG, "in _asks_itself_to_end"),
 }
-"""Misdeeds that end in a verdict."""
+"""The misdeeds after which the batch gets a verdict: its details."""
 
 DEADLY = {
     "kills itself": "signal SIGKILL",
@@ -85,7 +86,7 @@ DEADLY = {
     "closes everything": "ended with",
     "holds the interpreter": "gives no sign of life",
 }
-"""Misdeeds that kill their worker, and the processor's log. No verdict, because another machine might survive them."""
+"""The misdeeds that kill their worker: what the processor logs. No verdict: another machine might survive them."""
 
 HARMLESS = {
     "prints": b"printed",
@@ -99,7 +100,7 @@ HARMLESS = {
     "is deaf to signals": b"deaf",
     "silences the log": b"silenced",
 }
-"""Misdeeds that affect at most their worker: the transaction is applied. The last ones do most damage."""
+"""The misdeeds that harm at most their worker: the transaction is applied. The last ones do most damage."""
 
 
 class Node(NamedTuple):

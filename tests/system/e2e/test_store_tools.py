@@ -18,7 +18,7 @@ _DEPTH = 5
 
 
 class Load(threading.Thread):
-    """Commits incs of its names, block after block, until it is told to end."""
+    """Increments all its intkey names by 1, in block after block, until it is told to end."""
 
     def __init__(self, networks: Networks, network: Network, author: Author) -> None:
         super().__init__(name="load")
@@ -128,7 +128,7 @@ def test_a_node_on_a_damaged_batch_tells_nothing_of_it_and_goes_on(networks: Net
     chain.close()
     file = network.data / STORE_NAME / "data.mdb"
     content = bytearray(file.read_bytes())
-    # The payload names what it sets; with a flipped case, the batch still decodes.
+    # The payload holds the name that it sets. If only the case of a letter is flipped, the batch still decodes.
     payload, at = b"cbad", 0
     while (at := content.find(payload, at)) >= 0:
         content[at + 1] ^= 0x20

@@ -1,8 +1,8 @@
 """Reads damaged copies of a store, each in a child process: ``python -m tests.system.fuzz.pages STORE``.
 
-A line of JSON on standard input is one damage: ``[[position, bytes in hex], …]`` over the bytes of data.mdb. The answer
-is one line: the outcome of reading and verifying everything. LMDB trusts its pages and may end the process on damaged
-ones, so each damage has a child of its own, forked from a process that has imported everything.
+Each line of JSON on standard input describes one damage: ``[[position, bytes in hex], …]`` replaces bytes of data.mdb.
+The answer is one line: the outcome of reading and verifying everything. LMDB trusts its pages and may crash on damaged
+ones, so each damage gets a child process of its own, forked from a process that has imported everything.
 
         sound     everything reads as written
         found     reading was refused, or verification has findings

@@ -150,7 +150,7 @@ def test_while_the_validator_is_killed(networks: Networks) -> None:
 
 
 class OneReadBehind(httpx.BaseTransport):
-    """A cache before the node that answers each read with the result of the read before."""
+    """A cache in front of the node. It answers each read of a path with the result of the last read of that path."""
 
     _answers: dict[str, tuple[int, bytes]]
     _lock = threading.Lock()

@@ -41,7 +41,7 @@ class Stage:
 
     @property
     def traced(self) -> bool:
-        """Whether the transcript is printed. Lines that are costly to make are made only then."""
+        """Whether the transcript is printed. If not, lines that are costly to make are left out."""
         return self._show is not None
 
     def trace(self, line: str) -> None:

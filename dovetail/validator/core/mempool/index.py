@@ -1,4 +1,4 @@
-"""The index of the queue: which pending batches hold a transaction, at the same cost however many hold it."""
+"""The index of the queue: which pending batches hold a transaction. Its cost does not grow with their number."""
 
 from collections import OrderedDict
 
@@ -11,9 +11,9 @@ class TransactionIndex:
 
     def __init__(self) -> None:
         self._first: dict[TransactionId, BatchId] = {}
-        """The batch of each transaction that only one batch holds."""
+        """By transaction that only one batch holds: that batch."""
         self._shared: dict[TransactionId, OrderedDict[BatchId, None]] = {}
-        """All batches of each transaction that several hold, in order."""
+        """By transaction that several batches hold: all these batches, in order."""
 
     def __contains__(self, transaction_id: TransactionId) -> bool:
         return transaction_id in self._first or transaction_id in self._shared
@@ -58,7 +58,7 @@ class TransactionIndex:
                 del self._shared[transaction.id]
 
     def reorder(self, batch: VerifiedBatch, *, last: bool) -> None:
-        """Make a batch the first or the last holder of each of its transactions."""
+        """Move a batch to the first or the last place among the holders of each of its transactions."""
         if not self._shared:
             return
         for transaction in batch.transactions:

@@ -1,6 +1,7 @@
 """The pending queue: accepted batches in order of arrival, ready or waiting. No disk, no clock.
 
-A waiting batch is parked under what it waits for. It is not looked at again before that comes, and holds up no other.
+A waiting batch is parked under the thing that it waits for. The queue does not look at the batch again before that
+thing comes, and the batch holds up no other.
 """
 
 from collections import Counter, defaultdict
@@ -258,7 +259,7 @@ class PendingQueue:
             self._leads[batch_id][transaction_id] = None
 
     def _step_aside(self, entry: Pending, behind: TransactionId | None = None) -> None:
-        """A batch waits or is removed: the batches behind it are led by the next one.
+        """Call when a batch begins to wait or is removed. The next batch then leads those that waited behind it.
 
         ``behind``: the transaction for which the batch itself waits behind another; its followers stay.
         """
@@ -275,7 +276,7 @@ class PendingQueue:
         self._wake(_Activation(family))
 
     def wake_all(self) -> None:
-        """Make all parked batches ready, because other families may enter a block now."""
+        """Make all parked batches ready, because the families that may enter a block have changed."""
         for cause in list(self._parked):
             self._wake(cause)
 

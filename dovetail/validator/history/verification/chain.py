@@ -32,8 +32,8 @@ _PIECE_BYTES: Final = 128 * 1024
 class CheckedBlock(NamedTuple):
     """A checked block. ``base`` and ``root``: the states before and after it, if it is ``sound``.
 
-    ``receipts``: those of each transaction of each batch. ``migrations``: the indexes of batches that a validator
-    injected. ``sound``: no fault was found. ``replayable``: the store holds the state before the block.
+    ``receipts``: for each batch, the receipts of its transactions. ``migrations``: the indexes of batches that a
+    validator injected. ``sound``: no fault was found. ``replayable``: the store holds the state before the block.
     """
 
     num: int

@@ -1,4 +1,4 @@
-"""``bench steps``: what each step of a transaction's way costs."""
+"""``bench steps``: the processor time of each step that a transaction passes."""
 
 import json
 from pathlib import Path

@@ -92,7 +92,7 @@ def test_after_root_the_store_is_its_users_still(store: Path, work: Callable[[Pa
 
 
 def test_what_a_killed_run_of_root_left_its_user_removes(store: Path) -> None:
-    """Including the folder within it, which only its owner or root may empty."""
+    """The leftover holds a folder, which only the folder's owner or root may empty. So the user must own it."""
 
     def kill(*arguments: object, **named: object) -> None:
         os._exit(0)

@@ -45,17 +45,17 @@ class Model:
     batch: VerifiedBatch
     place: str = READY
     cause: FamilyVersion | TransactionId | None = None
-    """Of a batch that waits for its activation: None."""
+    """What a parked batch waits for; None if that is its activation."""
 
     due_ms: int | None = None
     lets_go_first: bool = False
     """Whether it only lets another batch with the same transaction go first."""
 
     parked: int = 0
-    """Which move parked it."""
+    """The number of the move that parked the batch."""
 
     leads: tuple[TransactionId, ...] = ()
-    """For which transactions it was woken alone."""
+    """The transactions for which only this batch was woken, of all that waited."""
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -90,7 +90,7 @@ class QueueMachine(RuleBasedStateMachine):
             first.leads += (transaction_id,)
 
     def _leave(self, model: Model, place: str, behind: TransactionId | None = None) -> None:
-        """It is parked, backs off, or (at no place) is gone."""
+        """Move a model to PARKED or BACKING_OFF. With "" as ``place``, its batch has left the queue."""
         self.moves += 1
         model.place, model.parked = place, self.moves
         leads, model.leads = model.leads, ()
