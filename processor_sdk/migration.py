@@ -93,14 +93,12 @@ class _Known:
         self._listed_bytes = 0
 
     def fetch(self, addresses: Collection[str]) -> Mapping[str, bytes]:
-        """See ``StateBefore``."""
         listed = self._listed
         found = {address: listed[address] for address in addresses if address in listed}
         unknown = [address for address in addresses if address not in listed]
         return {**found, **self._before.fetch(unknown)} if unknown else found
 
     def under(self, prefix: str) -> Iterator[Entry]:
-        """See ``StateBefore``."""
         for address, data in self._before.under(prefix):
             self._keep(address, data)
             yield address, data

@@ -85,7 +85,6 @@ def encode_block_header(header: BlockHeader) -> bytes:
 
 
 def encode_block(block_id: BlockId, header_bytes: bytes, batches: Sequence[bytes]) -> bytes:
-    """A serialized Block message."""
     return raw_pb2.RawBlock(header=header_bytes, header_signature=block_id, batches=batches).SerializeToString()
 
 

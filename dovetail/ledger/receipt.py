@@ -43,7 +43,6 @@ def encode_receipt(receipt: Receipt) -> bytes:
 
 
 def encode_event(event: Event) -> events_pb2.Event:
-    """An Event message."""
     message = events_pb2.Event(event_type=event.event_type, data=event.data)
     for key, value in event.attributes:
         message.attributes.add(key=key, value=value)
@@ -51,7 +50,6 @@ def encode_event(event: Event) -> events_pb2.Event:
 
 
 def decode_event(message: events_pb2.Event) -> Event:
-    """The value of an Event message."""
     return Event(
         message.event_type, tuple((attribute.key, attribute.value) for attribute in message.attributes), message.data
     )

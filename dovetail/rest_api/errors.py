@@ -71,7 +71,6 @@ class ApiError(Exception):
         return msgspec.json.encode({"error": error})
 
     def response(self) -> Response:
-        """The HTTP answer with the error object as its body."""
         return Response(self.body(), self.status, self.headers, "application/json")
 
 

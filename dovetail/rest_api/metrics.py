@@ -17,11 +17,10 @@ _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2
 
 
 class Metrics:
-    """The metrics of one REST API, in a registry of its own."""
-
     def __init__(self, validator: ValidatorConnection) -> None:
         self._registry = CollectorRegistry()
-        self._in_flight = 0
+        self.in_flight = 0
+        """The number of requests that are being answered; the middleware counts them."""
         self._requests = Counter(
             "dovetail_rest_requests",
             "Requests answered; status 499: the client left first; without a route: an unknown path, or no request.",
@@ -35,21 +34,13 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self._gauge("requests_in_flight", "Requests that are being answered.", lambda: self._in_flight)
+        self._gauge("requests_in_flight", "Requests that are being answered.", lambda: self.in_flight)
         self._gauge("validator_connected", "1 with a connection to the validator.", lambda: validator.connected)
         self._gauge("validator_questions_in_flight", "Questions to the validator.", lambda: validator.in_flight)
         ProcessCollector("dovetail_rest", registry=self._registry)
 
     def _gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         Gauge(f"dovetail_rest_{name}", text, registry=self._registry).set_function(read)
-
-    def request_started(self) -> None:
-        """Count a request as in flight."""
-        self._in_flight += 1
-
-    def request_ended(self) -> None:
-        """Stop counting a request as in flight, whether or not it was answered."""
-        self._in_flight -= 1
 
     def count_answer(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a finished request. ``route``: its template, or empty; ``status`` may be ``errors.CLIENT_GONE``."""

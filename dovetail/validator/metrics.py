@@ -5,7 +5,7 @@ Other parts report here once for each block, task or message, never for each tra
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -68,31 +68,17 @@ class Metrics:
 
         self.registry = CollectorRegistry()
         ProcessCollector(namespace=NAMESPACE, registry=self.registry)
-        self._block_seconds = Histogram(
-            f"{NAMESPACE}_block_seconds",
-            "From choosing a block's first batch to its commit.",
-            registry=self.registry,
-            buckets=_BLOCK_SECONDS,
-        )
-        self._block_transactions = Histogram(
-            f"{NAMESPACE}_block_transactions",
-            "Transactions in a block.",
-            registry=self.registry,
-            buckets=_BLOCK_TRANSACTIONS,
-        )
-        self._commit_seconds = Histogram(
-            f"{NAMESPACE}_commit_seconds",
-            "One block's write to the store, synced.",
-            registry=self.registry,
-            buckets=_COMMIT_SECONDS,
-        )
-        self._apply_seconds = Histogram(
-            f"{NAMESPACE}_apply_seconds",
-            "From handing a task to a processor to its answer, divided by the task's transactions.",
-            ("family", "version"),
-            registry=self.registry,
-            buckets=_APPLY_SECONDS,
-        )
+
+        def histogram(name: str, text: str, buckets: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
+            return Histogram(f"{NAMESPACE}_{name}", text, labels, registry=self.registry, buckets=buckets)
+
+        text = "From choosing a block's first batch to its commit."
+        self._block_seconds = histogram("block_seconds", text, _BLOCK_SECONDS)
+        self._block_transactions = histogram("block_transactions", "Transactions in a block.", _BLOCK_TRANSACTIONS)
+        text = "One block's write to the store, synced."
+        self._commit_seconds = histogram("commit_seconds", text, _COMMIT_SECONDS)
+        text = "From handing a task to a processor to its answer, divided by the task's transactions."
+        self._apply_seconds = histogram("apply_seconds", text, _APPLY_SECONDS, ("family", "version"))
 
     def family_registered(self, family: FamilyVersion) -> None:
         """Count a registered family under its own label from now on, if one is free."""
@@ -108,7 +94,6 @@ class Metrics:
                 self._apply_seconds.remove(*family)
 
     def message_arrived(self, message_type: int) -> None:
-        """Count a peer's message."""
         self.requests[type_name(message_type)] += 1
 
     def label(self, family: FamilyVersion) -> FamilyVersion:

@@ -36,7 +36,6 @@ class FamilyCounts(NamedTuple):
     buckets: tuple[int, ...] = (0,) * (len(APPLY_BUCKETS_S) + 1)
 
     def plus(self, other: "FamilyCounts") -> "FamilyCounts":
-        """The sum of both."""
         buckets = tuple(mine + its for mine, its in zip(self.buckets, other.buckets, strict=True))
         return FamilyCounts(
             self.ok + other.ok,
@@ -110,7 +109,6 @@ class Progress:
 
     @property
     def current(self) -> Applying | None:
-        """The current apply, or None."""
         current = self._current
         if current is None:
             return None
@@ -118,7 +116,6 @@ class Progress:
         return Applying(transaction, batch, *family, since, alone, task)
 
     def now(self) -> float:
-        """The clock's time."""
         return self._clock()
 
     def begin(self, transaction: str, batch: str, family: Family, alone: bool, since: float) -> None:

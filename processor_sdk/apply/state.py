@@ -61,7 +61,6 @@ class Overlay:
         self._unit_start += transactions
 
     def fetch(self, addresses: Collection[str]) -> Mapping[str, bytes]:
-        """See ``StateBefore``."""
         found: dict[str, bytes] = {}
         unknown: list[str] = []
         for address in addresses:

@@ -93,7 +93,6 @@ class _Interpreter:
             )
 
     def start(self, recipe: Recipe, request: bytes) -> None:
-        """Begin an apply."""
         if recipe.make.key not in self._made:
             with self._lost_means_cannot_make():
                 self._connection.send(recipe.make)
@@ -125,7 +124,6 @@ class _Interpreter:
             ) from None
 
     def close(self) -> None:
-        """Kill the interpreter and its forks."""
         self._connection.close()
         if self._process.returncode is None:
             os.killpg(self._process.pid, signal.SIGKILL)

@@ -75,7 +75,6 @@ class View:
         return self._changes[address] if address in self._changes else self._base.get(address)
 
     def entries(self, prefix: str, after: str = "") -> Iterator[Entry]:
-        """See ``State.entries``."""
         changes = [change for change in changes_under(self._changes, prefix) if change[0] > after]
         return overlaid(self._base.entries(prefix, after), changes)
 

@@ -90,11 +90,9 @@ class Dealer:
         return True
 
     def has_messages(self, ready: Mapping[object, int]) -> bool:
-        """Whether the poller reported messages."""
         return self._socket in ready
 
     def has_events(self, ready: Mapping[object, int]) -> bool:
-        """Whether the poller reported events of the monitor."""
         return self._monitor in ready
 
     def received(self) -> Iterator[bytes]:

@@ -103,13 +103,11 @@ class SharedBytes:
         return shared
 
     def content(self) -> bytes:
-        """All bytes."""
         # Mapped instead of read: all processes share the file's position.
         with mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ) as view:
             return view[:]
 
     def close(self) -> None:
-        """Close the file in this process."""
         os.close(self._descriptor)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -168,7 +166,6 @@ class StdoutLines(io.BufferedIOBase):
         return io.TextIOWrapper(self, "utf-8", "backslashreplace", newline="\n", write_through=True)
 
     def writable(self) -> bool:
-        """True."""
         return True
 
     def fileno(self) -> int:

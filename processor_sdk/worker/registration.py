@@ -37,7 +37,6 @@ class Registration:
         self.reset()
 
     def reset(self) -> None:
-        """Begin again on a new connection."""
         self.done = False
         self.refusals = 0
         self.retry_at: float | None = None

@@ -35,7 +35,6 @@ class Unregistration:
         self._answered_since = True
 
     def on_answer(self, correlation_id: str) -> None:
-        """The validator answered a request."""
         if correlation_id == self._correlation_id:
             self.until = None
 

@@ -71,7 +71,6 @@ class Watch:
 
     @property
     def supervisor_is_gone(self) -> bool:
-        """Whether the supervisor's end of the pipe is closed."""
         return self._gone
 
     def stopping(self, now: float) -> None:
@@ -79,7 +78,6 @@ class Watch:
         self._stop_at = now + self._stop_s_max
 
     def next_at(self) -> float:
-        """When the next timer is due."""
         times = [self._beat_at]
         if self._stop_at is not None:
             times.append(self._stop_at)
@@ -101,7 +99,6 @@ class Watch:
             return  # The supervisor has gone; reading the pipe will show it.
 
     def due(self, now: float) -> bool:
-        """Whether a heartbeat is due."""
         return self._beat_at <= now
 
     def overtime(self, now: float) -> Applying | None:

@@ -34,7 +34,6 @@ class Text:
         self.pieces = pieces
 
     def size(self) -> int:
-        """Bytes of all pieces."""
         return sum(map(len, self.pieces))
 
 

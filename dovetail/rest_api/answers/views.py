@@ -38,7 +38,6 @@ def transaction(message: transaction_pb2.Transaction) -> Json:
 
 
 def batch(message: batch_pb2.Batch) -> Json:
-    """A batch with its transactions."""
     header = batch_pb2.BatchHeader.FromString(message.header)
     return {
         "header": {"signer_pubkey": header.signer_pubkey, "transaction_ids": list(header.transaction_ids)},
@@ -48,7 +47,6 @@ def batch(message: batch_pb2.Batch) -> Json:
 
 
 def block(message: block_pb2.Block) -> Json:
-    """A block with its batches."""
     header = decode_block_header(message.header)
     return {
         "header": {
@@ -65,7 +63,6 @@ def block(message: block_pb2.Block) -> Json:
 
 
 def leaf(message: state_context_pb2.TpStateEntry) -> Json:
-    """A leaf of the state, as an item of a list."""
     return {"address": message.address, "data": message.data}
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from starlette.responses import Response
 
 from dovetail.rest_api.answers.pieces import Json, json_answer
-from dovetail.rest_api.config import POSITIVE_KEYS, RestConfig
+from dovetail.rest_api.config import POSITIVE_KEYS
 from dovetail.rest_api.errors import ApiError, Problem
 from dovetail.rest_api.request.call import Call
 from protos import node_pb2
@@ -28,6 +28,13 @@ _OWN_LIMITS: Final = (
     "status_wait_s_max",
 )
 """The limits that the REST API checks itself. Its configuration may differ from the validator's."""
+
+NO_GOSSIP: Final[Json] = {
+    "peer_count": 0,
+    "packets": {"received": 0, "sent": 0, "dropped": 0, "duplicate": 0},
+    "bytes": {"received": 0, "sent": 0, "dropped": 0},
+    "messages_handled": 0,
+}
 
 _STATES: Final = {
     node_pb2.ProcessorStatus.TAKES_WORK: "takes_work",
@@ -52,14 +59,7 @@ async def get_stats_validator(call: Call) -> Response:
 async def get_stats_gossip(call: Call) -> Response:
     """Totals of the traffic with peers; always zeros, because this validator has no peers."""
     status = await ask_status(call)
-    data = {
-        "timestamp": status.timestamp,
-        "peer_count": 0,
-        "packets": {"received": 0, "sent": 0, "dropped": 0, "duplicate": 0},
-        "bytes": {"received": 0, "sent": 0, "dropped": 0},
-        "messages_handled": 0,
-    }
-    return json_answer({"data": data, "link": call.link()})
+    return json_answer({"data": {"timestamp": status.timestamp, **NO_GOSSIP}, "link": call.link()})
 
 
 async def get_status_config(call: Call) -> Response:
@@ -72,7 +72,12 @@ async def get_status_config(call: Call) -> Response:
         "max_transactions_per_block": limits["block_transactions_max"],
         "min_transactions_per_block": 1,
         **tables,
-        "rest_api": _own(call.config),
+        "rest_api": {
+            "bind": call.config.bind,
+            "trusted_proxies": call.config.trusted_proxies,
+            **{name: getattr(call.config, name) for name in POSITIVE_KEYS},
+            **{name: getattr(call.limits, name) for name in _OWN_LIMITS},
+        },
         "limits": limits,
     }
     return json_answer({"data": data, "link": call.link()})
@@ -172,12 +177,3 @@ def _tables(entries: Iterable[node_pb2.ConfigEntry]) -> dict[str, Json]:
         table, _, key = entry.key.rpartition(".")
         tables.setdefault(table, {})[key] = entry.number if entry.HasField("number") else entry.text
     return tables
-
-
-def _own(config: RestConfig) -> Json:
-    own: Json = {
-        "bind": config.bind,
-        "trusted_proxies": config.trusted_proxies,
-    }
-    own |= {name: getattr(config, name) for name in POSITIVE_KEYS}
-    return own | {name: getattr(config.limits, name) for name in _OWN_LIMITS}

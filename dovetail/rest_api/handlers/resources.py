@@ -93,7 +93,6 @@ async def get_block(call: Call) -> Response:
 
 
 async def get_batch(call: Call) -> Response:
-    """One committed batch."""
     batch_id = _id(call.path_parameter("batch_id"), "batch", Problem.BATCH_NOT_FOUND)
     return await _single(
         call,
@@ -108,7 +107,6 @@ async def get_batch(call: Call) -> Response:
 
 
 async def get_transaction(call: Call) -> Response:
-    """One committed transaction."""
     transaction_id = _id(call.path_parameter("transaction_id"), "transaction", Problem.TRANSACTION_NOT_FOUND)
     return await _single(
         call,

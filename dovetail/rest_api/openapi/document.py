@@ -61,10 +61,14 @@ def _fill_in(value: object, running: Mapping[str, int]) -> object:
 def _declared(endpoints: Iterable[Endpoint], version: str) -> Json:
     paths: dict[str, Json] = {}
     used: dict[str, Parameter] = {}
+    tags: dict[str, None] = {}
     for endpoint in endpoints:
-        for operation in endpoint.operations.values():
+        item: Json = {}
+        for method, operation in endpoint.operations.items():
             used |= {parameter.key or parameter.name: parameter for parameter in operation.parameters}
-        paths[endpoint.path] = _path_item(endpoint)
+            tags[operation.tag] = None
+            item[method.lower()] = _operation(operation)
+        paths[endpoint.path] = item | {"head": _head(endpoint.operations["GET"]), "options": _options(endpoint)}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -74,7 +78,7 @@ def _declared(endpoints: Iterable[Endpoint], version: str) -> Json:
             "description": _SERVED,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "tags": [{"name": tag} for tag in dict.fromkeys(_tags(paths))],
+        "tags": [{"name": tag} for tag in tags],
         "paths": paths,
         "components": {
             "schemas": SCHEMAS,
@@ -114,20 +118,6 @@ def problems_by_status(operation: Operation) -> dict[int, list[Problem]]:
     for status, problem in sorted(pairs, key=lambda pair: (pair[0], pair[1].code)):
         found.setdefault(status, []).append(problem)
     return found
-
-
-def _tags(paths: Mapping[str, Json]) -> Iterable[str]:
-    for item in paths.values():
-        for operation in item.values():
-            assert isinstance(operation, dict)
-            yield from operation.get("tags", [])
-
-
-def _path_item(endpoint: Endpoint) -> Json:
-    item: Json = {method.lower(): _operation(operation) for method, operation in endpoint.operations.items()}
-    item["head"] = _head(endpoint.operations["GET"])
-    item["options"] = _options(endpoint)
-    return item
 
 
 def _operation(operation: Operation) -> Json:

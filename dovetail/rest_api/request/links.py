@@ -51,7 +51,8 @@ def base_url(scope: Scope, trusted: Sequence[Network]) -> str:
     ):
         # Each header field is parsed alone, so that an open quote in one cannot hide what a proxy added in the next.
         pairs = [pair for field in headers.getlist("forwarded") for pair in _parse_forwarded(field)]
-        forwarded = _leftmost(pairs)
+        # The leftmost value of a key counts.
+        forwarded = dict(reversed(pairs))
         scheme = _chosen(forwarded, headers, "proto", _as_scheme) or scheme
         host = _chosen(forwarded, headers, "host", _as_host) or host
         prefix = _chosen(forwarded, headers, "path", _as_prefix) or prefix
@@ -71,7 +72,6 @@ class PageLinks:
         self._base, self._path, self._query, self._head = base, path, query, ("head", head_id)
 
     def this(self) -> str:
-        """The link to the page itself."""
         return self._url({"head"})
 
     def paging(self, start_index: int, total_count: int, length: int, last_key: str) -> dict[str, object]:
@@ -138,10 +138,6 @@ def _parse_forwarded(text: str) -> list[tuple[str, str]]:
             found = _skipped.match(text, position)
         position = max(found.end(), position + 1) if found is not None else len(text)
     return pairs
-
-
-def _leftmost(pairs: list[tuple[str, str]]) -> dict[str, str]:
-    return dict(reversed(pairs))
 
 
 def _as_scheme(text: str) -> str | None:

@@ -201,7 +201,7 @@ class _RequestMiddleware:
             request_id = uuid4().hex
         state["request_id"] = request_id
         status = 0
-        self._metrics.request_started()
+        self._metrics.in_flight += 1
         started = time.perf_counter()
 
         async def send_on(message: Message) -> None:
@@ -225,7 +225,7 @@ class _RequestMiddleware:
             error = ApiError(Problem.UNKNOWN, f"a bug in the REST API; its log holds request {request_id}")
             await error.response()(scope, receive, send_on)
         finally:
-            self._metrics.request_ended()
+            self._metrics.in_flight -= 1
             if REFUSED not in state:
                 self._record(scope, request_id, status or CLIENT_GONE, time.perf_counter() - started)
 

@@ -230,7 +230,6 @@ class Protocol(H11Protocol):
         self._linger()
 
     def _close_after_answer(self) -> None:
-        """Close the connection after its last answer."""
         if self.conn.their_state is h11.SEND_BODY:
             self._linger()
         else:
@@ -260,7 +259,6 @@ class Protocol(H11Protocol):
             )
 
     def _start_answer_timer(self) -> None:
-        """Limit the time that the client has to read its answer."""
         if self._answer_timer is None:
             self._answer_timer = self.loop.call_later(self._context.config.answer_s_max, self.transport.abort)
 

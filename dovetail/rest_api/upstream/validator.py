@@ -66,11 +66,9 @@ class ValidatorConnection:
 
     @property
     def in_flight(self) -> int:
-        """The number of requests that wait for an answer."""
         return len(self._pending)
 
     async def wait_connected(self) -> None:
-        """Return once there is a connection."""
         await self._is_connected.wait()
 
     def open(self) -> None:

@@ -113,7 +113,6 @@ class Conditions:
         return list(self._held.values())
 
     def seconds(self, condition: Condition) -> float:
-        """How long a condition has held."""
         return (self._clock_ms() - condition.began_ms) / 1000
 
     def tick(self) -> None:

@@ -1,6 +1,6 @@
 """The state of the node as NodeStatusResponse and as Prometheus metrics. Reads everything, changes nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Final
 
@@ -100,18 +100,22 @@ class NodeStatus(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._totals_metrics()
         yield from self._queue_metrics()
-        processors = GaugeMetricFamily(f"{NAMESPACE}_processors", "Processors that take work.", labels=_FAMILY)
         # Families without a processor are included with 0, so that an alert can match them.
         connected = dict.fromkeys((family for family, _ in self._shown_families() if family != OTHER), 0)
         for family, count in self._processors.counts().items():
             label = self._metrics.label(family)
             connected[label] = connected.get(label, 0) + count
-        for label, count in connected.items():
-            processors.add_metric(label, count)
-        yield processors
-        yield self._states_metric()
-        yield self._unready_metric()
-        yield self._conditions_metric()
+        yield _gauges("processors", "Processors that take work.", _FAMILY, connected.items())
+        states = self._processors.states()
+        counts = [((state,), states[state]) for state in STATES]
+        yield _gauges("processor_connections", "Connections of processors.", ("state",), counts)
+        # These names come from the setting, at most ``WARNINGS_MAX``, so they need no other bound.
+        unready = dict.fromkeys((found.family for found in self._families.unready()), 1)
+        text = "1 for a permitted or coming version that would stall."
+        yield _gauges("upgrade_unready", text, _FAMILY, unready.items())
+        held = {condition.kind for condition in self._conditions.held}
+        text = "1 while the node cannot work as it should, for this reason."
+        yield _gauges("condition", text, ("condition",), [((kind,), kind in held) for kind in Kind])
         yield _gauge("store_bytes", "Bytes of the store that hold something.", self._store.used_bytes())
         yield CounterMetricFamily(
             f"{NAMESPACE}_damaged_reads",
@@ -149,11 +153,9 @@ class NodeStatus(Collector):
         yield requests
 
     def _queue_metrics(self) -> Iterator[Metric]:
-        batches = GaugeMetricFamily(f"{NAMESPACE}_pending_batches", "Pending batches.", labels=("reason",))
         counts = self._queue.reasons()
-        for reason in Reason:
-            batches.add_metric((reason,), counts[reason])
-        yield batches
+        reasons = [((reason,), counts[reason]) for reason in Reason]
+        yield _gauges("pending_batches", "Pending batches.", ("reason",), reasons)
         limits = self._limits
         yield _gauge("pending_transactions", "Transactions of pending batches.", self._queue.quota.transactions)
         yield _gauge(
@@ -161,35 +163,6 @@ class NodeStatus(Collector):
         )
         yield _gauge("pending_batches_max", "The limit of pending batches.", limits.pending_batches_max)
         yield _gauge("pending_transactions_max", "The limit of their transactions.", limits.pending_transactions_max)
-
-    def _states_metric(self) -> Metric:
-        connections = GaugeMetricFamily(
-            f"{NAMESPACE}_processor_connections", "Connections of processors.", labels=("state",)
-        )
-        counts = self._processors.states()
-        for state in STATES:
-            connections.add_metric((state,), counts[state])
-        return connections
-
-    def _unready_metric(self) -> Metric:
-        # These names come from the setting, at most ``WARNINGS_MAX``, so they need no other bound.
-        unready = GaugeMetricFamily(
-            f"{NAMESPACE}_upgrade_unready", "1 for a permitted or coming version that would stall.", labels=_FAMILY
-        )
-        for family in dict.fromkeys(found.family for found in self._families.unready()):
-            unready.add_metric(family, 1)
-        return unready
-
-    def _conditions_metric(self) -> Metric:
-        metric = GaugeMetricFamily(
-            f"{NAMESPACE}_condition",
-            "1 while the node cannot work as it should, for this reason.",
-            labels=("condition",),
-        )
-        held = {condition.kind for condition in self._conditions.held}
-        for kind in Kind:
-            metric.add_metric((kind,), kind in held)
-        return metric
 
     def _shown_families(self) -> Iterator[tuple[FamilyVersion, Totals]]:
         for family, totals in self._metrics.families.items():
@@ -230,6 +203,15 @@ class _Host:
 
 def _gauge(name: str, documentation: str, value: int) -> Metric:
     return GaugeMetricFamily(f"{NAMESPACE}_{name}", documentation, value=value)
+
+
+def _gauges(
+    name: str, documentation: str, labels: Sequence[str], samples: Iterable[tuple[Sequence[str], float]]
+) -> Metric:
+    metric = GaugeMetricFamily(f"{NAMESPACE}_{name}", documentation, labels=labels)
+    for values, sample in samples:
+        metric.add_metric(values, sample)
+    return metric
 
 
 def _totals(totals: Totals) -> node_pb2.Totals:

@@ -19,14 +19,8 @@ from dovetail.validator.client_api.lists import List, block_finder, newest_block
 from dovetail.validator.core.state import merkle, walk
 from dovetail.validator.core.state.nodes import EMPTY
 from dovetail.validator.store import BlockInfo, StorageFailed, Store
-from protos import (
-    client_batch_pb2,
-    client_receipt_pb2,
-    client_state_pb2,
-    client_transaction_pb2,
-    raw_pb2,
-    state_context_pb2,
-)
+from protos import raw_pb2, state_context_pb2
+from protos.client_batch_pb2 import ClientBatchGetRequest, ClientBatchGetResponse
 from protos.client_block_pb2 import (
     ClientBlockGetByBatchIdRequest,
     ClientBlockGetByIdRequest,
@@ -34,11 +28,18 @@ from protos.client_block_pb2 import (
     ClientBlockGetByTransactionIdRequest,
     ClientBlockGetResponse,
 )
+from protos.client_receipt_pb2 import ClientReceiptGetRequest, ClientReceiptGetResponse
+from protos.client_state_pb2 import ClientStateGetRequest, ClientStateGetResponse
+from protos.client_transaction_pb2 import ClientTransactionGetRequest, ClientTransactionGetResponse
 from protos.query_pb2 import ListRequest, ListResponse
 from protos.validator_pb2 import Message as Envelope
 
 _DIGITS_MAX: Final = 18
 _BLOCK: Final = (Envelope.CLIENT_BLOCK_GET_RESPONSE, ClientBlockGetResponse)
+_BATCH: Final = (Envelope.CLIENT_BATCH_GET_RESPONSE, ClientBatchGetResponse)
+_TRANSACTION: Final = (Envelope.CLIENT_TRANSACTION_GET_RESPONSE, ClientTransactionGetResponse)
+_RECEIPTS: Final = (Envelope.CLIENT_RECEIPT_GET_RESPONSE, ClientReceiptGetResponse)
+_LEAF: Final = (Envelope.CLIENT_STATE_GET_RESPONSE, ClientStateGetResponse)
 
 DAMAGED: Final = (
     "what was asked for is damaged on this node, and is not shown: its operator must repair the store or restore a"
@@ -50,8 +51,6 @@ log = structlog.get_logger("validator.queries")
 
 
 class _Refused(Exception):
-    """A list request that cannot be answered."""
-
     def __init__(self, status: "ListResponse.Status", message: str) -> None:
         super().__init__(message)
         self.status = status
@@ -92,7 +91,6 @@ class Queries:
 
     @property
     def _head_id(self) -> str:
-        """The head that everything is read at; empty before the genesis block."""
         return self._store.head.id if self._store.head else ""
 
     def _block_by_id(self, request: ClientBlockGetByIdRequest) -> Message:
@@ -124,56 +122,56 @@ class Queries:
         response.block.ParseFromString(self._raw_block(info))
         return response
 
-    def _batch(self, request: client_batch_pb2.ClientBatchGetRequest) -> Message:
+    def _batch(self, request: ClientBatchGetRequest) -> Message:
         if not is_id(request.batch_id):
-            return client_batch_pb2.ClientBatchGetResponse(status="INVALID_ID")
+            return ClientBatchGetResponse(status="INVALID_ID")
         number = self._store.batch_number(BatchId(request.batch_id))
         if number is None:
-            return client_batch_pb2.ClientBatchGetResponse(status="NO_RESOURCE", head_id=self._head_id)
-        response = client_batch_pb2.ClientBatchGetResponse(status="OK", head_id=self._head_id)
+            return ClientBatchGetResponse(status="NO_RESOURCE", head_id=self._head_id)
+        response = ClientBatchGetResponse(status="OK", head_id=self._head_id)
         response.batch.ParseFromString(self._store.batch(number).raw)
         return response
 
-    def _transaction(self, request: client_transaction_pb2.ClientTransactionGetRequest) -> Message:
+    def _transaction(self, request: ClientTransactionGetRequest) -> Message:
         if not is_id(request.transaction_id):
-            return client_transaction_pb2.ClientTransactionGetResponse(status="INVALID_ID")
+            return ClientTransactionGetResponse(status="INVALID_ID")
         number = self._store.transaction_number(TransactionId(request.transaction_id))
         if number is None:
-            return client_transaction_pb2.ClientTransactionGetResponse(status="NO_RESOURCE", head_id=self._head_id)
-        response = client_transaction_pb2.ClientTransactionGetResponse(status="OK", head_id=self._head_id)
+            return ClientTransactionGetResponse(status="NO_RESOURCE", head_id=self._head_id)
+        response = ClientTransactionGetResponse(status="OK", head_id=self._head_id)
         response.transaction.ParseFromString(self._raw_transaction(number))
         return response
 
-    def _receipts(self, request: client_receipt_pb2.ClientReceiptGetRequest) -> Message:
+    def _receipts(self, request: ClientReceiptGetRequest) -> Message:
         if len(request.transaction_ids) > self._limits.page_items_max:
-            return client_receipt_pb2.ClientReceiptGetResponse(status="INTERNAL_ERROR")
-        response = client_receipt_pb2.ClientReceiptGetResponse(status="OK")
+            return ClientReceiptGetResponse(status="INTERNAL_ERROR")
+        response = ClientReceiptGetResponse(status="OK")
         left = self._limits.page_bytes_max
         for transaction_id in request.transaction_ids:
             if not is_id(transaction_id):
-                return client_receipt_pb2.ClientReceiptGetResponse(status="INVALID_ID")
+                return ClientReceiptGetResponse(status="INVALID_ID")
             number = self._store.transaction_number(TransactionId(transaction_id))
             if number is None:
-                return client_receipt_pb2.ClientReceiptGetResponse(status="NO_RESOURCE")
+                return ClientReceiptGetResponse(status="NO_RESOURCE")
             receipt = self._store.transaction(number).receipt
             left -= len(receipt)
             if left < 0 and response.receipts:
-                return client_receipt_pb2.ClientReceiptGetResponse(status="INTERNAL_ERROR")
+                return ClientReceiptGetResponse(status="INTERNAL_ERROR")
             response.receipts.add().ParseFromString(receipt)
         return response
 
-    def _state_leaf(self, request: client_state_pb2.ClientStateGetRequest) -> Message:
+    def _state_leaf(self, request: ClientStateGetRequest) -> Message:
         head = self._store.head
         if head is None:
-            return client_state_pb2.ClientStateGetResponse(status="NOT_READY")
+            return ClientStateGetResponse(status="NOT_READY")
         if not is_address(request.address):
-            return client_state_pb2.ClientStateGetResponse(status="INVALID_ADDRESS")
+            return ClientStateGetResponse(status="INVALID_ADDRESS")
         if request.state_root and request.state_root != head.state_root:
-            return client_state_pb2.ClientStateGetResponse(status="NO_ROOT")
+            return ClientStateGetResponse(status="NO_ROOT")
         value = merkle.get(self._store.node, head.root, request.address)
         if value is None:
-            return client_state_pb2.ClientStateGetResponse(status="NO_RESOURCE", state_root=head.state_root)
-        return client_state_pb2.ClientStateGetResponse(status="OK", value=value, state_root=head.state_root)
+            return ClientStateGetResponse(status="NO_RESOURCE", state_root=head.state_root)
+        return ClientStateGetResponse(status="OK", value=value, state_root=head.state_root)
 
     # Lists
 
@@ -346,30 +344,10 @@ class Queries:
             *_BLOCK,
             _block_by_transaction,
         ),
-        Envelope.CLIENT_BATCH_GET_REQUEST: (
-            client_batch_pb2.ClientBatchGetRequest,
-            Envelope.CLIENT_BATCH_GET_RESPONSE,
-            client_batch_pb2.ClientBatchGetResponse,
-            _batch,
-        ),
-        Envelope.CLIENT_TRANSACTION_GET_REQUEST: (
-            client_transaction_pb2.ClientTransactionGetRequest,
-            Envelope.CLIENT_TRANSACTION_GET_RESPONSE,
-            client_transaction_pb2.ClientTransactionGetResponse,
-            _transaction,
-        ),
-        Envelope.CLIENT_RECEIPT_GET_REQUEST: (
-            client_receipt_pb2.ClientReceiptGetRequest,
-            Envelope.CLIENT_RECEIPT_GET_RESPONSE,
-            client_receipt_pb2.ClientReceiptGetResponse,
-            _receipts,
-        ),
-        Envelope.CLIENT_STATE_GET_REQUEST: (
-            client_state_pb2.ClientStateGetRequest,
-            Envelope.CLIENT_STATE_GET_RESPONSE,
-            client_state_pb2.ClientStateGetResponse,
-            _state_leaf,
-        ),
+        Envelope.CLIENT_BATCH_GET_REQUEST: (ClientBatchGetRequest, *_BATCH, _batch),
+        Envelope.CLIENT_TRANSACTION_GET_REQUEST: (ClientTransactionGetRequest, *_TRANSACTION, _transaction),
+        Envelope.CLIENT_RECEIPT_GET_REQUEST: (ClientReceiptGetRequest, *_RECEIPTS, _receipts),
+        Envelope.CLIENT_STATE_GET_REQUEST: (ClientStateGetRequest, *_LEAF, _state_leaf),
         Envelope.LIST_REQUEST: (ListRequest, Envelope.LIST_RESPONSE, ListResponse, _list),
     }
 

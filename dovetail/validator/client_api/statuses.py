@@ -49,12 +49,10 @@ class Statuses:
 
     @property
     def waiters(self) -> int:
-        """The number of waits."""
         return sum(map(len, self._of_peer.values()))
 
     @property
     def peers(self) -> list[bytes]:
-        """The identities of waiting clients."""
         return list(self._of_peer)
 
     def of(self, batch_ids: Iterable[str]) -> list[ClientBatchStatus]:

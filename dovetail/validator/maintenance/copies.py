@@ -5,7 +5,7 @@ A copy gets its final name only when it is complete and on disk. Keys are part o
 
 import os
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -139,8 +139,7 @@ def compact(store: Path, on_step: OnStep, finish: Finish, removed: list[Path]) -
 
 
 def _copy(on_step: OnStep, store: Path, folder: Path) -> BackupRecord:
-    reader = StoreReader.open(store)
-    try:
+    with closing(StoreReader.open(store)) as reader:
         file = reader.file()
         expected = file.page_bytes * file.used_pages
         descriptor = make_file(folder / DATA)
@@ -149,14 +148,9 @@ def _copy(on_step: OnStep, store: Path, folder: Path) -> BackupRecord:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-    finally:
-        reader.close()
     try:
-        reader = StoreReader.open(folder)
-        try:
+        with closing(StoreReader.open(folder)) as reader:
             damage = damage_of(reader, on_step)
-        finally:
-            reader.close()
         held = _look(on_step, folder, verify=False)
     except StorageFailed as failure:
         if lack_of_room(failure, folder):
@@ -196,8 +190,7 @@ def _look(on_step: OnStep, folder: Path, verify: bool) -> BackupRecord:
                 f"the backup is not sound, {len(findings)} findings, the first: {findings.kept[0]}; `dovetail store"
                 " restore --no-verify` into a new folder and `dovetail store repair` there mend what can be"
             )
-    reader = StoreReader.open(folder)
-    try:
+    with closing(StoreReader.open(folder)) as reader:
         head = reader.head
         if head is None:
             raise StorageFailed(f"the store in {folder} holds no block")
@@ -210,8 +203,6 @@ def _look(on_step: OnStep, folder: Path, verify: bool) -> BackupRecord:
             reader.pruned.states_from,
             (folder / DATA).stat().st_size,
         )
-    finally:
-        reader.close()
 
 
 def _compact(on_step: OnStep, store: Path, folder: Path) -> None:
@@ -224,8 +215,7 @@ def _compact(on_step: OnStep, store: Path, folder: Path) -> None:
     faults = page_faults(folder)
     if faults:
         raise StorageFailed(f"the compacted copy is not sound: {faults[0]}")
-    old, new = StoreReader.open(store), StoreReader.open(folder)
-    try:
+    with closing(StoreReader.open(store)) as old, closing(StoreReader.open(folder)) as new:
         total = sum(map(old.count, TABLES))
         done = 0
         for table in TABLES:
@@ -238,9 +228,6 @@ def _compact(on_step: OnStep, store: Path, folder: Path) -> None:
                     on_step(Step("comparing, entries", done, total))
             if old.count(table) != new.count(table):
                 raise StorageFailed(f"the compacted copy lacks entries of the table {table}")
-    finally:
-        old.close()
-        new.close()
 
 
 def _read_record(source: Path) -> BackupRecord | None:

@@ -5,6 +5,7 @@ Compares no records with each other: that is verification's part.
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -96,8 +97,7 @@ def _all_records(reader: StoreReader, on_step: OnStep, title: str) -> Iterator[t
 
 def inspect_store(on_step: OnStep, store: Path) -> Inspection:
     """Inspect the store in a folder; a validator may run meanwhile. Raises StorageFailed."""
-    reader = StoreReader.open(store)
-    try:
+    with closing(StoreReader.open(store)) as reader:
         file = reader.file()
         data_bytes, damaged = Counter[str](), Counter[str]()
         for table, name, record, is_damaged in _all_records(reader, on_step, "reading, entries"):
@@ -132,5 +132,3 @@ def inspect_store(on_step: OnStep, store: Path) -> Inspection:
             [path.name for path in leftovers(store)],
             [path.name for path in put_aside(store)],
         )
-    finally:
-        reader.close()

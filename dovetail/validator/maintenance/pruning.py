@@ -1,5 +1,6 @@
 """Prunes old states of a store that no validator owns."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,8 +25,7 @@ def prune(on_step: OnStep, path: Path, limits: Limits, depth_blocks: int) -> Pru
     if not (path / DATA).exists():
         # ``Store`` would create it.
         raise StorageFailed(f"there is no store at {path}")
-    store = Store(path, limits)
-    try:
+    with closing(Store(path, limits)) as store:
         if store.head is None:
             raise StorageFailed(f"the store at {path} holds no block yet")
         before = store.pruned
@@ -41,5 +41,3 @@ def prune(on_step: OnStep, path: Path, limits: Limits, depth_blocks: int) -> Pru
         # Damage is reported after pruning: a repair rebuilds states from receipts and needs no pruned node.
         damage = damage_of(store, on_step)
         return PrunedTo(after.states_from, store.head.num, after.nodes - before.nodes, damage)
-    finally:
-        store.close()

@@ -6,6 +6,7 @@ because reading may kill it.
 """
 
 import struct
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -69,16 +70,13 @@ def rebuild(on_step: OnStep, plan: Plan, marker: Any, avoid: frozenset[ReadPosit
 
     Raises StorageFailed.
     """
-    store = Store(plan.made, plan.limits, sync=False)
-    try:
+    with closing(Store(plan.made, plan.limits, sync=False)) as store:
         salvage = Salvage(plan.damaged, marker, avoid, plan.made.with_name("read"))
         try:
             return _Rebuilding(store, salvage, plan).run(on_step)
         finally:
             salvage.close()
             store.sync()
-    finally:
-        store.close()
 
 
 class _Rebuilding:
@@ -270,7 +268,6 @@ class _Rebuilding:
             store.add_pending(kept[start : start + _PENDING_AT_ONCE])
 
     def _carry_invalid(self) -> None:
-        """Copy the remembered INVALID batches and transactions, in their order."""
         batches: dict[bytes, InvalidBatch] = {}
         for entry in self._salvage.all("invalid"):
             try:

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -29,7 +30,6 @@ class VerifiedRange(NamedTuple):
 
     @staticmethod
     def of(verification: Verification) -> "VerifiedRange":
-        """The current values of a verification."""
         return VerifiedRange(*(getattr(verification, name) for name in VerifiedRange._fields))
 
 
@@ -67,9 +67,8 @@ def verify(on_step: OnStep, path: Path, first: int, last: int | None, processes:
     ``processes``: the number of processes that check signatures; 0 means one for each core.
     """
     findings = Findings()
-    reader = StoreReader.open(path)
     try:
-        with Checkers(processes) as checkers:
+        with closing(StoreReader.open(path)) as reader, Checkers(processes) as checkers:
             verification = begin(reader, checkers, findings, first, last, path)
             total = verification.last - verification.first + 1
             blocks = transactions = 0
@@ -85,8 +84,6 @@ def verify(on_step: OnStep, path: Path, first: int, last: int | None, processes:
             return Verified(VerifiedRange.of(verification), findings, blocks, transactions, seconds)
     except CheckerDied as died:
         raise StorageFailed(str(died)) from None
-    finally:
-        reader.close()
 
 
 def verify_whole(on_step: OnStep, path: Path, processes: int) -> Findings:

@@ -45,8 +45,6 @@ _REFUSALS: Final[dict[type[Message], Message]] = {
 
 
 class Assignment(Protocol):
-    """A task at a processor."""
-
     task: Task
     namespaces: tuple[str, ...]
     """The namespaces that the processor had registered for the family when the task started."""

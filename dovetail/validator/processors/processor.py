@@ -137,12 +137,10 @@ class Processor:
         return newest.assignment.task if isinstance(newest.assignment, PackedAssignment) else None
 
     def hold(self, context_id: str, held: Held) -> None:
-        """Add a task in flight."""
         self.held[context_id] = held
         self._held_alone += held.assignment.task.alone
 
     def release(self, context_id: str) -> Task:
-        """Remove and return a task in flight."""
         task = self.held.pop(context_id).assignment.task
         self._held_alone -= task.alone
         return task
@@ -167,7 +165,6 @@ class Processor:
         return Holding(self.identity.hex(), task.route, _transactions(task), now_ms - first.given_ms)
 
     def status(self, now_ms: float) -> ProcessorStatus:
-        """The status for clients."""
         status = ProcessorStatus(
             connection_id=self.identity.hex(),
             state=self.state.upper(),

@@ -122,7 +122,6 @@ class StoreReader(Snapshot):
                 raise StorageFailed("the validator has begun to prune states meanwhile: start anew")
 
     def close(self) -> None:
-        """End the snapshot and close the store."""
         self._end_snapshot()
         self._env.close()
         if self._shared is not None:

@@ -26,8 +26,6 @@ _ENTRIES_A_PAGE_MAX: Final = 512
 
 
 class ReadMode(IntEnum):
-    """How a table is read."""
-
     BY_KEY = 0
     FORWARDS = 1
     BACKWARDS = 2
@@ -56,7 +54,6 @@ def read_position(marker: Marker) -> ReadPosition | None:
 
 
 def reset_marker(marker: Marker) -> None:
-    """Mark that no table has been read."""
     marker[0] = _OPENING
 
 
@@ -167,7 +164,6 @@ class Salvage:
                 return
 
     def _open_tables(self) -> dict[str, Any]:
-        """The tables that can be opened, by name."""
         tables = {}
         for table in TABLES:
             with suppress(lmdb.Error):

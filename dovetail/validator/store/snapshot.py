@@ -89,7 +89,6 @@ class Snapshot:
         return int(self._env.info()["last_txnid"])
 
     def file(self) -> FileFigures:
-        """The current figures of the file."""
         info, main = self._env.info(), self._env.stat()
         return FileFigures(
             main["psize"],

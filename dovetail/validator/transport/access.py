@@ -48,8 +48,6 @@ class Caller(NamedTuple):
 
 
 class ServerKey(NamedTuple):
-    """The validator's own connection key."""
-
     secret: ConnectionSecret
     public: ConnectionPublicKey
 

@@ -73,7 +73,6 @@ class Connections:
 
     @property
     def count(self) -> int:
-        """The number of open connections."""
         return len(self._open)
 
     def handle_event(self, frames: list[bytes]) -> bool:

@@ -77,7 +77,6 @@ class Endpoint(NamedTuple):
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """The handler of each method."""
         return {method: operation.handler for method, operation in self.operations.items()}
 
     @property

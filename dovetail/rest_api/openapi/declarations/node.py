@@ -8,6 +8,7 @@ from typing import Final
 from dovetail.rest_api.handlers.families import get_status_families
 from dovetail.rest_api.handlers.health import get_healthz, get_metrics, get_readyz
 from dovetail.rest_api.handlers.node_status import (
+    NO_GOSSIP,
     get_stats_gossip,
     get_stats_validator,
     get_status_config,
@@ -25,13 +26,6 @@ _TOTALS: Final = {
     "batches": {"committed": 1, "rolledback": 0, "invalid": 0},
     "transactions": {"committed": 1, "rolledback": 0, "invalid": 0},
     "rollbacks": 0,
-}
-_GOSSIP: Final = {
-    "timestamp": _TIME,
-    "peer_count": 0,
-    "packets": {"received": 0, "sent": 0, "dropped": 0, "duplicate": 0},
-    "bytes": {"received": 0, "sent": 0, "dropped": 0},
-    "messages_handled": 0,
 }
 _CONFIG: Final = {
     "max_transactions_per_block": 5000,
@@ -123,7 +117,7 @@ NODE: Final = (
         "Traffic with peers",
         "A node without peers reports zeros.",
         "GossipStats",
-        single("/stats/gossip", _GOSSIP),
+        single("/stats/gossip", {"timestamp": _TIME, **NO_GOSSIP}),
     ),
     _asks(
         get_status_config,

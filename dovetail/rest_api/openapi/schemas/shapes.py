@@ -25,7 +25,6 @@ def text(description: str = "", **more: object) -> Json:
 
 
 def texts(description: str) -> Json:
-    """An array of strings."""
     return {"type": "array", "items": text(), "description": description}
 
 

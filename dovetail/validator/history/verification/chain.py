@@ -59,7 +59,7 @@ class Verification:
     ) -> None:
         self._reader = reader
         self._checkers = checkers
-        self._findings = findings
+        self._add = findings.add
         self._counts = {
             table: reader.count(table)
             for table in ("blocks", "block_ids", "batches", "batch_ids", "transactions", "transaction_ids", "nodes",
@@ -95,9 +95,6 @@ class Verification:
             yield from self._conclude(*ahead.popleft())
         if self.last == self.head:
             self._check_counts()
-
-    def _add(self, finding: Finding) -> None:
-        self._findings.add(finding)
 
     def _start_after(self, num: int) -> None:
         """Start from stored block ``num`` and its state."""
