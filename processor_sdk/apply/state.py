@@ -146,12 +146,12 @@ class StateCalls:
         for data in context.receipt_data:
             receipt_request = state_context_pb2.TpReceiptAddDataRequest(context_id=self._context_id, data=data)
             receipt_reply = state_context_pb2.TpReceiptAddDataResponse()
-            self._call(validator_pb2.Message.TP_RECEIPT_ADD_DATA_REQUEST, receipt_request, receipt_reply)
+            _ask(self._link, validator_pb2.Message.TP_RECEIPT_ADD_DATA_REQUEST, receipt_request, receipt_reply)
             _require_ok(receipt_reply.status, receipt_reply)
         for event in context.events:
             event_request = state_context_pb2.TpEventAddRequest(context_id=self._context_id, event=event)
             event_reply = state_context_pb2.TpEventAddResponse()
-            self._call(validator_pb2.Message.TP_EVENT_ADD_REQUEST, event_request, event_reply)
+            _ask(self._link, validator_pb2.Message.TP_EVENT_ADD_REQUEST, event_request, event_reply)
             _require_ok(event_reply.status, event_reply)
 
     def _set(self, written: dict[str, bytes]) -> None:
@@ -159,7 +159,7 @@ class StateCalls:
         for address, data in written.items():
             request.entries.add(address=address, data=data)
         reply = state_context_pb2.TpStateSetResponse()
-        self._call(validator_pb2.Message.TP_STATE_SET_REQUEST, request, reply)
+        _ask(self._link, validator_pb2.Message.TP_STATE_SET_REQUEST, request, reply)
         _require_authorized(reply.status, reply, "write", list(written))
         # 1.x validators answer OK without addresses if the context has already ended.
         missing = written.keys() - set(reply.addresses)
@@ -169,17 +169,14 @@ class StateCalls:
     def _delete(self, removed: list[str]) -> None:
         request = state_context_pb2.TpStateDeleteRequest(context_id=self._context_id, addresses=removed)
         reply = state_context_pb2.TpStateDeleteResponse()
-        self._call(validator_pb2.Message.TP_STATE_DELETE_REQUEST, request, reply)
+        _ask(self._link, validator_pb2.Message.TP_STATE_DELETE_REQUEST, request, reply)
         _require_authorized(reply.status, reply, "delete", removed)
-
-    def _call(self, message_type: validator_pb2.Message.MessageType, request: Message, reply: Message) -> None:
-        _parse(reply, self._link(message_type, request.SerializeToString()))
 
 
 def _get_state(link: Link, context_id: str, addresses: list[str]) -> dict[str, bytes]:
     request = state_context_pb2.TpStateGetRequest(context_id=context_id, addresses=addresses)
     reply = state_context_pb2.TpStateGetResponse()
-    _parse(reply, link(validator_pb2.Message.TP_STATE_GET_REQUEST, request.SerializeToString()))
+    _ask(link, validator_pb2.Message.TP_STATE_GET_REQUEST, request, reply)
     _require_authorized(reply.status, reply, "read", addresses)
     asked = set(addresses)
     return {entry.address: entry.data for entry in reply.entries if entry.address in asked}
@@ -201,7 +198,7 @@ def _list_state(link: Link, context_id: str, prefix: str) -> Iterator[Entry]:
     more = True
     while more:
         page = packed_pb2.StateListResponse()
-        _parse(page, link(validator_pb2.Message.STATE_LIST_REQUEST, request.SerializeToString()))
+        _ask(link, validator_pb2.Message.STATE_LIST_REQUEST, request, page)
         _require_authorized(page.status, page, "list", [prefix])
         for entry in page.entries:
             if not entry.address.startswith(prefix) or entry.address <= request.after:
@@ -214,7 +211,9 @@ def _list_state(link: Link, context_id: str, prefix: str) -> Iterator[Entry]:
             raise StateUnavailable(f"the validator says that more lies under {prefix!r}, and sent an empty page")
 
 
-def _parse(reply: Message, content: bytes) -> None:
+def _ask(link: Link, message_type: validator_pb2.Message.MessageType, request: Message, reply: Message) -> None:
+    """Send a state request, and parse its answer into ``reply``. Raises StateUnavailable."""
+    content = link(message_type, request.SerializeToString())
     try:
         reply.ParseFromString(content)
     except DecodeError:

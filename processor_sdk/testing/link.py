@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from dovetail.ledger.access import list_refusal, read_refusal, write_refusal
 from dovetail.ledger.addresses import AccessList
 from dovetail.ledger.limits import Limits
+from dovetail.ledger.listing import first_page
 from dovetail.ledger.receipt import Event, decode_event
 from processor_sdk.testing.state import View
 from processor_sdk.testing.transactions import UnsignedTransaction
@@ -83,18 +84,7 @@ class StateLink:
     def _list(self, request: packed_pb2.StateListRequest, inputs: AccessList) -> Message:
         if list_refusal(request.prefix, inputs) is not None:
             return packed_pb2.StateListResponse(status="AUTHORIZATION_ERROR")
-        page = packed_pb2.StateListResponse(status="OK")
-        page_bytes = 0
-        for address, value in self._state.entries(request.prefix, request.after):
-            page_bytes += len(address) + len(value)
-            if page.entries and (
-                len(page.entries) >= self._limits.state_list_entries_max
-                or page_bytes > self._limits.state_list_bytes_max
-            ):
-                page.more = True
-                break
-            page.entries.add(address=address, data=value)
-        return page
+        return first_page(self._state.entries(request.prefix, request.after), self._limits)
 
     def _set(self, request: state_context_pb2.TpStateSetRequest, outputs: AccessList) -> Message:
         addresses = [entry.address for entry in request.entries]

@@ -55,7 +55,7 @@ class Watch:
         self._stop_at: float | None = None
         self._late: Applying | None = None
         """The apply that exceeded its limit. Only the apply thread counts applies, so heartbeats add this one."""
-        self._gone = False
+        self.supervisor_is_gone = False
 
     def fileno(self) -> int:
         """A descriptor that is readable when the supervisor has sent a message or has gone."""
@@ -66,12 +66,8 @@ class Watch:
         try:
             return self._pipe.recv_bytes() == STOP
         except (EOFError, OSError):
-            self._gone = True
+            self.supervisor_is_gone = True
             return True
-
-    @property
-    def supervisor_is_gone(self) -> bool:
-        return self._gone
 
     def stopping(self, now: float) -> None:
         """Stopping begins now: set its deadline."""
@@ -91,7 +87,7 @@ class Watch:
         self._beat_at = now + min(BEAT_S, self._limit_s)
         room = select.poll()
         room.register(self._pipe, select.POLLOUT)
-        if self._gone or not room.poll(0):
+        if self.supervisor_is_gone or not room.poll(0):
             return
         try:
             self._pipe.send(Beat(registered, in_flight, self._progress.counts(self._late)))

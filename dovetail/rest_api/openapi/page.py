@@ -87,7 +87,10 @@ def _operation(document: Node, method: str, path: str, operation: Node) -> Itera
     yield f'<section><h3 id="{escape(operation["operationId"])}"><span class="method">{method}</span>'
     yield f" <code>{escape(path)}</code></h3>"
     yield f"<p><strong>{_prose(operation['summary'])}.</strong> {_prose(operation['description'])}</p>"
-    parameters = [_resolved(document, parameter) for parameter in operation["parameters"]]
+    shared = document["components"]["parameters"]
+    parameters = [
+        shared[item["$ref"].rpartition("/")[2]] if "$ref" in item else item for item in operation["parameters"]
+    ]
     named = [parameter for parameter in parameters if parameter["in"] != "header"]
     if named:
         yield "<h4>Parameters</h4><dl>"
@@ -158,12 +161,6 @@ def _curl(method: str, path: str, parameters: list[Node], body: Node | None) -> 
         words += ["-X", method]
     query = f"?{'&'.join(pairs)}" if pairs else ""
     return f"{escape(' '.join(words))} '{BASE}{escape(path + query)}'"
-
-
-def _resolved(document: Node, item: Node) -> Node:
-    if "$ref" not in item:
-        return item
-    return dict(document["components"]["parameters"][item["$ref"].rpartition("/")[2]])
 
 
 def _prose(text: str) -> str:

@@ -298,19 +298,16 @@ class ValidatorConnection:
         if self.connected:
             return
         if self._keys is not None:
-            self._reload_keys(self._keys).configure(self._socket)
+            # An operator may have corrected the files.
+            self._keys, fault = self._keys.reload()
+            if fault and fault != self._last_keys_fault:
+                log.error("a connection key cannot be read, the one from before is used", reason=fault)
+            self._last_keys_fault = fault
+            self._keys.configure(self._socket)
         # ZeroMQ may have dropped the endpoint already.
         with contextlib.suppress(zmq.ZMQError):
             self._socket.disconnect(self._config.validator)
         self._socket.connect(self._config.validator)
-
-    def _reload_keys(self, keys: Keys) -> Keys:
-        """Read the key files again, because an operator may have corrected them."""
-        self._keys, fault = keys.reload()
-        if fault and fault != self._last_keys_fault:
-            log.error("a connection key cannot be read, the one from before is used", reason=fault)
-        self._last_keys_fault = fault
-        return self._keys
 
     def _fail_pending(self, reason: str) -> None:
         self._is_connected.clear()

@@ -87,8 +87,6 @@ class Queries:
                 response.message = DAMAGED
         return QueryAnswer(response_type, response.SerializeToString(), response.Status.Name(response.status))
 
-    # One resource
-
     @property
     def _head_id(self) -> str:
         return self._store.head.id if self._store.head else ""
@@ -172,8 +170,6 @@ class Queries:
         if value is None:
             return ClientStateGetResponse(status="NO_RESOURCE", state_root=head.state_root)
         return ClientStateGetResponse(status="OK", value=value, state_root=head.state_root)
-
-    # Lists
 
     def _list(self, request: ListRequest) -> Message:
         try:

@@ -145,8 +145,6 @@ class _Rebuilding:
         self._tail = end > most and (salvage.lacks_first_page or bool(page_faults(self._plan.damaged)))
         return end if self._tail else most
 
-    # A block
-
     def _block(self, num: int) -> BlockCommit:
         store = self._store
         head = store.head
@@ -247,8 +245,6 @@ class _Rebuilding:
         what = found.mended if found.sound else "its checksum"
         if what and len(self._mended) < _NOTES_MAX:
             self._mended.append(f"{what} in entry {number} of the table {table}")
-
-    # Beside the chain
 
     def _carry_pending(self) -> None:
         store = self._store

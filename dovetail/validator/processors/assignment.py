@@ -5,7 +5,7 @@ about the block: that is the executor's part.
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError, Message
@@ -14,7 +14,7 @@ from dovetail.ledger.access import list_refusal, read_refusal
 from dovetail.ledger.addresses import ADDRESS_CHARACTERS, AccessList
 from dovetail.ledger.batch import VerifiedTransaction
 from dovetail.ledger.limits import Limits
-from dovetail.ledger.listing import Entry
+from dovetail.ledger.listing import first_page
 from dovetail.ledger.receipt import decode_event
 from dovetail.validator.core.execution.context import TransactionContext, Unauthorized
 from dovetail.validator.core.execution.model import NotExecuting, Task, TransactionOutcome, Unit, Verdict
@@ -115,7 +115,7 @@ class PackedAssignment:
             if isinstance(request, state_context_pb2.TpStateGetRequest):
                 return self._get(request, view, inputs)
             if isinstance(request, packed_pb2.StateListRequest) and list_refusal(request.prefix, inputs) is None:
-                return _page(view.under(request.prefix, request.after), self._limits)
+                return first_page(view.under(request.prefix, request.after), self._limits)
         except NotExecuting:
             pass
         return refused(request)
@@ -252,7 +252,7 @@ class Conversation:
         return response
 
     def _list(self, request: packed_pb2.StateListRequest) -> Message:
-        return _page(self._context.under(request.prefix, request.after), self._limits)
+        return first_page(self._context.under(request.prefix, request.after), self._limits)
 
     def _set(self, request: state_context_pb2.TpStateSetRequest) -> Message:
         addresses = self._context.set((entry.address, entry.data) for entry in request.entries)
@@ -279,20 +279,6 @@ def new_context_id() -> str:
 def refused(request: Message) -> Message:
     """The refusal of a state, receipt or event message. Do not change the returned message."""
     return _REFUSALS[type(request)]
-
-
-def _page(entries: Iterator[Entry], limits: Limits) -> packed_pb2.StateListResponse:
-    """The first page of ``entries``: at least one entry, and more while they fit."""
-    page = packed_pb2.StateListResponse(status="OK")
-    data_bytes = 0
-    for address, data in entries:
-        data_bytes += len(address) + len(data)
-        full = len(page.entries) >= limits.state_list_entries_max or data_bytes > limits.state_list_bytes_max
-        if page.entries and full:
-            page.more = True
-            break
-        page.entries.add(address=address, data=data)
-    return page
 
 
 def _packed_outcome(result: packed_pb2.PackedProcessResponse.TransactionResult) -> TransactionOutcome:

@@ -211,11 +211,6 @@ def decode_pruned(record: bytes) -> Pruned:
     return Pruned(*_PRUNED.unpack(record))
 
 
-def number_key(record: bytes) -> bytes:
-    """The key in the order table of a record that begins with its number."""
-    return record[:NUMBER_BYTES]
-
-
 def encode_numbers(numbers: list[int]) -> bytes:
     return struct.pack(f">{len(numbers)}Q", *numbers)
 

@@ -328,7 +328,7 @@ class Store(StoreReader):
             for name, content in entries:
                 before = transaction.get(name, db=records_table)
                 if before is not None:
-                    transaction.delete(records.number_key(self._open(table, name, before)), db=order_table)
+                    transaction.delete(self._open(table, name, before)[: records.NUMBER_BYTES], db=order_table)
                 transaction.put(name, sealed(table, name, key(number) + content), db=records_table)
                 self._append(transaction, f"{table}_order", [(key(number), name)])
                 number += 1

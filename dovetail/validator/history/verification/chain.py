@@ -123,8 +123,6 @@ class Verification:
         if group:
             yield group
 
-    # Checking
-
     def _hand_over(self, group: list[Loaded]) -> "list[Future[list[CheckedBatch]]]":
         futures = []
         piece: list[Entry] = []

@@ -98,7 +98,7 @@ def _remembered(reader: StoreReader, table: str, add: Callable[[Finding], None])
         if content is None:
             add(Finding(None, table, where, "the bytes that were written", shown(record)))
             continue
-        named = order.get(records.number_key(content))
+        named = order.get(content[:NUMBER_BYTES])
         if named != name:
             add(Finding(None, table, where, "its place in their order", shown(named)))
         yield where, name, content
