@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -25,6 +25,26 @@ def some_path(text: str) -> Path:
     return Path(text)
 
 
+def text_option(name: str, metavar: str, help: str) -> Any:
+    """An option whose value must not be empty."""
+    return typer.Option(name, metavar=metavar, callback=not_empty, help=help)
+
+
+def text_argument(metavar: str, help: str) -> Any:
+    """An argument whose value must not be empty."""
+    return typer.Argument(metavar=metavar, callback=not_empty, help=help)
+
+
+def path_option(name: str, help: str, metavar: str = "FILE") -> Any:
+    """An option for a file or a folder."""
+    return typer.Option(name, metavar=metavar, parser=some_path, help=help)
+
+
+def number_option(name: str, least: float, most: float | None, help: str, metavar: str = "N") -> Any:
+    """An option for a number from ``least`` to ``most``."""
+    return typer.Option(name, min=least, max=most, metavar=metavar, help=help)
+
+
 Url = Annotated[
     str,
     typer.Option("--url", envvar="DOVETAIL_URL", metavar="URL", callback=not_empty, help="URL of the REST API."),
@@ -41,52 +61,35 @@ Key = Annotated[
 ]
 Wait = Annotated[
     int | None,
-    typer.Option(
+    number_option(
         "--wait",
-        min=0,
-        max=WAIT_S_MAX,
-        metavar="SECONDS",
-        help="Wait up to this long for the outcome: exit code 0 if committed, else 1 with the reason.",
+        0,
+        WAIT_S_MAX,
+        "Wait up to this long for the outcome: exit code 0 if committed, else 1 with the reason.",
+        "SECONDS",
     ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(
+    path_option(
         "--output",
-        metavar="FILE",
-        parser=some_path,
-        help="Write the signed batch to FILE, in the format of POST /batches, and its id to stdout, instead of"
+        "Write the signed batch to FILE, in the format of POST /batches, and its id to stdout, instead of"
         " submitting it. With - the batch goes to stdout and its id to stderr.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-Head = Annotated[
-    str | None,
-    typer.Option("--head", metavar="BLOCK", callback=not_empty, help="Read as of this block: an id or a number."),
-]
-Count = Annotated[
-    int, typer.Option("--count", min=0, metavar="N", help="Show at most N items; 0 for all, page after page.")
-]
+Head = Annotated[str | None, text_option("--head", "BLOCK", "Read as of this block: an id or a number.")]
+Count = Annotated[int, number_option("--count", 0, None, "Show at most N items; 0 for all, page after page.")]
 ConfigFile = Annotated[
     Path | None,
-    typer.Option(
+    path_option(
         "--config",
-        metavar="FILE",
-        parser=some_path,
-        help="TOML file with the tables validator, rest_api, processor and limits;"
+        "TOML file with the tables validator, rest_api, processor and limits;"
         " every key is in configuration.md, in docs/reference.",
     ),
 ]
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir", metavar="DIR", parser=some_path, help="Folder of the ledger. Default: ~/.dovetail/data."
-    ),
-]
-Processes = Annotated[
-    int,
-    typer.Option("--processes", min=0, max=256, metavar="N", help="Processes that check signatures; 0: one per core."),
-]
+DataDir = Annotated[Path | None, path_option("--data-dir", "Folder of the ledger. Default: ~/.dovetail/data.", "DIR")]
+Processes = Annotated[int, number_option("--processes", 0, 256, "Processes that check signatures; 0: one per core.")]
 Watch = Annotated[bool, typer.Option("--watch", help="Show the answer again every second, until Ctrl-C.")]
 Insecure = Annotated[
     bool | None,
@@ -97,21 +100,12 @@ Insecure = Annotated[
     ),
 ]
 ConnectionKey = Annotated[
-    Path | None,
-    typer.Option(
-        "--connection-key",
-        metavar="FILE",
-        parser=some_path,
-        help="This process's secret connection key, made by keygen. Default: none.",
-    ),
+    Path | None, path_option("--connection-key", "This process's secret connection key, made by keygen. Default: none.")
 ]
 ValidatorKey = Annotated[
     Path | None,
-    typer.Option(
-        "--validator-key",
-        metavar="FILE",
-        parser=some_path,
-        help="The validator's public connection key, if the validator asks for keys. Default: none.",
+    path_option(
+        "--validator-key", "The validator's public connection key, if the validator asks for keys. Default: none."
     ),
 ]
 

@@ -23,7 +23,7 @@ from dovetail.bench.node import Interrupted
 from dovetail.bench.signed_load import NAMES_MAX
 from dovetail.bench.steps import run as steps_run
 from dovetail.bench.steps.run import StepsOptions, StepsReport
-from dovetail.cli.options import Json, examples
+from dovetail.cli.options import Json, examples, number_option
 from dovetail.cli.printing import print_json
 from dovetail.common.errors import Refused
 from dovetail.node.config import load as load_config
@@ -43,12 +43,8 @@ _PROCESSORS_MAX: Final = 64
 ReportT = TypeVar("ReportT", Report, HttpReport, StepsReport)
 
 
-def _number(name: str, least: float, most: float | None, help: str, metavar: str = "N") -> Any:
-    return typer.Option(name, min=least, max=most, help=help, metavar=metavar)
-
-
-_Transactions = Annotated[int, _number("--transactions", 1, 2_000_000, "How many to send and measure.")]
-_Shape = Annotated[int, _number("--shape", 1, 5_000, "Transactions a batch.")]
+_Transactions = Annotated[int, number_option("--transactions", 1, 2_000_000, "How many to send and measure.")]
+_Shape = Annotated[int, number_option("--shape", 1, 5_000, "Transactions a batch.")]
 _Keys = Annotated[
     str,
     typer.Option(
@@ -60,7 +56,7 @@ _Keys = Annotated[
 ]
 _Pending = Annotated[
     int,
-    _number(
+    number_option(
         "--pending",
         0,
         None,
@@ -68,10 +64,10 @@ _Pending = Annotated[
     ),
 ]
 _Processors = Annotated[
-    int | None, _number("--processors", 1, _PROCESSORS_MAX, "Processors of each family. Default: 1.")
+    int | None, number_option("--processors", 1, _PROCESSORS_MAX, "Processors of each family. Default: 1.")
 ]
-_Repeat = Annotated[int, _number("--repeat", 1, 100, "Runs, each on a fresh node; shows the median.")]
-_Seed = Annotated[int, _number("--seed", 0, None, "Decides keys, names and their order.")]
+_Repeat = Annotated[int, number_option("--repeat", 1, 100, "Runs, each on a fresh node; shows the median.")]
+_Seed = Annotated[int, number_option("--seed", 0, None, "Decides keys, names and their order.")]
 _NodeUrl = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="Measure the node that runs there instead of starting one.")
 ]
@@ -105,34 +101,37 @@ def load(
     shape: _Shape = 1,
     per_post: Annotated[
         int | None,
-        _number("--per-post", 1, 10_000, "Batches a POST. Default: 100, or fewer if 100 hold over 1000 transactions."),
+        number_option(
+            "--per-post", 1, 10_000, "Batches a POST. Default: 100, or fewer if 100 hold over 1000 transactions."
+        ),
     ] = None,
     keys: _Keys = "new",
     conflict: Annotated[
         int,
-        _number(
+        number_option(
             "--conflict", 0, 100, "The part of the transactions that changes one name (of each family).", "PERCENT"
         ),
     ] = 0,
     families: Annotated[
-        int, _number("--families", 1, FAMILIES_MAX, "Families, each with its own processors and names.")
+        int, number_option("--families", 1, FAMILIES_MAX, "Families, each with its own processors and names.")
     ] = 1,
     leaves: Annotated[
-        int, _number("--leaves", 0, 10_000_000, "Names in state before the node starts, those of --keys first.")
+        int, number_option("--leaves", 0, 10_000_000, "Names in state before the node starts, those of --keys first.")
     ] = 0,
     parked: Annotated[
-        int, _number("--parked", 0, 2_000_000, "Transactions that stay in the node's queue, for want of a processor.")
+        int,
+        number_option("--parked", 0, 2_000_000, "Transactions that stay in the node's queue, for want of a processor."),
     ] = 0,
     legacy: Annotated[
         bool, typer.Option("--legacy", help="Processors that speak the 1.x conversation, without packed execution.")
     ] = False,
     pending: _Pending = 10_000,
-    in_flight: Annotated[int, _number("--in-flight", 1, 1_000, "POSTs without an answer at one time.")] = 4,
+    in_flight: Annotated[int, number_option("--in-flight", 1, 1_000, "POSTs without an answer at one time.")] = 4,
     processors: _Processors = None,
     repeat: _Repeat = 1,
     seed: _Seed = 1,
     ceiling: Annotated[
-        float, _number("--ceiling", 0.01, 60, "How long each measurement of the ceiling takes.", "SECONDS")
+        float, number_option("--ceiling", 0.01, 60, "How long each measurement of the ceiling takes.", "SECONDS")
     ] = 2.0,
     url: _NodeUrl = None,
     folder: _Folder = None,
@@ -196,8 +195,10 @@ def load(
 
 @app.command(epilog=examples("dovetail bench http", "dovetail bench http --requests 2000 --connections 4 --json"))
 def http(
-    requests: Annotated[int, _number("--requests", 1, 1_000_000, "Requests of each kind.")] = 5_000,
-    connections: Annotated[int, _number("--connections", 1, 1_000, "Each sends its next when it has its answer.")] = 8,
+    requests: Annotated[int, number_option("--requests", 1, 1_000_000, "Requests of each kind.")] = 5_000,
+    connections: Annotated[
+        int, number_option("--connections", 1, 1_000, "Each sends its next when it has its answer.")
+    ] = 8,
     pending: _Pending = 10_000,
     processors: _Processors = None,
     repeat: _Repeat = 1,
@@ -225,7 +226,7 @@ def steps(
     transactions: _Transactions = 50_000,
     shape: _Shape = 1,
     keys: _Keys = "new",
-    block: Annotated[int, _number("--block", 1, 100_000, "Transactions a block.")] = 1_500,
+    block: Annotated[int, number_option("--block", 1, 100_000, "Transactions a block.")] = 1_500,
     seed: _Seed = 1,
     folder: _Folder = None,
     as_json: Json = False,

@@ -6,7 +6,17 @@ from typing import Annotated, Final
 import typer
 
 from dovetail.cli.maintenance import store_work
-from dovetail.cli.options import WAIT_S_MAX, ConfigFile, DataDir, Insecure, Json, Processes, examples, not_empty
+from dovetail.cli.options import (
+    WAIT_S_MAX,
+    ConfigFile,
+    DataDir,
+    Insecure,
+    Json,
+    Processes,
+    examples,
+    number_option,
+    text_option,
+)
 from dovetail.cli.printing import print_json, progress_bar
 from dovetail.cli.reexecution import Tally
 from dovetail.cli.reexecution import reexecute as run_again
@@ -39,10 +49,9 @@ _KEYS_SHOWN_MAX: Final = 100
 def verify(
     config: ConfigFile = None,
     data_dir: DataDir = None,
-    first: Annotated[int, typer.Option("--from", min=0, metavar="BLOCK", help="The first block to verify.")] = 0,
+    first: Annotated[int, number_option("--from", 0, None, "The first block to verify.", "BLOCK")] = 0,
     last: Annotated[
-        int | None,
-        typer.Option("--to", min=0, metavar="BLOCK", help="The last block to verify. Default: the head."),
+        int | None, number_option("--to", 0, None, "The last block to verify. Default: the head.", "BLOCK")
     ] = None,
     reexecute: Annotated[
         bool,
@@ -52,36 +61,23 @@ def verify(
     ] = False,
     family: Annotated[
         list[str] | None,
-        typer.Option(
+        text_option(
             "--family",
-            metavar="MODULE:HANDLER",
-            callback=not_empty,
-            help="With --reexecute: start a processor of this handler, before a bundled one of its family and version; "
+            "MODULE:HANDLER",
+            "With --reexecute: start a processor of this handler, before a bundled one of its family and version; "
             "may be repeated.",
         ),
     ] = None,
     bind: Annotated[
-        str,
-        typer.Option(
-            "--bind",
-            metavar="ENDPOINT",
-            callback=not_empty,
-            help="With --reexecute: where processors connect that are not started here.",
-        ),
+        str, text_option("--bind", "ENDPOINT", "With --reexecute: where processors connect that are not started here.")
     ] = _BIND_DEFAULT,
     insecure: Insecure = None,
     wait_s: Annotated[
         int,
-        typer.Option(
-            "--wait-s",
-            min=0,
-            max=WAIT_S_MAX,
-            metavar="SECONDS",
-            help="With --reexecute: how long to wait for those processors.",
-        ),
+        number_option("--wait-s", 0, WAIT_S_MAX, "With --reexecute: how long to wait for those processors.", "SECONDS"),
     ] = 60,
     processes: Processes = 0,
-    most: Annotated[int, typer.Option("--show", min=1, metavar="N", help="Show at most N findings.")] = 20,
+    most: Annotated[int, number_option("--show", 1, None, "Show at most N findings.")] = 20,
     as_json: Json = False,
 ) -> None:
     """Verify a ledger's store: signatures, links, rules, receipts, every node of the state, every index.

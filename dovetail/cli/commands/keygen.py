@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dovetail.cli.options import Json, examples, not_empty
+from dovetail.cli.options import Json, examples, text_argument
 from dovetail.cli.printing import print_json
 from dovetail.common.home import shown
 from dovetail.common.keys import CONNECTION_KEYS, create_connection_key, create_key, key_path
@@ -22,10 +22,7 @@ app = typer.Typer()
     )
 )
 def keygen(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME|PATH]", callback=not_empty, help="A name under ~/.dovetail/keys, or a file."),
-    ] = None,
+    name: Annotated[str | None, text_argument("[NAME|PATH]", "A name under ~/.dovetail/keys, or a file.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing key.")] = False,
     connection: Annotated[
         bool,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dovetail.cli.options import Json, examples, some_path
+from dovetail.cli.options import Json, examples, path_option
 from dovetail.cli.printing import print_json
 from dovetail.cli.scaffold import Encoding, check_name, render, write_project
 from dovetail.common.output import printable, program
@@ -29,8 +29,7 @@ def new_family(
         Encoding, typer.Option("--encoding", help="How payloads and state entries are encoded.")
     ] = Encoding.CBOR,
     folder: Annotated[
-        Path | None,
-        typer.Option("--dir", metavar="PATH", parser=some_path, help="A folder that is new or empty. Default: ./NAME."),
+        Path | None, path_option("--dir", "A folder that is new or empty. Default: ./NAME.", "PATH")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dovetail.cli.options import ConfigFile, ConnectionKey, ValidatorKey, examples, not_empty
+from dovetail.cli.options import ConfigFile, ConnectionKey, ValidatorKey, examples, text_argument
 from dovetail.cli.part import LogFormatOption, LogLevelOption, start_part
 from dovetail.common.errors import INTERRUPTED, Refused
 from dovetail.node.config import Flag, load
@@ -29,12 +29,7 @@ app = typer.Typer()
 )
 def processor(
     handlers: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="MODULE:HANDLER",
-            callback=not_empty,
-            help="Handler classes, as in families.intkey.handler:IntkeyHandler.",
-        ),
+        list[str], text_argument("MODULE:HANDLER", "Handler classes, as in families.intkey.handler:IntkeyHandler.")
     ],
     config: ConfigFile = None,
     connect: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from dovetail.cli.options import Count, Head, Json, Url, Wait, examples, not_empty
+from dovetail.cli.options import Count, Head, Json, Url, Wait, examples, text_argument
 from dovetail.cli.printing import print_json, print_json_array, print_table, print_tree, short
 from dovetail.cli.submit import followed, refuse_uncommitted
 from dovetail.client import DovetailClient, Page
@@ -83,7 +83,7 @@ def block_list(url: Url = DEFAULT_URL, head: Head = None, count: Count = _COUNT_
 
 @block.command("show", epilog=examples("dovetail block show 0", "dovetail block show BLOCK_ID --json"))
 def block_show(
-    name: Annotated[str, typer.Argument(metavar="ID", callback=not_empty, help="The block's id or its number.")],
+    name: Annotated[str, text_argument("ID", "The block's id or its number.")],
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
@@ -99,7 +99,7 @@ def batch_list(url: Url = DEFAULT_URL, head: Head = None, count: Count = _COUNT_
 
 @batch.command("show", epilog=examples("dovetail batch show BATCH_ID"))
 def batch_show(
-    name: Annotated[str, typer.Argument(metavar="ID", callback=not_empty, help="The batch's id.")],
+    name: Annotated[str, text_argument("ID", "The batch's id.")],
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
@@ -111,7 +111,7 @@ def batch_show(
     "status", epilog=examples("dovetail batch status BATCH_ID", "dovetail batch status BATCH_ID OTHER_ID --wait 60")
 )
 def batch_status(
-    ids: Annotated[list[str], typer.Argument(metavar="ID", callback=not_empty, help="One or more batch ids.")],
+    ids: Annotated[list[str], text_argument("ID", "One or more batch ids.")],
     wait: Wait = None,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
@@ -140,7 +140,7 @@ def transaction_list(
 
 @transaction.command("show", epilog=examples("dovetail transaction show TRANSACTION_ID"))
 def transaction_show(
-    name: Annotated[str, typer.Argument(metavar="ID", callback=not_empty, help="The transaction's id.")],
+    name: Annotated[str, text_argument("ID", "The transaction's id.")],
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
@@ -170,9 +170,7 @@ def state_list(
 
 @state.command("show", epilog=examples("dovetail state show ADDRESS", "dovetail state show ADDRESS --head 3 --json"))
 def state_show(
-    address: Annotated[
-        str, typer.Argument(metavar="ADDRESS", callback=not_empty, help="A full address of 70 hex characters.")
-    ],
+    address: Annotated[str, text_argument("ADDRESS", "A full address of 70 hex characters.")],
     url: Url = DEFAULT_URL,
     head: Head = None,
     as_json: Json = False,

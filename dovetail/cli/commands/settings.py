@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dovetail.cli.options import Head, Json, Key, Output, Url, Wait, examples, not_empty
+from dovetail.cli.options import Head, Json, Key, Output, Url, Wait, examples, text_argument
 from dovetail.cli.printing import print_json, print_table, short
 from dovetail.cli.submit import nonce, signer_of, submit
 from dovetail.cli.upgrades.changes import locks
@@ -40,7 +40,7 @@ class Answer(StrEnum):
     )
 )
 def propose(
-    setting: Annotated[str, typer.Argument(metavar="KEY", callback=not_empty, help="The setting, as in a.dotted.key.")],
+    setting: Annotated[str, text_argument("KEY", "The setting, as in a.dotted.key.")],
     value: Annotated[str, typer.Argument(metavar="VALUE", help="The new value.")],
     wait: Wait = None,
     key: Key = None,
@@ -74,10 +74,7 @@ def propose(
 
 @app.command(epilog=examples("dovetail settings list", "dovetail settings vote PROPOSAL accept --wait 30 --key bob"))
 def vote(
-    proposal: Annotated[
-        str,
-        typer.Argument(metavar="PROPOSAL", callback=not_empty, help="The proposal's id, or an unmistakable beginning."),
-    ],
+    proposal: Annotated[str, text_argument("PROPOSAL", "The proposal's id, or an unmistakable beginning.")],
     answer: Annotated[Answer, typer.Argument(help="How to vote.", show_default=False)],
     wait: Wait = None,
     key: Key = None,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from dovetail.cli.maintenance import store_work
-from dovetail.cli.options import ConfigFile, DataDir, Json, Processes, examples, some_path
+from dovetail.cli.options import ConfigFile, DataDir, Json, Processes, examples, number_option, some_path
 from dovetail.cli.printing import print_json
 from dovetail.cli.store_report import mib, per_million, print_check
 from dovetail.common.errors import Refused
@@ -148,7 +148,7 @@ def compact(config: ConfigFile = None, data_dir: DataDir = None, as_json: Json =
     epilog=examples("dovetail store prune --depth 1000", "dovetail store prune --depth 2 && dovetail store compact")
 )
 def prune(
-    depth: Annotated[int, typer.Option("--depth", min=2, metavar="BLOCKS", help="How many of the newest states stay.")],
+    depth: Annotated[int, number_option("--depth", 2, None, "How many of the newest states stay.", "BLOCKS")],
     config: ConfigFile = None,
     data_dir: DataDir = None,
     as_json: Json = False,
@@ -182,9 +182,7 @@ def repair(
     data_dir: DataDir = None,
     truncate_to: Annotated[
         int | None,
-        typer.Option(
-            "--truncate-to", min=0, metavar="BLOCK", help="Keep only blocks 0 to BLOCK; later blocks are lost."
-        ),
+        number_option("--truncate-to", 0, None, "Keep only blocks 0 to BLOCK; later blocks are lost.", "BLOCK"),
     ] = None,
     processes: Processes = 0,
     as_json: Json = False,

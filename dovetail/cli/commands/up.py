@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from dovetail.cli.commands.genesis import prepare_node
-from dovetail.cli.options import ConfigFile, DataDir, Insecure, Key, examples, not_empty
+from dovetail.cli.options import ConfigFile, DataDir, Insecure, Key, examples, text_option
 from dovetail.cli.submit import url_argument
 from dovetail.common.errors import INTERRUPTED, Refused
 from dovetail.common.home import HOME_VARIABLE, shown
@@ -57,11 +57,10 @@ def up(
     ] = False,
     family: Annotated[
         list[str] | None,
-        typer.Option(
+        text_option(
             "--family",
-            metavar="MODULE:HANDLER",
-            callback=not_empty,
-            help="Run a processor of this handler too; may be repeated. The current folder is searched as well.",
+            "MODULE:HANDLER",
+            "Run a processor of this handler too; may be repeated. The current folder is searched as well.",
         ),
     ] = None,
     key: Key = None,

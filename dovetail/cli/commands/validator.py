@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dovetail.cli.options import ConfigFile, ConnectionKey, DataDir, Insecure, examples, some_path
+from dovetail.cli.options import ConfigFile, ConnectionKey, DataDir, Insecure, examples, path_option
 from dovetail.cli.part import LogFormatOption, LogLevelOption, run_part, start_part
 from dovetail.common.keys import load_signer
 from dovetail.node.config import Flag, load
@@ -27,13 +27,7 @@ def validator(
     config: ConfigFile = None,
     data_dir: DataDir = None,
     key_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--key-file",
-            metavar="FILE",
-            parser=some_path,
-            help="The node's key. Default: keys/validator.priv in the data folder.",
-        ),
+        Path | None, path_option("--key-file", "The node's key. Default: keys/validator.priv in the data folder.")
     ] = None,
     bind: Annotated[
         str | None, typer.Option("--bind", metavar="ENDPOINT", help="Where to listen. Default: tcp://127.0.0.1:4004.")
@@ -41,11 +35,10 @@ def validator(
     connection_key: ConnectionKey = None,
     allowed_keys: Annotated[
         Path | None,
-        typer.Option(
+        path_option(
             "--allowed-keys",
-            metavar="DIR",
-            parser=some_path,
-            help="Folder with the public keys of those that may connect, in processors and in clients. Default: none.",
+            "Folder with the public keys of those that may connect, in processors and in clients. Default: none.",
+            "DIR",
         ),
     ] = None,
     insecure: Insecure = None,

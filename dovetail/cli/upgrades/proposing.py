@@ -6,7 +6,7 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from dovetail.cli.options import WAIT_S_MAX, not_empty
+from dovetail.cli.options import WAIT_S_MAX, number_option, text_argument
 from dovetail.cli.printing import print_table
 from dovetail.cli.submit import nonce, signer_of, submit, url_argument
 from dovetail.cli.upgrades.changes import gap_of, lifted, value_of
@@ -23,12 +23,9 @@ from families.settings.client import propose
 
 WAIT_S_DEFAULT: Final = 60
 
-Family = Annotated[str, typer.Argument(metavar="FAMILY", callback=not_empty, help="The family's name.")]
+Family = Annotated[str, text_argument("FAMILY", "The family's name.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-WaitForCommit = Annotated[
-    int,
-    typer.Option("--wait", min=1, max=WAIT_S_MAX, metavar="SECONDS", help="How long to wait for the commit."),
-]
+WaitForCommit = Annotated[int, number_option("--wait", 1, WAIT_S_MAX, "How long to wait for the commit.", "SECONDS")]
 
 
 class ProposeOptions(NamedTuple):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dovetail.cli.options import Json, Key, Url, examples, not_empty
+from dovetail.cli.options import Json, Key, Url, examples, text_argument
 from dovetail.cli.submit import nonce, signer_of, submit, url_argument
 from dovetail.cli.upgrades.changes import called_off, coming
 from dovetail.cli.upgrades.node_families import NodeFamilies, read_families
@@ -35,7 +35,7 @@ app = typer.Typer()
 @app.command(epilog=examples("dovetail upgrade cancel intkey 2.0"))
 def cancel(
     family: Family,
-    new: Annotated[str, typer.Argument(metavar="NEW", callback=not_empty, help="The version that is planned.")],
+    new: Annotated[str, text_argument("NEW", "The version that is planned.")],
     yes: Yes = False,
     key: Key = None,
     url: Url = DEFAULT_URL,

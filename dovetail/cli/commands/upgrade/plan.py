@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from dovetail.cli.options import Json, Key, Url, examples, not_empty
+from dovetail.cli.options import Json, Key, Url, examples, text_argument, text_option
 from dovetail.cli.submit import url_argument
 from dovetail.cli.upgrades.changes import block_of, planned
 from dovetail.cli.upgrades.node_families import NodeFamilies, committed_by_family, read_families
@@ -42,43 +42,33 @@ _SHOWN_MAX: Final = 10
 )
 def plan(
     family: Family,
-    old: Annotated[str, typer.Argument(metavar="OLD", callback=not_empty, help="The version in use.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", callback=not_empty, help="The version to come.")],
+    old: Annotated[str, text_argument("OLD", "The version in use.")],
+    new: Annotated[str, text_argument("NEW", "The version to come.")],
     at: Annotated[
         str,
-        typer.Option(
-            "--at",
-            metavar="+N|BLOCK",
-            callback=not_empty,
-            help="The first block that may hold NEW: a number, or +N for N blocks after the head.",
+        text_option(
+            "--at", "+N|BLOCK", "The first block that may hold NEW: a number, or +N for N blocks after the head."
         ),
     ],
     until: Annotated[
         str | None,
-        typer.Option(
+        text_option(
             "--until",
-            metavar="+N|BLOCK",
-            callback=not_empty,
-            help="The last block that may hold OLD. Default: no end; with --migrate the block before --at.",
+            "+N|BLOCK",
+            "The last block that may hold OLD. Default: no end; with --migrate the block before --at.",
         ),
     ] = None,
     migrate: Annotated[
         list[str] | None,
-        typer.Option(
+        text_option(
             "--migrate",
-            metavar="MODULE:HANDLER|PREFIX",
-            callback=not_empty,
-            help="NEW migrates the state under this prefix, or under the handler's namespaces. May be repeated.",
+            "MODULE:HANDLER|PREFIX",
+            "NEW migrates the state under this prefix, or under the handler's namespaces. May be repeated.",
         ),
     ] = None,
     also: Annotated[
         list[str] | None,
-        typer.Option(
-            "--also",
-            metavar="FAMILY:VERSION",
-            callback=not_empty,
-            help="Permit this version, too, without limits. May be repeated.",
-        ),
+        text_option("--also", "FAMILY:VERSION", "Permit this version, too, without limits. May be repeated."),
     ] = None,
     yes: Yes = False,
     key: Key = None,

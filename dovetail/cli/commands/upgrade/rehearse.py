@@ -5,7 +5,16 @@ from typing import Annotated, Final
 
 import typer
 
-from dovetail.cli.options import ConfigFile, DataDir, Json, examples, not_empty, some_path
+from dovetail.cli.options import (
+    ConfigFile,
+    DataDir,
+    Json,
+    examples,
+    number_option,
+    path_option,
+    text_argument,
+    text_option,
+)
 from dovetail.cli.upgrades.rehearsal import rehearse_history, rehearse_to_migrate
 from dovetail.common.errors import Refused
 from dovetail.ledger.settings import FamilyVersion
@@ -33,24 +42,16 @@ WORKERS_MAX: Final = 64
 def rehearse(
     handler: Annotated[
         str,
-        typer.Argument(
-            metavar="MODULE:HANDLER",
-            callback=not_empty,
-            help="The new handler, as for dovetail processor; the current folder is searched as well.",
+        text_argument(
+            "MODULE:HANDLER", "The new handler, as for dovetail processor; the current folder is searched as well."
         ),
     ],
-    family: Annotated[str, typer.Option("--family", metavar="NAME", callback=not_empty, help="The family to upgrade.")],
+    family: Annotated[str, text_option("--family", "NAME", "The family to upgrade.")],
     version: Annotated[
-        str | None,
-        typer.Option(
-            "--from", metavar="VERSION", callback=not_empty, help="The version whose transactions are executed again."
-        ),
+        str | None, text_option("--from", "VERSION", "The version whose transactions are executed again.")
     ] = None,
     blocks: Annotated[
-        str | None,
-        typer.Option(
-            "--blocks", metavar="A..B", callback=not_empty, help="Only blocks A to B; A or B may be left out."
-        ),
+        str | None, text_option("--blocks", "A..B", "Only blocks A to B; A or B may be left out.")
     ] = None,
     migrate: Annotated[
         bool,
@@ -60,35 +61,21 @@ def rehearse(
     ] = False,
     config: ConfigFile = None,
     data_dir: DataDir = None,
-    workers: Annotated[
-        int, typer.Option("--workers", min=1, max=WORKERS_MAX, metavar="N", help="Processes that execute transactions.")
-    ] = 1,
+    workers: Annotated[int, number_option("--workers", 1, WORKERS_MAX, "Processes that execute transactions.")] = 1,
     differences_max: Annotated[
-        int,
-        typer.Option(
-            "--differences-max",
-            min=0,
-            max=_DIFFERENCES_MAX,
-            metavar="N",
-            help="Show at most N in full; all are counted.",
-        ),
+        int, number_option("--differences-max", 0, _DIFFERENCES_MAX, "Show at most N in full; all are counted.")
     ] = 100,
     apply_timeout_ms: Annotated[
-        int,
-        typer.Option(
-            "--apply-timeout-ms", min=1, max=3_600_000, metavar="MS", help="A longer apply is an internal error."
-        ),
+        int, number_option("--apply-timeout-ms", 1, 3_600_000, "A longer apply is an internal error.", "MS")
     ] = 10_000,
     resume: Annotated[
         bool, typer.Option("--resume/--fresh", help="Go on where Ctrl-C ended this rehearsal, or start again.")
     ] = False,
     progress_file: Annotated[
         Path | None,
-        typer.Option(
+        path_option(
             "--progress-file",
-            metavar="FILE",
-            parser=some_path,
-            help="File for the progress that --resume needs. Default: a file under ~/.dovetail/rehearsals.",
+            "File for the progress that --resume needs. Default: a file under ~/.dovetail/rehearsals.",
         ),
     ] = None,
     as_json: Json = False,

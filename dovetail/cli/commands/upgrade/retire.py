@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dovetail.cli.options import Json, Key, Url, examples, not_empty
+from dovetail.cli.options import Json, Key, Url, examples, text_argument, text_option
 from dovetail.cli.upgrades.changes import block_of, retired
 from dovetail.cli.upgrades.proposing import (
     WAIT_S_DEFAULT,
@@ -27,14 +27,11 @@ app = typer.Typer()
 @app.command(epilog=examples("dovetail upgrade retire intkey 1.0 --until +500"))
 def retire(
     family: Family,
-    old: Annotated[str, typer.Argument(metavar="OLD", callback=not_empty, help="The version to end.")],
+    old: Annotated[str, text_argument("OLD", "The version to end.")],
     until: Annotated[
         str,
-        typer.Option(
-            "--until",
-            metavar="+N|BLOCK",
-            callback=not_empty,
-            help="The last block that may hold OLD: a number, or +N for N blocks after the head.",
+        text_option(
+            "--until", "+N|BLOCK", "The last block that may hold OLD: a number, or +N for N blocks after the head."
         ),
     ],
     yes: Yes = False,
