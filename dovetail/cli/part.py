@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import structlog
 import typer
@@ -27,8 +27,13 @@ LogLevelOption = Annotated[
     LogLevel, typer.Option("--log-level", envvar="DOVETAIL_LOG_LEVEL", help="The least important lines to log.")
 ]
 
-Serve = Callable[[Callable[[], None], Callable[[str], None]], Coroutine[Any, Any, None]]
-"""Serves until it is cancelled. Calls the first callback when it is ready, the second with what it waits for."""
+
+class Serve(Protocol):
+    """Serves until it is cancelled. Calls ``on_ready`` when it is ready, ``on_waiting`` with what it waits for."""
+
+    def __call__(
+        self, *, on_ready: Callable[[], None], on_waiting: Callable[[str], None]
+    ) -> Coroutine[Any, Any, None]: ...
 
 
 class StartedPart(NamedTuple):
@@ -71,7 +76,7 @@ def run_part(part: StartedPart, bind: str, serve: Serve, *refusals: type[Excepti
         log.info("waiting", for_what=reason)
 
     async def serve_until_signal() -> signal.Signals | None:
-        serving = asyncio.create_task(serve(on_ready, on_waiting))
+        serving = asyncio.create_task(serve(on_ready=on_ready, on_waiting=on_waiting))
         reporting = asyncio.create_task(_report_alive(notifier))
         received: list[signal.Signals] = []
 

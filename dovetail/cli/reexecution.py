@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -95,7 +96,7 @@ def reexecute(
 
         limits = settings.validator.limits
         replay = Replay(bind, limits, max(wait_s, _START_S), reader, verification.node, findings.add, on_done, access)
-        try:
+        with closing(replay):
             note(f"processors may connect at {replay.endpoint}")
             if elsewhere:
                 note(
@@ -105,8 +106,6 @@ def reexecute(
             with tempfile.TemporaryDirectory(prefix="dovetail-") as logs:
                 work = _drive(replay, verification, tally, elsewhere, wait_s, served)
                 await _beside(_parts(handlers, replay.endpoint, access, settings.processor), Path(logs), work, replay)
-        finally:
-            replay.close()
 
     try:
         asyncio.run(run())

@@ -35,6 +35,7 @@ _TAKEN: Final = {
 }
 _SUFFIX: Final = ".in"
 _is_name = re.compile(rf"[a-z][a-z0-9_]{{0,{NAME_CHARACTERS_MAX - 1}}}").fullmatch
+_value = re.compile(r"\{\{(\w+)\}\}")
 _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
 _ESCAPES: Final = {
     ord("\n"): r"\n",
@@ -96,7 +97,7 @@ def render(name: str, encoding: Encoding) -> dict[str, str]:
     folders = ("family", "protobuf" if encoding is Encoding.PROTOBUF else "dataclass")
     templates = resources.files("dovetail.cli") / "templates"
     return {
-        _path(path, name): _filled(template.read_text(encoding="utf-8"), values)
+        _path(path, name): _value.sub(lambda found: str(values[found[1]]), template.read_text(encoding="utf-8"))
         for folder in folders
         for path, template in _files(templates / folder)
     }
@@ -154,10 +155,6 @@ def _path(path: str, name: str) -> str:
         # Git would obey a template of that name.
         return ".gitignore"
     return re.sub(r"\bname\b", name, path)
-
-
-def _filled(template: str, values: Mapping[str, object]) -> str:
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: str(values[found[1]]), template)
 
 
 def _values(name: str, encoding: Encoding) -> dict[str, object]:

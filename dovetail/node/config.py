@@ -110,10 +110,6 @@ def _is_endpoint(text: str) -> bool:
     return text.startswith("tcp://") and _is_address(text.removeprefix("tcp://").replace("*", "0.0.0.0"))
 
 
-def _is_peer(text: str) -> bool:
-    return _is_endpoint(text) and _has_peer_host(text) is not None
-
-
 def _are_networks(entries: tuple[str, ...]) -> bool:
     try:
         return len(networks(entries)) == len(entries)
@@ -121,8 +117,12 @@ def _are_networks(entries: tuple[str, ...]) -> bool:
         return False
 
 
+_has_peer_host = re.compile(r"tcp://(\[[0-9A-Za-z:.%_-]+\]|[0-9A-Za-z][0-9A-Za-z._-]*):[0-9]+").fullmatch
 _ENDPOINT: Final = _Rule(_is_endpoint, "tcp://HOST:PORT, PORT from 1 to 65535, an IPv6 host in brackets")
-_PEER: Final = _Rule(_is_peer, "tcp://HOST:PORT, HOST no *, PORT from 1 to 65535, an IPv6 host in brackets")
+_PEER: Final = _Rule(
+    lambda text: _is_endpoint(text) and _has_peer_host(text) is not None,
+    "tcp://HOST:PORT, HOST no *, PORT from 1 to 65535, an IPv6 host in brackets",
+)
 _ADDRESS: Final = _Rule(_is_address, "HOST:PORT, PORT from 1 to 65535, an IPv6 host in brackets")
 _SECONDS: Final = _Rule(lambda seconds: 1 <= seconds <= 86_400, "a whole number of seconds from 1 to 86400")
 _POSITIVE: Final = _Rule(lambda number: 1 <= number < 2**63, "a whole number from 1")
@@ -156,9 +156,7 @@ _RULES: Final[dict[str, _Rule]] = {
         lambda text: len(text) <= _BUILD_ID_CHARACTERS_MAX and (not text or text.isprintable()),
         f"at most {_BUILD_ID_CHARACTERS_MAX} printable characters",
     ),
-    "processor.metrics": _Rule(
-        lambda text: not text or _is_address(text), "HOST:PORT, PORT from 1 to 65535, an IPv6 host in brackets"
-    ),
+    "processor.metrics": _Rule(lambda text: not text or _is_address(text), _ADDRESS.allowed),
 }
 
 _KINDS: Final[dict[object, str]] = {
@@ -173,8 +171,6 @@ _KINDS: Final[dict[object, str]] = {
 _is_service_link = re.compile(
     r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?)"
 ).fullmatch
-
-_has_peer_host = re.compile(r"tcp://(\[[0-9A-Za-z:.%_-]+\]|[0-9A-Za-z][0-9A-Za-z._-]*):[0-9]+").fullmatch
 
 T = TypeVar("T")
 

@@ -13,6 +13,7 @@ from dovetail.common.errors import Refused
 from processor_sdk.handler import TransactionHandler
 from processor_sdk.sawtooth import adapted
 
+_SDK: Final = str(Path(processor_sdk.__file__).parent)
 _MISTAKES: Final = (
     ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, OSError, RuntimeError,
     SyntaxError, SystemExit, TypeError, ValueError,
@@ -68,8 +69,11 @@ def _mistake(error: BaseException) -> str:
     if isinstance(error, (ModuleNotFoundError, SyntaxError)):
         # A SyntaxError names its place itself; a missing module has none.
         return message
-    # The author's own line is the last one outside of this module, the SDK and the interpreter.
-    ours = ("<", __file__, str(Path(processor_sdk.__file__).parent))
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]
-    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {message}{place}"
+    return f"{type(error).__name__}: {message}{place_of(error, '<', __file__)}"
+
+
+def place_of(error: BaseException | None, *ours: str) -> str:
+    """The author's line that raised ``error``: the last one outside of the SDK and of files named like ``ours``."""
+    frames = traceback.extract_tb(error.__traceback__) if error is not None else []
+    theirs = [frame for frame in frames if not frame.filename.startswith((_SDK, *ours))]
+    return f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""

@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -42,7 +43,6 @@ class RotatingFile:
         self._size += len(content)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def _open(self) -> Any:
@@ -60,11 +60,8 @@ def write_trace(error: BaseException) -> Path | None:
     try:
         path = home() / "logs" / "dovetail.log"
         make_private_dir(path.parent)
-        file = RotatingFile(path, _TRACE_FILE_BYTES_MAX)
-        try:
+        with closing(RotatingFile(path, _TRACE_FILE_BYTES_MAX)) as file:
             file.write(entry.encode())
-        finally:
-            file.close()
     except (OSError, Refused, RuntimeError):  # RuntimeError: the user has no home folder.
         return None
     return path

@@ -22,8 +22,6 @@ _ID_CHARACTERS_SHOWN: Final = 16
 
 
 class LogFormat(StrEnum):
-    """The format of log lines."""
-
     CONSOLE = "console"
     JSON = "json"
 

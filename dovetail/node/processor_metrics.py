@@ -31,7 +31,6 @@ class ProcessorMetrics(Collector):
         self._report = Report((), False)
 
     def __call__(self, report: Report) -> None:
-        """Replace the report."""
         self._report = report
 
     def serve(self, address: str) -> "ProcessorMetrics":

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -125,9 +126,8 @@ class _Supervisor:
 
     async def _keep(self, part: Part) -> None:
         """Run the part, and run it again when it ends, until all end. Raises Refused if it never serves."""
-        log = _Log(self._log_dir / f"{part.name}.log", self._events)
         pause_s: float | None = None
-        try:
+        with closing(_Log(self._log_dir / f"{part.name}.log", self._events)) as log:
             while not self._ending.is_set():
                 started = time.monotonic()
                 exit_code, last_line = await self._run_once(part, log)
@@ -140,9 +140,8 @@ class _Supervisor:
                 self._events.notice(
                     f"{part.name} {_how_it_ended(exit_code)}; starting it again in {pause_s:g} s (log: {log.path})"
                 )
-                await self._pause(pause_s)
-        finally:
-            log.close()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._ending.wait(), pause_s)
 
     async def _run_once(self, part: Part, log: "_Log") -> tuple[int, str]:
         def on_output(content: bytes) -> None:
@@ -186,12 +185,6 @@ class _Supervisor:
         else:
             self._all_served = True
             self._events.ready()
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._ending.wait(), seconds)
-        except TimeoutError:
-            return
 
     async def _end_in_order(self, keepers: Mapping[str, asyncio.Task[None]]) -> None:
         for rank in sorted({part.ends for part in self._parts}):

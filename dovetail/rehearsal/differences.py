@@ -1,6 +1,5 @@
 """The differences between a new handler's outcome and history. Pure values: reads no store, runs no handler."""
 
-import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-import processor_sdk
 from dovetail.ledger.ids import TransactionId
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.outcome import Kept, keep
 from dovetail.ledger.receipt import decode_event
+from dovetail.node.handlers import place_of
 from dovetail.rehearsal.history import Before, PastTransaction, changes_of
 from dovetail.rehearsal.values import HEX_BYTES_SHOWN_MAX, Value, codecs_of, shown
 from processor_sdk.apply.dispatch import ApplyResult
@@ -29,7 +28,6 @@ new handler has, a written value, the events, the receipt data."""
 _INVALID: Final = processor_pb2.TpProcessResponse.INVALID_TRANSACTION
 _EVENTS_SHOWN_MAX: Final = 8
 _EVENT_CHARACTERS_SHOWN_MAX: Final = 400
-_OURS: Final = (str(Path(processor_sdk.__file__).parent), str(Path(__file__).parent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ def failure_of(result: ApplyResult) -> tuple[Literal["invalid", "internal_error"
     """Kind and message of an apply that was refused or failed."""
     if result.status == _INVALID:
         return "invalid", result.message
-    return "internal_error", result.message + _place_of(result.error)
+    return "internal_error", result.message + place_of(result.error, str(Path(__file__).parent))
 
 
 def kept_of(
@@ -169,13 +167,6 @@ def _written(changes: Mapping[str, bytes | None], address: str, who: str = "hist
     if address not in changes:
         return f"{who} does not write there"
     return f"{who} removes it" if changes[address] is None else f"{who} sets it"
-
-
-def _place_of(error: BaseException | None) -> str:
-    """The place in the author's code where ``error`` was raised."""
-    frames = traceback.extract_tb(error.__traceback__) if error is not None else []
-    theirs = [frame for frame in frames if not frame.filename.startswith(_OURS)]
-    return f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
 
 
 def _shown_event(message: events_pb2.Event) -> str:

@@ -90,7 +90,7 @@ def changes_of(receipt: transaction_receipt_pb2.TransactionReceipt) -> dict[str,
 
 def span_of(store: StoreReader, first_block: int, last_block: int) -> Span:
     """All transactions of these blocks. Raises StorageFailed if the store lacks one of the two."""
-    begin, end = _required(store, first_block), _required(store, last_block)
+    begin, end = required_block(store, first_block), required_block(store, last_block)
     return Span(first_block, last_block, begin.first_transaction, end.transaction_end)
 
 
@@ -102,7 +102,7 @@ class BlockHistory:
 
     def __init__(self, store: StoreReader, num: int) -> None:
         self._store = store
-        self._block = _required(store, num)
+        self._block = required_block(store, num)
         self._changes: dict[str, bytes | None] = {}
         self._rest = self._transactions()
         self.num = num
@@ -148,7 +148,8 @@ class BlockHistory:
                 number += 1
 
 
-def _required(store: StoreReader, num: int) -> BlockInfo:
+def required_block(store: StoreReader, num: int) -> BlockInfo:
+    """Block ``num``. Raises StorageFailed if the store lacks it."""
     block = store.block(num)
     if block is None:
         raise StorageFailed(f"the store has no block {num}")

@@ -125,12 +125,10 @@ class Clock:
         self._seen: int | None = None
 
     def begin(self) -> None:
-        """An apply begins."""
         self._begun += 1
         self._running = self._begun
 
     def end(self) -> None:
-        """The apply has ended."""
         self._running = None
 
     @contextmanager

@@ -24,10 +24,10 @@ from dovetail.ledger.limits import Limits
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.node.handlers import make_handlers
 from dovetail.rehearsal.differences import Findings
-from dovetail.rehearsal.history import Span
+from dovetail.rehearsal.history import Span, required_block
 from dovetail.rehearsal.migrating import SliceFindings, migrate_slice
 from dovetail.rehearsal.rehearser import Rehearser
-from dovetail.validator.store import StorageFailed, StoreReader
+from dovetail.validator.store import StoreReader
 from processor_sdk.handler import TransactionHandler
 
 P = ParamSpec("P")
@@ -148,9 +148,7 @@ def pieces(store: StoreReader, span: Span, begin: int) -> Iterator[Span]:
     """``span`` from transaction number ``begin`` on, in pieces small enough for a progress bar."""
     first, first_block = begin, -1
     for num in range(span.first_block, span.last_block + 1):
-        block = store.block(num)
-        if block is None:
-            raise StorageFailed(f"the store has no block {num}")
+        block = required_block(store, num)
         while first < block.transaction_end:
             if first >= block.first_transaction:
                 first_block = num

@@ -84,7 +84,6 @@ class RecordingMigrationContext(_Recording, MigrationContext):
     """A MigrationContext that records the used codecs."""
 
     def leaves(self, codec: Codec[Any] | None = None) -> Iterator[Any]:
-        """See ``MigrationContext``."""
         for entry in super().leaves(codec):  # type: ignore[arg-type]
             self._used((entry[0],), codec)
             yield entry

@@ -5,6 +5,7 @@ installed.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,11 +42,8 @@ def running_validator(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Run
     """
     from dovetail.testing.running import RunningValidator
 
-    running = RunningValidator(tmp_path_factory.mktemp("validator"))
-    try:
+    with closing(RunningValidator(tmp_path_factory.mktemp("validator"))) as running:
         yield running
-    finally:
-        running.close()
 
 
 @pytest.hookimpl(wrapper=True)

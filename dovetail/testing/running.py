@@ -165,5 +165,4 @@ class ReservedPort:
             self._socket.close()
 
     def close(self) -> None:
-        """Release the port."""
         self._socket.close()

@@ -6,6 +6,7 @@ of their family, which ``PreloadHandler`` executes, writes many leaves, so that 
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
@@ -87,12 +88,9 @@ async def preload(
 
 def _write(folder: Path, key_file: Path, mark: str, first: int, end: int) -> None:
     signer = load_signer(key_file)
-    store = Store(folder, Limits())
-    try:
+    with closing(Store(folder, Limits())) as store:
         for start in range(first, end, _BLOCK_LEAVES):
             store.commit_block(_block(store, signer, Preload(mark, start, min(_BLOCK_LEAVES, end - start))))
-    finally:
-        store.close()
 
 
 def _block(store: Store, signer: Signer, content: Preload) -> BlockCommit:

@@ -26,13 +26,10 @@ class QueueWatch:
         """Watch over a connection of its own, after a first answer. Raises Refused."""
         target = Target.of(url)
         watch = cls(target)
-        connection = await Connection.open(target, watch, watch._free)
-        try:
+        with contextlib.closing(await Connection.open(target, watch, watch._free)):
             watch.sample()
             await watch._first_answer.wait()
             yield watch
-        finally:
-            connection.close()
 
     def sample(self) -> None:
         if self._free:

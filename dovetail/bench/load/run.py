@@ -130,7 +130,11 @@ class _Benchmark:
         if not self._posts:
             async with self._step(f"sign{of}", self._load.transactions) as advance:
                 self._posts = await sign(self._workers, self._load, advance)
-            _check_bodies(self._posts)
+            most = Limits().body_bytes_max
+            if (largest := max(len(post.body) for post in self._posts)) > most:
+                raise Refused(
+                    f"a POST would have {largest} bytes, more than the {most} that are allowed; lower --per-post"
+                )
             await self._sign_parked(of)
         if self._options.url:
             measured = await self._measure(self._options.url, None, pending, of)
@@ -238,10 +242,3 @@ class _Benchmark:
             ahead=ahead,
             on_committed=lambda committed: advance(committed * a_post),
         )
-
-
-def _check_bodies(posts: Sequence[Post]) -> None:
-    largest = max(len(post.body) for post in posts)
-    most = Limits().body_bytes_max
-    if largest > most:
-        raise Refused(f"a POST would have {largest} bytes, more than the {most} that are allowed; lower --per-post")

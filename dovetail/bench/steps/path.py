@@ -7,6 +7,7 @@ import pickle
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -82,8 +83,7 @@ def time_steps(
         pending_transactions_max=10 * block_transactions + PREPARED_SHAPE,
         pending_batches_max=10 * block_transactions,
     )
-    store = Store(folder / "store", limits)
-    try:
+    with closing(Store(folder / "store", limits)) as store:
         path = _Path(store, limits)
         path.commit(prepared, StepTimes())
         before = store.head.num if store.head else -1
@@ -91,8 +91,6 @@ def time_steps(
         path.commit(load, times)
         assert store.head is not None, "blocks were committed"
         return times, store.head.num - before
-    finally:
-        store.close()
 
 
 class _Path:

@@ -1,5 +1,6 @@
 """``chain verify``: checks a ledger's store, and on request executes its history again."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -119,13 +120,9 @@ def _reexecuted(
     """Verify and execute again, in this process, because the processors must end with it. Damaged pages may kill it."""
     findings = Findings()
     try:
-        reader = StoreReader.open(path)
-        try:
-            with Checkers(processes) as checkers:
-                verification = begin(reader, checkers, findings, first, last, path)
-                run_again(reader, verification, findings, tally, settings, named, bind, wait_s)
-        finally:
-            reader.close()
+        with closing(StoreReader.open(path)) as reader, Checkers(processes) as checkers:
+            verification = begin(reader, checkers, findings, first, last, path)
+            run_again(reader, verification, findings, tally, settings, named, bind, wait_s)
     except (StorageFailed, CheckerDied) as failure:
         raise Refused(str(failure)) from None
     tally.end()

@@ -18,7 +18,6 @@ from families.intkey.payload import Verb
 
 app = typer.Typer(help="Named integers: set, inc, dec, show, list.", no_args_is_help=True)
 
-
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="1 to 20 characters.")]
 _Value = Annotated[
     int, typer.Argument(metavar="VALUE", help="0 to 4294967295; in version 2.0: 0 to 18446744073709551615.")
@@ -26,15 +25,11 @@ _Value = Annotated[
 
 
 class Encoding(StrEnum):
-    """The payload encodings of the family."""
-
     CBOR = "cbor"
     JSON = "json"
 
 
 class Version(StrEnum):
-    """The versions of the family."""
-
     V1 = "1.0"
     V2 = "2.0"
 

@@ -49,7 +49,7 @@ def processors(
         if watch:
             show_again(lambda: make_table(_HEADINGS[:_WATCHED], (row[:_WATCHED] for row in _rows(client))))
         elif as_json:
-            found = _listed(client)
+            found = client.resource("status", "processors")
             print_json(found)
             if not found:
                 raise Refused(_NONE_CONNECTED)
@@ -57,13 +57,9 @@ def processors(
             print_table(_HEADINGS, _rows(client))
 
 
-def _listed(client: DovetailClient) -> Any:
-    return client.resource("status", "processors")
-
-
 def _rows(client: DovetailClient) -> list[Sequence[object]]:
     """The rows of the table. Raises Refused, also if no processor is connected."""
-    found = _listed(client)
+    found = client.resource("status", "processors")
     try:
         rows = [row for entry in found for row in _rows_of(entry)]
     except (LookupError, TypeError, AttributeError, ValueError):

@@ -219,9 +219,7 @@ class _Listing:
         for page in self._pages:
             self.total = page.total_count
             for item in page.items:
-                if self._count and self.shown >= self._count:
-                    return
                 self.shown += 1
                 yield item
-            if self._count and self.shown >= self._count:
-                return
+                if self.shown == self._count:
+                    return

@@ -1,5 +1,6 @@
 """``rest-api``: a REST API in the foreground."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -41,15 +42,9 @@ def rest_api(
         flags={
             "rest_api.bind": Flag("--bind", bind),
             "rest_api.validator": Flag("--validator", validator),
-            "rest_api.validator_key": Flag("--validator-key", validator_key and str(validator_key)),
-            "rest_api.connection_key": Flag("--connection-key", connection_key and str(connection_key)),
+            "rest_api.validator_key": Flag("--validator-key", validator_key),
+            "rest_api.connection_key": Flag("--connection-key", connection_key),
         },
     ).rest_api
     part = start_part("rest-api", log_format, log_level)
-    run_part(
-        part,
-        settings.bind,
-        lambda on_ready, on_waiting: serve(settings, on_ready=on_ready, on_waiting=on_waiting),
-        OSError,
-        ValueError,
-    )
+    run_part(part, settings.bind, partial(serve, settings), OSError, ValueError)

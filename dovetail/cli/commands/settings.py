@@ -27,8 +27,6 @@ app = typer.Typer(help="The ledger's settings: propose, vote, list.", no_args_is
 
 
 class Answer(StrEnum):
-    """The answers of a vote."""
-
     ACCEPT = "accept"
     REJECT = "reject"
 

@@ -56,15 +56,12 @@ def status(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
         print_json({"ready": not reason, **state, **counted, "stats": totals, "config": config})
     else:
         try:
-            _show(url, ready, totals, config, has_metrics=_are_a_validators(samples), **counted)
+            has_metrics = any(sample.name.startswith("dovetail_validator_") for sample in samples)
+            _show(url, ready, totals, config, has_metrics=has_metrics, **counted)
         except (LookupError, TypeError, AttributeError):
             raise Refused(misread(shown_url(url))) from None
     if reason:
         raise Refused(f"not ready: {reason}")
-
-
-def _are_a_validators(samples: Iterable[Sample]) -> bool:
-    return any(sample.name.startswith("dovetail_validator_") for sample in samples)
 
 
 def _counts(samples: Iterable[Sample], name: str, *labels: str) -> dict[str, int]:

@@ -83,7 +83,12 @@ def up(
     processors = _processors(family or [], bundled=not no_families)
     check_access(settings)
     refuse_if_in_use(settings.validator.data_dir, settings.validator.bind, settings.rest_api.bind)
-    _warn_if_insecure(settings)
+    if settings.validator.insecure and not is_local(settings.validator.bind):
+        # The validator's own warning is only in its log.
+        note(
+            f"the validator's port {settings.validator.bind} is open to the network: every process that reaches it can"
+            " execute transactions. docs/how-to/keys.md says how to let in only known processes"
+        )
     prepare_node(settings, key)
     if no_families:
         note(
@@ -102,16 +107,6 @@ def up(
     ended_by = asyncio.run(_supervise(settings, parts, key, families=not no_families, show_logs=logs))
     if ended_by is signal.SIGINT:
         raise typer.Exit(INTERRUPTED)
-
-
-def _warn_if_insecure(settings: Config) -> None:
-    """Repeat the validator's warning, which only its log has."""
-    config = settings.validator
-    if config.insecure and not is_local(config.bind):
-        note(
-            f"the validator's port {config.bind} is open to the network: every process that reaches it can execute"
-            " transactions. docs/how-to/keys.md says how to let in only known processes"
-        )
 
 
 def _processors(named: Sequence[str], *, bundled: bool) -> list[tuple[str, str]]:

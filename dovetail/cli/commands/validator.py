@@ -1,5 +1,6 @@
 """``validator``: a validator in the foreground."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -53,11 +54,11 @@ def validator(
     settings = load(
         config_file=config,
         flags={
-            "validator.data_dir": Flag("--data-dir", data_dir and str(data_dir)),
-            "validator.key_file": Flag("--key-file", key_file and str(key_file)),
+            "validator.data_dir": Flag("--data-dir", data_dir),
+            "validator.key_file": Flag("--key-file", key_file),
             "validator.bind": Flag("--bind", bind),
-            "validator.connection_key": Flag("--connection-key", connection_key and str(connection_key)),
-            "validator.allowed_keys": Flag("--allowed-keys", allowed_keys and str(allowed_keys)),
+            "validator.connection_key": Flag("--connection-key", connection_key),
+            "validator.allowed_keys": Flag("--allowed-keys", allowed_keys),
             "validator.insecure": Flag("--insecure", insecure),
         },
     ).validator
@@ -66,9 +67,4 @@ def validator(
     load_signer(settings.key_file)
     part = start_part("validator", log_format, log_level)
     collect_seldom()
-    run_part(
-        part,
-        settings.bind,
-        lambda on_ready, on_waiting: serve(settings, on_ready=on_ready, on_waiting=on_waiting),
-        CannotStart,
-    )
+    run_part(part, settings.bind, partial(serve, settings), CannotStart)

@@ -147,14 +147,13 @@ def called_off(entries: Entries, new: FamilyVersion, *, head_num: int, unmigrate
 def value_of(entries: Entries) -> str:
     """The value of the setting. Raises Refused if nodes would decode other entries from it, or none."""
     value = encode_permitted_families(entries)
+    why = "it would be read as something else"
     try:
-        understood = decode_permitted_families(value) == entries
-        why = "it would be read as something else"
+        if decode_permitted_families(value) == entries:
+            return value
     except NotDecodable as error:
-        understood, why = False, str(error)
-    if not understood:
-        raise Refused(f"no node would understand this, so it is not proposed: {why}")
-    return value
+        why = str(error)
+    raise Refused(f"no node would understand this, so it is not proposed: {why}")
 
 
 def gap_of(entries: Entries, name: str, head_num: int) -> tuple[int, int | None] | None:

@@ -15,10 +15,7 @@ from dovetail.client import BatchStatus, DovetailClient
 from dovetail.common.errors import Refused
 from dovetail.common.output import note, printable, program
 from dovetail.ledger.permitted import Permission
-from dovetail.ledger.settings import (
-    TRANSACTION_FAMILIES,
-    FamilyVersion,
-)
+from dovetail.ledger.settings import TRANSACTION_FAMILIES, FamilyVersion
 from families.settings.client import propose
 
 WAIT_S_DEFAULT: Final = 60

@@ -67,10 +67,8 @@ def _new(difference: Difference) -> str:
 def print_migration(what: str, found: list[SliceFindings], shown_max: int, as_json: bool) -> None:
     """Print the findings of a rehearsed migration; ``what``: its description."""
     changes = list(islice((change for one in found for change in one.changes), shown_max))
-    totals = {
-        name: sum(getattr(one, name) for one in found)
-        for name in ("leaves", "added", "changed", "unchanged", "removed")
-    }
+    columns = ("leaves", "added", "changed", "unchanged", "removed")
+    totals = {name: sum(getattr(one, name) for one in found) for name in columns}
     refused = [one for one in found if one.refused]
     if as_json:
         slices = [msgspec.to_builtins(replace(one, changes=())) for one in found]
@@ -84,7 +82,6 @@ def print_migration(what: str, found: list[SliceFindings], shown_max: int, as_js
         print_table(("ADDRESS", "NOW", "AFTER THE MIGRATION"), rows)
         typer.echo()
     if len(found) > 1:
-        columns = ("leaves", "added", "changed", "unchanged", "removed")
         rows_of_slices = [
             (place, " ".join(one.prefixes), *(getattr(one, name) for name in columns), one.refused or "-")
             for place, one in enumerate(found, 1)

@@ -289,7 +289,7 @@ def test_lines_are_as_late_as_the_documentation_says() -> None:
 def test_a_part_that_is_told_to_end_writes_its_last_lines(
     lines: LogLines, stderr: _Stderr, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    async def serve(on_ready: Callable[[], None], _: Callable[[str], None]) -> None:
+    async def serve(*, on_ready: Callable[[], None], on_waiting: Callable[[str], None]) -> None:
         on_ready()
         os.kill(os.getpid(), number)
         await asyncio.Event().wait()

@@ -1,5 +1,6 @@
 """``upgrade rehearse``: runs the next handler on committed transactions, with ``dovetail.rehearsal``."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -95,9 +96,7 @@ def rehearse(
     """
     if not version and not migrate:
         raise typer.BadParameter("name the version of the transactions with --from VERSION")
-    settings = load(
-        config_file=config, flags={"validator.data_dir": Flag("--data-dir", data_dir and str(data_dir))}
-    ).validator
+    settings = load(config_file=config, flags={"validator.data_dir": Flag("--data-dir", data_dir)}).validator
     made = handler_for(handler, family)
     if migrate and not made.migrates:
         raise Refused(
@@ -107,8 +106,7 @@ def rehearse(
     store = settings.data_dir / STORE_FOLDER
     setup = Setup(store, handler, wanted, apply_timeout_ms, differences_max, settings.limits)
     try:
-        reader = StoreReader.open(store)
-        try:
+        with closing(StoreReader.open(store)) as reader:
             span = _span(reader, blocks)
             if migrate:
                 code = rehearse_to_migrate(setup, reader, span.last_block, made, workers, as_json)
@@ -116,8 +114,6 @@ def rehearse(
                 code = rehearse_history(
                     setup, reader, span, made, blocks or "", workers, resume, progress_file, as_json
                 )
-        finally:
-            reader.close()
     except StorageFailed as error:
         raise Refused(str(error)) from None
     raise typer.Exit(code)

@@ -70,16 +70,7 @@ def status(
         except Refused as error:
             raise StatusUnknown(str(error)) from None
     if as_json:
-        print_json(
-            {
-                "head_num": seen.head_num,
-                "restricted": seen.restricted,
-                "families": [_with_readiness(seen, family) for family in seen.families],
-                "proposals": seen.proposals,
-                "stalls": seen.stalls,
-                "open": seen.open,
-            }
-        )
+        print_json(seen._asdict() | {"families": [_with_readiness(seen, family) for family in seen.families]})
     else:
         typer.echo(_first_line(seen, url))
         print_table(_HEADINGS, _rows(seen))
