@@ -121,4 +121,5 @@ def show_disturbances(disturbances: Sequence[str], console: Console) -> None:
     """Print a warning for each disturbed run; undisturbed runs have an empty text."""
     for number, disturbance in enumerate(disturbances, 1):
         if disturbance:
-            console.print(f"run {number}: {disturbance}; its figures mean little, repeat it", style="yellow")
+            advice = "the run's figures mean little: repeat it on a quieter machine"
+            console.print(f"run {number}: {disturbance}; {advice}", style="yellow")

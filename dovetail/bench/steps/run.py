@@ -85,6 +85,6 @@ def show(report: StepsReport, console: Console) -> None:
     console.print(shown)
     cores = report.machine.cores
     console.print(
-        f"{report.blocks} blocks; {cores} cores that did nothing else would do {cores * 1e6 / all_us:,.0f}"
-        f" transactions/s, {report.steps[0].cpu_us / all_us:.2f} of what they verify"
+        f"{report.blocks} blocks; at this cost {cores} free cores do {cores * 1e6 / all_us:,.0f} transactions/s,"
+        f" {report.steps[0].cpu_us / all_us:.2f} of the rate at which they only verify"
     )
