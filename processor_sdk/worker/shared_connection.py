@@ -6,6 +6,7 @@ runs long (docs/explanation/adr/0016-a-message-wakes-one-thread.md). No messages
 
 import signal
 import threading
+from types import TracebackType
 from typing import Final
 
 from processor_sdk.apply.progress import Task
@@ -24,8 +25,7 @@ class SharedConnection:
         self._connection = connection
         self._lock = threading.Lock()
         self._keeper_dismissed = threading.Event()
-        self._ended_by: BaseException | None = None
-        """The exception that ended a poll."""
+        self._ended = _Ended()
         self.finished = False
         """Whether the work was finished after the latest poll."""
 
@@ -61,7 +61,7 @@ class SharedConnection:
             if self._lock.acquire(blocking=False):
                 try:
                     # The apply thread raises the exception that ended its own poll.
-                    if self._ended_by is None:
+                    if self._ended.by is None:
                         self._poll(wait=False)
                 finally:
                     self._lock.release()
@@ -77,12 +77,23 @@ class SharedConnection:
 
     def _poll(self, *, wait: bool) -> None:
         # No poll after one that raised: dispatch or the handler may have caught the exception.
-        if self._ended_by is not None:
-            raise self._ended_by
-        try:
+        if self._ended.by is not None:
+            raise self._ended.by
+        with self._ended:
             if not self._connection.nothing_left:
                 self._connection.poll(wait=wait)
-        except BaseException as error:
-            self._ended_by = error
-            raise
         self.finished = self._connection.nothing_left
+
+
+class _Ended:
+    """Keeps the exception that ended a poll, and lets it propagate."""
+
+    by: BaseException | None = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.by = error
