@@ -1,6 +1,8 @@
 """``new-family``: writes a new transaction family, whose files are in ``dovetail.cli.scaffold``."""
 
 import shlex
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -46,7 +48,11 @@ def new_family(
         print_json({"folder": str(target.absolute()), "handler": handler, "files": sorted(files)})
         return
     typer.echo(f"wrote the family {name} to {printable(target)}: {len(files)} files; its README.md describes them")
+    # Without an active environment, pip is another one's, which has no Dovetail.
+    activate = Path(sys.prefix) / "bin" / "activate"
+    inactive = shutil.which("python") != str(activate.with_name("python")) and activate.is_file()
     for line in (
+        *([f". {shlex.quote(str(activate))}"] if inactive else []),
         f"cd {shlex.quote(str(target))}",
         "pip install -e '.[test]'",
         "pytest",

@@ -118,7 +118,8 @@ def test_descriptors_are_written_as_protoc_writes_them() -> None:
         assert scaffold._escaped(ast.literal_eval(f"b'{literal}'")) == literal, module.name
 
 
-def test_it_says_what_to_type_next(run: Run, here: Path) -> None:
+def test_it_says_what_to_type_next(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.prefix) / "bin"))
     done = run("new-family", "tickets")
     first, *others = done.out.splitlines()
     assert (done.code, done.err) == (0, "")
@@ -126,6 +127,17 @@ def test_it_says_what_to_type_next(run: Run, here: Path) -> None:
     assert [line.partition("   ")[0] for line in others] == ["next"] * 5
     assert written(here / "tickets") == set(render("tickets", Encoding.CBOR))
     assert all("{{" not in path.read_text() for path in here.rglob("*") if path.is_file())
+
+
+def test_without_an_active_environment_the_first_step_activates_it(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "bin").mkdir()
+    (here / "bin" / "activate").touch()
+    monkeypatch.setattr(sys, "prefix", str(here))
+    _, first, *others = run("new-family", "tickets").out.splitlines()
+    assert first == f"next   . {here}/bin/activate"
+    assert len(others) == 5
 
 
 def test_for_scripts(run: Run, here: Path) -> None:
