@@ -53,5 +53,4 @@ class Metrics:
         self._requests.labels("", _OTHER_METHOD, str(status)).inc()
 
     def text(self) -> bytes:
-        """All metrics in Prometheus' text format, version 0.0.4."""
         return generate_latest(self._registry)

@@ -95,6 +95,5 @@ def get_only(
     parameters: tuple[Parameter, ...] = (),
     problems: tuple[Problem, ...] = (),
 ) -> Endpoint:
-    """A path whose only operation is GET."""
     get = Operation(handler, tag, summary, description, answers, parameters, problems=problems)
     return Endpoint(path, {"GET": get})

@@ -68,7 +68,6 @@ LEAF: Final = {"address": ADDRESS, "data": LEAF_BYTES}
 
 
 def link(path: str, *pairs: tuple[str, str]) -> str:
-    """A URL as in an answer."""
     return links.url(BASE, path, pairs)
 
 
