@@ -13,16 +13,16 @@ import pytest
 
 SLOW: Final = {
     "tests/conformance": "more than a thousand rows on nodes of their own",
-    "tests/dovetail/bench/test_bench.py": "benchmarks of nodes",
-    "tests/dovetail/bench/test_bench_http.py": "benchmarks of nodes",
-    "tests/dovetail/bench/test_bench_options.py": "benchmarks of nodes",
-    "tests/dovetail/cli/commands/test_new_family.py::test_its_tests_pass_as_written": "a node for each encoding",
-    "tests/dovetail/cli/commands/test_new_family.py::test_it_is_typed": "mypy over the whole project",
-    "tests/dovetail/cli/commands/test_rehearse.py": "processes that rehearse a long chain",
+    "tests/dovetail/bench/http/test_http_run.py": "benchmarks of nodes",
+    "tests/dovetail/bench/load/test_load_run.py": "benchmarks of nodes",
+    "tests/dovetail/cli/commands/upgrade/test_rehearse.py": "processes that rehearse a long chain",
+    "tests/dovetail/cli/test_scaffold.py::test_its_tests_pass_as_written": "a node for each encoding",
+    "tests/dovetail/cli/test_scaffold.py::test_it_is_typed": "mypy over the whole project",
     "tests/dovetail/testing/test_pytest_plugin.py": "nodes in runs of pytest",
     "tests/dovetail/validator/store/test_reader.py": "readers killed by the dozen",
     "tests/dovetail/validator/test_page_cost.py": "long chains",
-    "tests/processor_sdk/testing/test_second_interpreters.py": "interpreters started by the dozen",
+    "tests/processor_sdk/testing/test_interpreters.py": "interpreters started by the dozen",
+    "tests/properties/test_serial_equivalence.py": "long histories",
     "tests/properties/test_testing_ledger.py": "long histories",
     "tests/system/e2e": "a node for nearly every test",
     "tests/system/faults": "nodes that are killed again and again",
@@ -31,6 +31,7 @@ SLOW: Final = {
 """What the README's test command leaves out, and what it costs: the marker ``slow``."""
 
 NOT_SLOW: Final = (
+    "tests/properties/test_serial_equivalence.py::test_equals_plain_serial_execution",
     # Real processes, a foreign client and a foreign processor.
     "tests/system/e2e/test_processors.py",
     "tests/system/e2e/test_submission.py",
