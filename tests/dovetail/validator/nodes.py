@@ -11,6 +11,7 @@ from dovetail.validator.config import ValidatorConfig
 from dovetail.validator.core.journal.model import BlockCommit
 from dovetail.validator.node import Node
 from dovetail.validator.store import BlockInfo, StorageFailed
+from dovetail.validator.surroundings import MACHINE, Surroundings
 from protos.processor_pb2 import TpProcessResponse, TpRegisterRequest
 from protos.validator_pb2 import Message as Envelope
 from tests.dovetail.validator.peers import Peer
@@ -49,6 +50,7 @@ async def open_node(
     chain: bool = True,
     limits: Limits = LIMITS,
     state: Mapping[str, bytes | None] | None = None,
+    surroundings: Surroundings = MACHINE,
 ) -> AsyncIterator[Node]:
     """A node with these pending batches at its start, and a genesis block with ``state`` or an earlier chain."""
     store = open_store(path, limits)
@@ -57,7 +59,7 @@ async def open_node(
             commit(store, [make_batch("genesis")], state)
         store.add_pending([batch.raw for batch in pending])
         config = ValidatorConfig(path, path / "key", "tcp://127.0.0.1:*", 1, limits)
-        node = Node(config, store, SIGNER)
+        node = Node(config, store, SIGNER, surroundings=surroundings)
         try:
             await node.restore()
             yield node

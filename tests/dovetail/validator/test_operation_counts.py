@@ -18,6 +18,7 @@ from dovetail.ledger import batch as ledger_batch
 from dovetail.ledger.building import SignedBatch, build_batch, build_transaction
 from dovetail.validator.node import Node
 from dovetail.validator.store import Store
+from dovetail.validator.surroundings import MACHINE
 from protos import packed_pb2
 from protos.processor_pb2 import TpProcessResponse, TpRegisterRequest
 from protos.transaction_receipt_pb2 import StateChange
@@ -148,7 +149,12 @@ def test_a_hot_key_travels_in_the_same_messages(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         place = spread(0)
-        async with open_node(tmp_path, state={place: b"0"}) as node, open_peers(node, 2) as (client, processor):
+        # Tasks are as large as the measured pace allows, so the clock stands still.
+        timeless = MACHINE._replace(clock_s=lambda: 0.0)
+        async with (
+            open_node(tmp_path, state={place: b"0"}, surroundings=timeless) as node,
+            open_peers(node, 2) as (client, processor),
+        ):
             batches = [batch_at(place, str(number)) for number in range(BATCHES)]
             await submit(client, *batches)
             counts = await serve_packed(processor, BATCHES)

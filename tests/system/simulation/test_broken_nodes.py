@@ -9,13 +9,14 @@ import pytest
 
 from dovetail.ledger.errors import RefusedBatch
 from dovetail.ledger.ids import BatchId
+from dovetail.ledger.outcome import keep
 from dovetail.validator.admission.submission import Submissions
 from dovetail.validator.client_api.statuses import Statuses
 from dovetail.validator.core.consensus.engine import CommitFailed, Effect, Event
 from dovetail.validator.core.consensus.solo import SoloEngine
 from dovetail.validator.core.execution import run
 from dovetail.validator.core.execution.executor import Execution
-from dovetail.validator.core.execution.schedule import _Places
+from dovetail.validator.core.execution.schedule import _AccessIndex
 from dovetail.validator.core.journal.rules import Body
 from dovetail.validator.core.mempool.queue import Pending, PendingQueue, Reason
 from dovetail.validator.node import Node
@@ -79,7 +80,7 @@ def restore_nothing(patch: Patch) -> None:
 
 
 def run_in_any_order(patch: Patch) -> None:
-    patch.setattr(_Places, "enter", lambda self, index, batch: set())
+    patch.setattr(_AccessIndex, "add", lambda self, index, batch: set())
 
 
 def keep_writes_of_failed_batches(patch: Patch) -> None:
@@ -93,7 +94,8 @@ def keep_writes_of_failed_batches(patch: Patch) -> None:
 
 
 def skip_the_check_of_writes(patch: Patch) -> None:
-    patch.setattr(run, "_refusal", lambda transaction, outcome, namespaces, limits: None)
+    anywhere = tuple("0123456789abcdef")
+    patch.setattr(run, "keep", lambda *words, **named: keep(words[0], anywhere, anywhere, *words[3:], **named))
 
 
 def accept_answers_from_any_processor(patch: Patch) -> None:
@@ -162,7 +164,14 @@ def build_on_what_the_disk_refused(patch: Patch) -> None:
 
 
 def keep_what_the_disk_did_not_take(patch: Patch) -> None:
-    patch.setattr(Submissions, "_unqueue", lambda self, entries: None)
+    accept_checked = Submissions.accept_checked
+
+    def kept(self: Submissions) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(self._queue, "remove", lambda entry: None)
+            accept_checked(self)
+
+    patch.setattr(Submissions, "accept_checked", kept)
 
 
 def keep_waits_of_closed_connections(patch: Patch) -> None:
