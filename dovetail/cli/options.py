@@ -46,8 +46,7 @@ def number_option(name: str, least: float, most: float | None, help: str, metava
 
 
 Url = Annotated[
-    str,
-    typer.Option("--url", envvar="DOVETAIL_URL", metavar="URL", callback=not_empty, help="URL of the REST API."),
+    str, typer.Option("--url", envvar="DOVETAIL_URL", metavar="URL", callback=not_empty, help="URL of the REST API.")
 ]
 Key = Annotated[
     str | None,

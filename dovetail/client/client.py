@@ -267,10 +267,7 @@ def _api_error(response: httpx.Response, body: object, url: str) -> ApiError:
     error = body.get("error") if isinstance(body, dict) else None
     if not isinstance(error, dict):
         return ApiError(
-            response.status_code,
-            None,
-            f"HTTP {response.status_code} {response.reason_phrase}".strip(),
-            misread(url),
+            response.status_code, None, f"HTTP {response.status_code} {response.reason_phrase}".strip(), misread(url)
         )
     message = str(error.get("message", ""))
     if "Retry-After" in response.headers:

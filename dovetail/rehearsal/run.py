@@ -90,11 +90,7 @@ def rehearse(
 
 
 def rehearse_migration(
-    setup: Setup,
-    block_num: int,
-    slices: list[tuple[str, ...]],
-    workers: int,
-    on_slice: Callable[[SliceFindings], None],
+    setup: Setup, block_num: int, slices: list[tuple[str, ...]], workers: int, on_slice: Callable[[SliceFindings], None]
 ) -> None:
     """Rehearse the migration of the state after block ``block_num``. Call ``on_slice`` for each slice, in order."""
     with _working(workers) as pool:

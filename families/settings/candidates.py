@@ -64,8 +64,7 @@ def encode_candidates(candidates: Iterable[Candidate]) -> str:
     message = settings_pb2.SettingCandidates()
     for candidate in candidates:
         entry = message.candidates.add(
-            proposal_id=candidate.proposal_id,
-            proposal=settings_pb2.SettingProposal(**candidate.proposal._asdict()),
+            proposal_id=candidate.proposal_id, proposal=settings_pb2.SettingProposal(**candidate.proposal._asdict())
         )
         for vote in candidate.votes:
             answer = settings_pb2.SettingVote.ACCEPT if vote.accept else settings_pb2.SettingVote.REJECT

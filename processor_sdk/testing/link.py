@@ -37,11 +37,7 @@ class StateLink:
     """
 
     def __init__(
-        self,
-        transactions: Sequence[UnsignedTransaction],
-        before: View,
-        namespaces: tuple[str, ...],
-        limits: Limits,
+        self, transactions: Sequence[UnsignedTransaction], before: View, namespaces: tuple[str, ...], limits: Limits
     ) -> None:
         self._transactions = transactions
         self._namespaces = namespaces

@@ -75,13 +75,7 @@ class Runs:
                 raise self._failed(transaction, outcome, failures)
             yield outcome
 
-    def check(
-        self,
-        batch_id: BatchId,
-        transaction: UnsignedTransaction,
-        before: View,
-        outcome: Outcome,
-    ) -> None:
+    def check(self, batch_id: BatchId, transaction: UnsignedTransaction, before: View, outcome: Outcome) -> None:
         """Apply ``transaction`` in other interpreters. Raises NonDeterministic unless the result is ``outcome``."""
         if self._recipe is None:
             return

@@ -36,10 +36,7 @@ ABORT_S_MAX: Final = 2.0
 STEADY_S: Final = 30.0
 """A worker that lived this long is replaced without a growing back-off."""
 
-_EXITS: Final = {
-    OVERTIME_EXIT: "an apply over its time limit",
-    LATE_EXIT: "work that it could not finish in time",
-}
+_EXITS: Final = {OVERTIME_EXIT: "an apply over its time limit", LATE_EXIT: "work that it could not finish in time"}
 
 _log = logging.getLogger(__name__)
 

@@ -103,11 +103,7 @@ def _head_is_get(world: World, route: str) -> None:
 
 for _route in (*ROUTES, *PLAIN, *REFUSED):
     ROWS.append(
-        Row(
-            f"api/every/head{_route}",
-            "HEAD gives GET's answer without a body",
-            partial(_head_is_get, route=_route),
-        )
+        Row(f"api/every/head{_route}", "HEAD gives GET's answer without a body", partial(_head_is_get, route=_route))
     )
 
 

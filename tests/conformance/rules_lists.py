@@ -119,11 +119,7 @@ for _path in PAGED:
             "min may be an index and max an id, and the reverse",
             partial(_min_by_index_max_by_id, path=_path),
         ),
-        Row(
-            f"api/lists/count-cut{_path}",
-            "a count over 1000 is cut to 1000",
-            partial(_count_is_cut, path=_path),
-        ),
+        Row(f"api/lists/count-cut{_path}", "a count over 1000 is cut to 1000", partial(_count_is_cut, path=_path)),
     ]
 
 
@@ -206,10 +202,6 @@ for _path in PAGED:
         ),
     ]
 ROWS += [
-    Row(
-        f"api/errors/54{path}/after-head",
-        "an id of an item after head is refused",
-        partial(_not_yet, path=path),
-    )
+    Row(f"api/errors/54{path}/after-head", "an id of an item after head is refused", partial(_not_yet, path=path))
     for path in BY_ID
 ]

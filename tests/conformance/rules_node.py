@@ -233,12 +233,7 @@ ROWS += [
     row("api/every/root", "/ names the service, its version, /docs and /openapi.json", get("/"), _root),
     row("api/every/openapi", "/openapi.json describes the API in OpenAPI 3.1", get("/openapi.json"), _openapi),
     row("api/every/docs", "/docs is an HTML page", get("/docs"), _docs),
-    row(
-        "issue/metrics",
-        "/metrics has both processes' metrics in the Prometheus format",
-        get("/metrics"),
-        _metrics,
-    ),
+    row("issue/metrics", "/metrics has both processes' metrics in the Prometheus format", get("/metrics"), _metrics),
     row("issue/healthz", "/healthz answers 200 while the API runs", get("/healthz"), status(200)),
     row("issue/readyz", "/readyz answers 200 if the node has a genesis block", get("/readyz"), status(200)),
 ]

@@ -154,11 +154,7 @@ for _path in BY_ID:
             "count, min and max apply to the filtered list, and its links lead to both ends",
             partial(_by_id_paged, path=_path),
         ),
-        Row(
-            f"api/lists/id-head{_path}",
-            "an id of an item after head is dropped",
-            partial(_by_id_at_head, path=_path),
-        ),
+        Row(f"api/lists/id-head{_path}", "an id of an item after head is dropped", partial(_by_id_at_head, path=_path)),
         row(f"api/errors/66{_path}/empty", "an empty id is refused", get(f"{_path}?id="), error(66)),
         row(f"api/errors/66{_path}/commas", "an id of only commas is refused", get(f"{_path}?id=,,"), error(66)),
         row(

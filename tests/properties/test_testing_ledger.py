@@ -82,10 +82,7 @@ def test_scripts(packed: bool, block: tuple[dict[str, bytes], list[VerifiedBatch
 
 NAMES = ("a", "b", "c")
 payloads = st.builds(
-    IntkeyPayload,
-    st.sampled_from(("set", "inc", "dec")),
-    st.sampled_from(NAMES),
-    st.sampled_from((0, 1, 5, VALUE_MAX)),
+    IntkeyPayload, st.sampled_from(("set", "inc", "dec")), st.sampled_from(NAMES), st.sampled_from((0, 1, 5, VALUE_MAX))
 )
 
 

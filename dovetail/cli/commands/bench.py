@@ -241,9 +241,7 @@ def steps(
 
 
 def _run(
-    measure: Callable[[Progress], Coroutine[Any, Any, ReportT]],
-    show: Callable[[ReportT, Console], None],
-    as_json: bool,
+    measure: Callable[[Progress], Coroutine[Any, Any, ReportT]], show: Callable[[ReportT, Console], None], as_json: bool
 ) -> None:
     """Run a benchmark under a progress bar and print its report."""
     # Refuses a wrong setting before the node, which reads the same environment, keeps its data and logs for it.

@@ -37,9 +37,7 @@ class Version(StrEnum):
 _Encoding = Annotated[
     Encoding | None,
     typer.Option(
-        "--encoding",
-        help="The payload's encoding. Default: cbor for version 1.0, json for 2.0.",
-        show_default=False,
+        "--encoding", help="The payload's encoding. Default: cbor for version 1.0, json for 2.0.", show_default=False
     ),
 ]
 _Version = Annotated[

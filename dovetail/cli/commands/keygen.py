@@ -23,8 +23,7 @@ app = typer.Typer()
 )
 def keygen(
     name: Annotated[
-        str | None,
-        text_argument("[NAME|PATH]", "A name under ~/.dovetail/keys, or a file. Default: your login name."),
+        str | None, text_argument("[NAME|PATH]", "A name under ~/.dovetail/keys, or a file. Default: your login name.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing key.")] = False,
     connection: Annotated[

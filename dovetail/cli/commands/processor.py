@@ -33,8 +33,7 @@ def processor(
     ],
     config: ConfigFile = None,
     connect: Annotated[
-        str | None,
-        typer.Option("--connect", metavar="ENDPOINT", help="The validator. Default: tcp://127.0.0.1:4004."),
+        str | None, typer.Option("--connect", metavar="ENDPOINT", help="The validator. Default: tcp://127.0.0.1:4004.")
     ] = None,
     validator_key: ValidatorKey = None,
     connection_key: ConnectionKey = None,

@@ -27,14 +27,8 @@ _NONE_CONNECTED: Final = (
 )
 
 
-@app.command(
-    epilog=examples("dovetail processors", "dovetail processors --watch", "dovetail processors --json"),
-)
-def processors(
-    watch: Watch = False,
-    url: Url = DEFAULT_URL,
-    as_json: Json = False,
-) -> None:
+@app.command(epilog=examples("dovetail processors", "dovetail processors --watch", "dovetail processors --json"))
+def processors(watch: Watch = False, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
     """List the connected processors: which family, version and build each is, its state, what it holds and has done.
 
     PROTOCOL is packed for many transactions in one message, 1.x for one at a time. IN FLIGHT counts the transactions

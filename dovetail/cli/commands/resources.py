@@ -53,11 +53,7 @@ _TRANSACTIONS: Final = _Kind(
         transaction["header_signature"],
     ),
 )
-_LEAVES: Final = _Kind(
-    "state",
-    ("ADDRESS", "DATA (BASE64)"),
-    lambda leaf: (leaf["address"], _cut(leaf["data"])),
-)
+_LEAVES: Final = _Kind("state", ("ADDRESS", "DATA (BASE64)"), lambda leaf: (leaf["address"], _cut(leaf["data"])))
 
 
 def _cut(data: str) -> str:
@@ -99,9 +95,7 @@ def batch_list(url: Url = DEFAULT_URL, head: Head = None, count: Count = _COUNT_
 
 @batch.command("show", epilog=examples("dovetail batch show BATCH_ID"))
 def batch_show(
-    name: Annotated[str, text_argument("ID", "The batch's id.")],
-    url: Url = DEFAULT_URL,
-    as_json: Json = False,
+    name: Annotated[str, text_argument("ID", "The batch's id.")], url: Url = DEFAULT_URL, as_json: Json = False
 ) -> None:
     """Show one committed batch with its transactions."""
     _show(_BATCHES, name, url, as_json)
@@ -140,9 +134,7 @@ def transaction_list(
 
 @transaction.command("show", epilog=examples("dovetail transaction show TRANSACTION_ID"))
 def transaction_show(
-    name: Annotated[str, text_argument("ID", "The transaction's id.")],
-    url: Url = DEFAULT_URL,
-    as_json: Json = False,
+    name: Annotated[str, text_argument("ID", "The transaction's id.")], url: Url = DEFAULT_URL, as_json: Json = False
 ) -> None:
     """Show one committed transaction."""
     _show(_TRANSACTIONS, name, url, as_json)

@@ -94,8 +94,7 @@ def backup(
 @app.command(epilog=examples("dovetail store restore /backups/ledger-2 --data-dir ./ledger"))
 def restore(
     source: Annotated[
-        Path,
-        typer.Argument(metavar="SOURCE", parser=some_path, help="The folder of a backup.", show_default=False),
+        Path, typer.Argument(metavar="SOURCE", parser=some_path, help="The folder of a backup.", show_default=False)
     ],
     config: ConfigFile = None,
     data_dir: DataDir = None,

@@ -49,8 +49,7 @@ def up(
         ),
     ] = None,
     rest: Annotated[
-        str | None,
-        typer.Option("--rest", metavar="HOST:PORT", help="The REST API's address. Default: 127.0.0.1:8080."),
+        str | None, typer.Option("--rest", metavar="HOST:PORT", help="The REST API's address. Default: 127.0.0.1:8080.")
     ] = None,
     no_families: Annotated[
         bool, typer.Option("--no-families", help="Start without the bundled intkey and settings processors.")

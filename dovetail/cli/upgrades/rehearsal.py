@@ -118,12 +118,7 @@ def _run(setup: Setup, reader: StoreReader, progress: Progress, workers: int, fi
 
 
 def rehearse_to_migrate(
-    setup: Setup,
-    reader: StoreReader,
-    block_num: int,
-    made: TransactionHandler[Any],
-    workers: int,
-    as_json: bool,
+    setup: Setup, reader: StoreReader, block_num: int, made: TransactionHandler[Any], workers: int, as_json: bool
 ) -> int:
     """Run the migration over the state after a block, print the findings, and return the exit code."""
     prefixes, planned = prefixes_for(reader, block_num, made)

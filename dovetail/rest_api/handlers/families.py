@@ -32,10 +32,7 @@ _MIGRATIONS: Final[dict[int, str]] = {
 async def get_status_families(call: Call) -> Response:
     """Every family in the validator's answer. Raises as ``Call.ask``, and ApiError 15 before genesis."""
     answer = await call.ask(
-        Envelope.FAMILIES_REQUEST,
-        node_pb2.FamiliesRequest(),
-        Envelope.FAMILIES_RESPONSE,
-        node_pb2.FamiliesResponse,
+        Envelope.FAMILIES_REQUEST, node_pb2.FamiliesRequest(), Envelope.FAMILIES_RESPONSE, node_pb2.FamiliesResponse
     )
     if answer.status == _Status.NOT_READY:
         raise no_chain()
@@ -64,10 +61,7 @@ def _family(family: node_pb2.FamilyStatus) -> Json:
     for name in ("from_block", "until_block"):
         if family.HasField(name):
             view[name] = getattr(family, name)
-    view |= {
-        "migrates": list(family.migrates),
-        "migration": _MIGRATIONS[family.migration],
-    }
+    view |= {"migrates": list(family.migrates), "migration": _MIGRATIONS[family.migration]}
     if family.migration_message:
         view["migration_message"] = family.migration_message
     return view | {

@@ -209,10 +209,7 @@ def _head(get: Operation) -> Json:
         "summary": f"{get.summary}: the headers alone",
         "parameters": _parameters(get),
         "responses": {
-            str(status): {
-                "description": text,
-                "headers": _headers(*(["Retry-After"] if status in (429, 503) else [])),
-            }
+            str(status): {"description": text, "headers": _headers(*(["Retry-After"] if status in (429, 503) else []))}
             for status, text in statuses.items()
         },
     }

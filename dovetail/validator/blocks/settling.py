@@ -19,12 +19,7 @@ class Settling:
     """``clock_s``: seconds of a steady clock. ``refused`` in calls: batches that never ran, by the rules on blocks."""
 
     def __init__(
-        self,
-        store: Store,
-        queue: PendingQueue,
-        migrating: Migrating,
-        metrics: Metrics,
-        clock_s: Callable[[], float],
+        self, store: Store, queue: PendingQueue, migrating: Migrating, metrics: Metrics, clock_s: Callable[[], float]
     ) -> None:
         self._store = store
         self._queue = queue

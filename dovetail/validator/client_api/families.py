@@ -87,9 +87,7 @@ class Families:
         head = self._store.head
         permitted = self._read()
         response = FamiliesResponse(
-            status="OK" if head else "NOT_READY",
-            restricted=permitted is not None,
-            timestamp=timestamp(),
+            status="OK" if head else "NOT_READY", restricted=permitted is not None, timestamp=timestamp()
         )
         if head is not None:
             response.head_id, response.head_num = head.id, head.num

@@ -27,10 +27,7 @@ class List(NamedTuple):
 
 
 def newest_block_first(
-    total: int,
-    number_of: Callable[[str], int | None],
-    neighbours: Callable[[int], range],
-    raw: Callable[[int], bytes],
+    total: int, number_of: Callable[[str], int | None], neighbours: Callable[[int], range], raw: Callable[[int], bytes]
 ) -> List:
     """The entries with numbers below ``total``: blocks from the newest on, each block in its own order.
 

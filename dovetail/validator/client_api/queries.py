@@ -303,8 +303,7 @@ class Queries:
         index = _index(text) if named is None else named
         if index is None or index >= listed.total:
             raise _Refused(
-                ListResponse.INVALID_PAGING,
-                f"{name} {text[:140]!r} names nothing in a list of {listed.total} entries",
+                ListResponse.INVALID_PAGING, f"{name} {text[:140]!r} names nothing in a list of {listed.total} entries"
             )
         return index
 

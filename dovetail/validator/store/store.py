@@ -55,9 +55,7 @@ class _MapWasSmall(StorageFailed):
     """A write did not fit into the map, which has grown since. Not an error of the disk."""
 
 
-def _repeated_in_larger_map(
-    write: "Callable[Concatenate[Store, _P], _T]",
-) -> "Callable[Concatenate[Store, _P], _T]":
+def _repeated_in_larger_map(write: "Callable[Concatenate[Store, _P], _T]") -> "Callable[Concatenate[Store, _P], _T]":
     """Repeat the write after each _MapWasSmall; the map has doubled each time."""
 
     @wraps(write)

@@ -28,11 +28,7 @@ def test_what_is_said_is_heard_in_order(tmp_path: Path) -> None:
     notifier.status("opening\nthe store")
     notifier.ready()
     notifier.stopping()
-    assert listener.drain() == [
-        {"STATUS": "opening the store"},
-        {"READY": "1", "STATUS": "ready"},
-        {"STOPPING": "1"},
-    ]
+    assert listener.drain() == [{"STATUS": "opening the store"}, {"READY": "1", "STATUS": "ready"}, {"STOPPING": "1"}]
     assert listener.drain() == []
     listener.close()
     assert not (tmp_path / "s").exists()

@@ -211,10 +211,7 @@ TAKEN: dict[str, tuple[bytes, int]] = {
         400,
     ),
     "path that climbs": (b"GET /../../etc/passwd HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n", 404),
-    "first of two counts": (
-        b"GET /blocks?count=1&count=x HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n",
-        200,
-    ),
+    "first of two counts": (b"GET /blocks?count=1&count=x HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n", 200),
     "first of two counts is none": (
         b"GET /blocks?count=x&count=1 HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n",
         400,

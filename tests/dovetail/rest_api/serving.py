@@ -14,14 +14,7 @@ from dovetail.rest_api.server.app import serve
 from dovetail.testing.running import ReservedPort
 from protos.node_pb2 import FamiliesResponse, MetricsResponse, ProcessorsResponse
 from tests.dovetail.rest_api.raw_http import Answer, read_answers
-from tests.dovetail.rest_api.support import (
-    FakeValidator,
-    ListResponse,
-    NodeStatus,
-    Submitted,
-    Type,
-    make_batch,
-)
+from tests.dovetail.rest_api.support import FakeValidator, ListResponse, NodeStatus, Submitted, Type, make_batch
 
 OK = ListResponse(status=ListResponse.OK, head_id="f" * 128)
 

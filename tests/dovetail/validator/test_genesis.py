@@ -89,11 +89,7 @@ async def start(path: Path, verdicts: Sequence[TpProcessResponse.Status], limits
     ],
 )
 def test_one_bad_batch_is_enough(
-    tmp_path: Path,
-    batches: list[SignedBatch],
-    verdicts: list[TpProcessResponse.Status],
-    bad: SignedBatch,
-    said: str,
+    tmp_path: Path, batches: list[SignedBatch], verdicts: list[TpProcessResponse.Status], bad: SignedBatch, said: str
 ) -> None:
     """And once the file is mended, the same folder takes it."""
 

@@ -196,9 +196,7 @@ def test_deleting_nothing_changes_nothing(inputs: tuple[str, ...]) -> None:
 def test_a_delete_at_an_unreadable_address_is_recorded_and_reveals_nothing() -> None:
     for values_held in ({}, {A: b"x"}):
         [[first], [second]] = packed(
-            quiet,
-            [[Spec((), (A,), [["set", A, "y"]])], [Spec((), (A,), [["delete", A]])]],
-            State(values_held),
+            quiet, [[Spec((), (A,), [["set", A, "y"]])], [Spec((), (A,), [["delete", A]])]], State(values_held)
         )
         assert first.status == OK
         assert [(change.address, change.type) for change in second.state_changes] == [(A, 2)]

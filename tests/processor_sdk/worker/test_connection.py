@@ -39,10 +39,7 @@ def link(validator: Validator, wires: tuple[socket.socket, socket.socket]) -> Co
 
 
 def test_in_the_middle_of_a_poll_the_connection_is_not_finished(
-    link: Connection,
-    validator: Validator,
-    wires: tuple[socket.socket, socket.socket],
-    caplog: pytest.LogCaptureFixture,
+    link: Connection, validator: Validator, wires: tuple[socket.socket, socket.socket], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The apply thread asks while the keeper may be in a poll that has read STOP but has not yet unregistered."""
     shared = SharedConnection(link)

@@ -177,12 +177,7 @@ def test_misdeed_ends_in_a_verdict(node: Node, misdeed: str) -> None:
         return
     line = node.bad.wait_for_line(re.escape(expected.logged), after=mark).logged
     said_of = {name: line[name] for name in ("transaction", "batch", "family", "version")}
-    assert said_of == {
-        "transaction": batch.transactions[0].id,
-        "batch": batch.id,
-        "family": FAMILY,
-        "version": "1.0",
-    }
+    assert said_of == {"transaction": batch.transactions[0].id, "batch": batch.id, "family": FAMILY, "version": "1.0"}
     if expected.said.endswith(TOO_LONG):
         node.bad.wait_for_lines(REPLACED, TRIES, after=mark)
 

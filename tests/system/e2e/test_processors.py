@@ -158,10 +158,7 @@ class TestBothProtocols:
         ids=["read", "write", "delete", "write outside namespaces"],
     )
     def test_transaction_is_invalid_also_when_its_handler_goes_on_after_the_refusal(
-        self,
-        shared: Shared,
-        scripted: Scripted,
-        step: Callable[[str, str], tuple[object, ...]],
+        self, shared: Shared, scripted: Scripted, step: Callable[[str, str], tuple[object, ...]]
     ) -> None:
         inside, outside = scripted.label("inside"), scripted.label("outside")
         foreign = intkey_address(inside[:20])

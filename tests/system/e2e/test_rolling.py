@@ -111,10 +111,7 @@ def test_replacing_every_processor_in_turn_fails_nothing_and_runs_nothing_twice(
 
 
 def test_a_gap_between_two_processors_is_waited_for(
-    networks: Networks,
-    author: Author,
-    request: pytest.FixtureRequest,
-    record_property: Callable[[str, object], None],
+    networks: Networks, author: Author, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
 ) -> None:
     """Without a processor of a version its batches wait with that reason; the other version continues."""
     node = Node(networks)

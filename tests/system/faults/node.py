@@ -17,10 +17,7 @@ from tests.system.e2e.process import DEADLINE_S, Process, ProcessFailed
 from tests.system.faults.client import Client
 from tests.system.faults.load import MIXED, Kind, Load
 
-_QUICK = {
-    "DOVETAIL_LIMITS_INTERNAL_ERROR_BACK_OFF_MS": "1",
-    "DOVETAIL_LIMITS_PROCESSOR_LOST_BACK_OFF_MS_MAX": "10",
-}
+_QUICK = {"DOVETAIL_LIMITS_INTERNAL_ERROR_BACK_OFF_MS": "1", "DOVETAIL_LIMITS_PROCESSOR_LOST_BACK_OFF_MS_MAX": "10"}
 
 
 class Node:

@@ -19,11 +19,7 @@ KILLS = int(os.environ.get("DOVETAIL_TEST_VALIDATOR_KILLS", "2"))
 SECONDS_A_KILL = 10.0
 """Far more than a restart takes."""
 
-GENESIS = {
-    CrashPoint.GENESIS_BEFORE_WRITE: -1,
-    CrashPoint.GENESIS_BEFORE_SYNC: -1,
-    CrashPoint.GENESIS_AFTER_SYNC: 0,
-}
+GENESIS = {CrashPoint.GENESIS_BEFORE_WRITE: -1, CrashPoint.GENESIS_BEFORE_SYNC: -1, CrashPoint.GENESIS_AFTER_SYNC: 0}
 """Crash points at genesis, and the number of the head that each leaves; -1: no block."""
 
 UNDER_LOAD = {
@@ -44,11 +40,7 @@ UNDER_LOAD = {
 }
 """Crash points under load, and how often each is passed before it ends the process: late enough for a mixed load."""
 
-VERDICTS = {
-    CrashPoint.VERDICTS_BEFORE_WRITE: 2,
-    CrashPoint.VERDICTS_BEFORE_SYNC: 3,
-    CrashPoint.VERDICTS_AFTER_SYNC: 2,
-}
+VERDICTS = {CrashPoint.VERDICTS_BEFORE_WRITE: 2, CrashPoint.VERDICTS_BEFORE_SYNC: 3, CrashPoint.VERDICTS_AFTER_SYNC: 2}
 """The same with INVALID batches only, so that verdicts are written without a block."""
 
 PRUNING = {CrashPoint.PRUNE_BEFORE_SYNC: 3}

@@ -39,7 +39,7 @@ _ANSWERS: Final = {
             head_id="f" * 128,
             config=[ConfigEntry(key="limits.block_transactions_max", number=5_000)],
         ),
-    ),
+    )
 }
 """More answers than ``test_hostile`` needs."""
 

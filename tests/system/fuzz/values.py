@@ -65,10 +65,7 @@ class Cbor(_Codecs):
         (LEAF, {"name": 5}),
         (ENCODINGS["application/cbor"], ENCODINGS["application/cbor"].decode(b"\xa3dVerbcsetdNameaneValue\x01")),
         (CODECS["application/cbor"], FULL),
-        (
-            ENCODINGS_V2["application/cbor"],
-            ENCODINGS_V2["application/cbor"].decode(b"\xa3dVerbcincdNameaneValue\x01"),
-        ),
+        (ENCODINGS_V2["application/cbor"], ENCODINGS_V2["application/cbor"].decode(b"\xa3dVerbcincdNameaneValue\x01")),
     ]
 
 

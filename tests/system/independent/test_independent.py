@@ -240,10 +240,7 @@ def test_private_keys_out_of_range_are_refused(private_key: str) -> None:
         ("ü", "62c3bc"),
         ("水", "63e6b0b4"),
         ({}, "a0"),
-        (
-            {"a": "A", "b": "B", "c": "C", "d": "D", "e": "E"},
-            "a56161614161626142616361436164614461656145",
-        ),
+        ({"a": "A", "b": "B", "c": "C", "d": "D", "e": "E"}, "a56161614161626142616361436164614461656145"),
     ],
 )
 def test_rfc8949_vectors(item: cbor_map.Decoded, encoded: str) -> None:

@@ -54,11 +54,7 @@ NOT_LINEARIZABLE: dict[str, list[Operation]] = {
     "an inc of nothing": [did("inc", 5, 0, 1)],
     "a refusal without a reason": [did("set", 5, 0, 1), did("inc", 1, 2, 3, INVALID)],
     "a set that vanished": [did("set", 5, 0, 1), did("get", None, 2, 3)],
-    "an open one that took effect twice": [
-        did("set", 1, 0, 1),
-        did("inc", 10, 2, None, UNKNOWN),
-        did("get", 21, 3, 4),
-    ],
+    "an open one that took effect twice": [did("set", 1, 0, 1), did("inc", 10, 2, None, UNKNOWN), did("get", 21, 3, 4)],
     "an open one that took effect too soon": [did("set", 1, 0, 1), did("get", 11, 2, 3), did("inc", 10, 4, None, None)],
     "an open one that came and went": [
         did("set", 1, 0, 1),

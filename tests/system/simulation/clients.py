@@ -173,10 +173,7 @@ class Client:
         self._connection.send(message_type, correlation_id, content)
 
     def _take(self, envelope: Envelope) -> None:
-        if envelope.message_type not in (
-            Envelope.CLIENT_BATCH_SUBMIT_RESPONSE,
-            Envelope.CLIENT_BATCH_STATUS_RESPONSE,
-        ):
+        if envelope.message_type not in (Envelope.CLIENT_BATCH_SUBMIT_RESPONSE, Envelope.CLIENT_BATCH_STATUS_RESPONSE):
             return
         correlation_id = envelope.correlation_id
         if not self._open[correlation_id]:

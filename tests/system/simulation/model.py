@@ -108,13 +108,7 @@ class Model:
         entries = None if permitted is None else permitted.get(family, [])
         return entries is not None and not _cover(entries, num) and all(entry.from_block <= num for entry in entries)
 
-    def _apply(
-        self,
-        num: int,
-        batch: VerifiedBatch,
-        permitted: Permitted,
-        stored: list[bytes],
-    ) -> None:
+    def _apply(self, num: int, batch: VerifiedBatch, permitted: Permitted, stored: list[bytes]) -> None:
         where = f"batch {batch.id[:8]} of block {num}"
         if batch.id in self.batches:
             raise Violated(f"{where} is on the chain twice")

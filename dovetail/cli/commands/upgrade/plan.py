@@ -9,14 +9,7 @@ from dovetail.cli.options import Json, Key, Url, examples, text_argument, text_o
 from dovetail.cli.submit import url_argument
 from dovetail.cli.upgrades.changes import block_of, planned
 from dovetail.cli.upgrades.node_families import NodeFamilies, committed_by_family, read_families
-from dovetail.cli.upgrades.proposing import (
-    WAIT_S_DEFAULT,
-    Family,
-    ProposeOptions,
-    WaitForCommit,
-    Yes,
-    propose_change,
-)
+from dovetail.cli.upgrades.proposing import WAIT_S_DEFAULT, Family, ProposeOptions, WaitForCommit, Yes, propose_change
 from dovetail.cli.upgrades.setting import Setting, read_setting
 from dovetail.client import DovetailClient
 from dovetail.common.errors import Refused

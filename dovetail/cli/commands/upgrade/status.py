@@ -47,11 +47,7 @@ class _Snapshot(NamedTuple):
 @app.command(
     epilog=examples("dovetail upgrade status", "dovetail upgrade status --watch", "dovetail upgrade status --json")
 )
-def status(
-    watch: Watch = False,
-    url: Url = DEFAULT_URL,
-    as_json: Json = False,
-) -> None:
+def status(watch: Watch = False, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
     """Show which versions may enter which blocks, who is ready for them, and what would happen if their block came now.
 
     Exit code 0 when nothing would stall and nothing is open. 1, with the reasons, while something would stall: a

@@ -125,24 +125,14 @@ SCHEMAS: Final[dict[str, Json]] = {
     "StatusesWithLink": record({"data": _STATUS_DATA, "details": _DETAILS, "link": ref("Link")}, "details"),
     "Statuses": record({"data": _STATUS_DATA, "details": _DETAILS}, "details"),
     "Root": single(
-        record(
-            {
-                "name": text(),
-                "version": text(),
-                "links": {"type": "object", "additionalProperties": ref("Link")},
-            }
-        )
+        record({"name": text(), "version": text(), "links": {"type": "object", "additionalProperties": ref("Link")}})
     ),
     "Document": {"type": "object", "required": ["openapi", "info", "servers", "paths", "components"]},
     **NODE,
     "Error": record(
         {
             "error": record(
-                {
-                    "code": {"type": "integer"},
-                    "title": text(),
-                    "message": text("What is wrong with this request."),
-                }
+                {"code": {"type": "integer"}, "title": text(), "message": text("What is wrong with this request.")}
             )
         }
     ),

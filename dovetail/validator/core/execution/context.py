@@ -24,11 +24,7 @@ class TransactionContext:
     """``before``: the state before this transaction, including earlier transactions of its batch."""
 
     def __init__(
-        self,
-        transaction: VerifiedTransaction,
-        before: View,
-        namespaces: tuple[str, ...],
-        limits: Limits,
+        self, transaction: VerifiedTransaction, before: View, namespaces: tuple[str, ...], limits: Limits
     ) -> None:
         self._limits = limits
         self.transaction = transaction

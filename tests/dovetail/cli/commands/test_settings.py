@@ -31,12 +31,7 @@ def test_settings_list(run: Run, api: FakeApi) -> None:
     listed = json.loads(run("settings", "list", "--json").out)
     assert listed["settings"] == {"a.key": "v"}
     assert listed["proposals"] == [
-        {
-            "proposal_id": "ab" * 32,
-            "setting": "my.setting",
-            "value": "on",
-            "votes": {"02" + "ab" * 32: "accept"},
-        }
+        {"proposal_id": "ab" * 32, "setting": "my.setting", "value": "on", "votes": {"02" + "ab" * 32: "accept"}}
     ]
     out = run("settings", "list").out
     assert "a.key" in out

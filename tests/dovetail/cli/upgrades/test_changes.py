@@ -4,16 +4,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.cli.upgrades.changes import (
-    block_of,
-    called_off,
-    gap_of,
-    lifted,
-    locks,
-    planned,
-    retired,
-    value_of,
-)
+from dovetail.cli.upgrades.changes import block_of, called_off, gap_of, lifted, locks, planned, retired, value_of
 from dovetail.common.errors import Refused
 from dovetail.ledger.permitted import Permission, decode_permitted_families
 from dovetail.ledger.settings import FamilyVersion
@@ -59,10 +50,7 @@ def test_what_is_no_block_is_refused(text: str) -> None:
         ({"at": 12}, (*BEFORE, Permission(V2, 12))),
         ({"until": 30}, (SETTINGS, Permission(V1, 0, 30), Permission(V2, 20))),
         ({"until": 19}, (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20))),
-        (
-            {"migrate": ("1cf126",)},
-            (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20, None, ("1cf126",))),
-        ),
+        ({"migrate": ("1cf126",)}, (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20, None, ("1cf126",)))),
         # An earlier end is not extended, and a later beginning is dropped.
         (
             {"entries": (SETTINGS, Permission(V1, 0, 15), Permission(V1, 18, 40), Permission(V1, 50)), "until": 30},
@@ -78,10 +66,7 @@ def test_what_is_no_block_is_refused(text: str) -> None:
             {"entries": (*MIGRATED, Permission(V3, 30)), "old": V2, "new": V4, "at": 40},
             (*MIGRATED, Permission(V3, 30), Permission(V4, 40)),
         ),
-        (
-            {"entries": (*BEFORE, *MISREADING)},
-            (*BEFORE, *MISREADING, Permission(V2, 20)),
-        ),
+        ({"entries": (*BEFORE, *MISREADING)}, (*BEFORE, *MISREADING, Permission(V2, 20))),
     ],
 )
 def test_a_plan_adds_the_new_version_and_ends_the_old(words: dict[str, Any], entries: tuple[Permission, ...]) -> None:

@@ -88,10 +88,7 @@ def test_wait_that_ends_with_a_batch_not_committed_is_200_with_data_details_and_
                 api,
                 Status(batch_id=ONE.id, status=Status.COMMITTED),
                 Status(
-                    batch_id=TWO.id,
-                    status=Status.INVALID,
-                    reason="invalid_transaction",
-                    invalid_transactions=[invalid],
+                    batch_id=TWO.id, status=Status.INVALID, reason="invalid_transaction", invalid_transactions=[invalid]
                 ),
             )
             response = await api.http.post("/batches?wait=1", content=BODY, headers=OCTETS)

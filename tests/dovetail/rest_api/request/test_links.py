@@ -13,13 +13,7 @@ LOOPBACK = networks(("127.0.0.1", "::1"))
 
 def scope(headers: list[tuple[str, str]], client: str = "127.0.0.1", host: str = "node:8080") -> Scope:
     raw = [(name.encode(), value.encode("latin-1")) for name, value in [("host", host), *headers]]
-    return {
-        "type": "http",
-        "scheme": "http",
-        "server": ("10.0.0.1", 8080),
-        "client": (client, 4000),
-        "headers": raw,
-    }
+    return {"type": "http", "scheme": "http", "server": ("10.0.0.1", 8080), "client": (client, 4000), "headers": raw}
 
 
 @pytest.mark.parametrize(

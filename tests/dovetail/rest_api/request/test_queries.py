@@ -4,11 +4,7 @@ import pytest
 
 from dovetail.ledger.limits import Limits
 from dovetail.rest_api.config import RestConfig
-from tests.dovetail.rest_api.support import (
-    error_of,
-    run,
-    running_api,
-)
+from tests.dovetail.rest_api.support import error_of, run, running_api
 
 UNKNOWN = "e" * 128
 

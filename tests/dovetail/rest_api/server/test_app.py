@@ -14,14 +14,7 @@ from dovetail.rest_api.config import RestConfig
 from dovetail.rest_api.server.app import serve
 from dovetail.testing.running import ReservedPort
 from tests.dovetail.rest_api.serving import OK, served
-from tests.dovetail.rest_api.support import (
-    Api,
-    ListResponse,
-    Type,
-    error_of,
-    run,
-    running_api,
-)
+from tests.dovetail.rest_api.support import Api, ListResponse, Type, error_of, run, running_api
 
 
 async def exchange(port: int, request: bytes) -> tuple[bytes, bytes]:

@@ -21,14 +21,7 @@ from dovetail.rest_api.upstream.validator import ValidatorConnection
 from tests.dovetail.rest_api.hostile import GET, GET_CLOSE, POST
 from tests.dovetail.rest_api.raw_http import DEADLINE_S, read_answers, talk
 from tests.dovetail.rest_api.serving import LARGE, Served, accept, answer_of, seen, send, served, stuck
-from tests.dovetail.rest_api.support import (
-    ListResponse,
-    Type,
-    logged,
-    make_batch,
-    one_turn,
-    run,
-)
+from tests.dovetail.rest_api.support import ListResponse, Type, logged, make_batch, one_turn, run
 
 
 async def counted(api: Served, status: int) -> bool:

@@ -10,17 +10,7 @@ from dovetail.rest_api.errors import ApiError, Problem
 from dovetail.rest_api.routes import ENDPOINTS
 from dovetail.rest_api.upstream.validator import ValidatorConnection
 from protos import client_batch_submit_pb2, client_block_pb2, node_pb2
-from tests.dovetail.rest_api.support import (
-    Api,
-    Asked,
-    ListResponse,
-    Type,
-    error_of,
-    logged,
-    one_turn,
-    run,
-    running_api,
-)
+from tests.dovetail.rest_api.support import Api, Asked, ListResponse, Type, error_of, logged, one_turn, run, running_api
 
 OK = ListResponse(status=ListResponse.OK, head_id="f" * 128)
 

@@ -152,10 +152,7 @@ def test_batches_behind_one_without_a_verdict_share_one_finding(tmp_path: Path) 
     other = Applied((b"",))
     findings = Findings()
     compare(
-        block,
-        cast(BlockRun, Ended(same[0], refused, failed, refused, other, same[5])),
-        cast(Any, None),
-        findings.add,
+        block, cast(BlockRun, Ended(same[0], refused, failed, refused, other, same[5])), cast(Any, None), findings.add
     )
     told = [(finding.what, finding.found) for finding in findings.kept]
     assert told[:2] == [

@@ -282,10 +282,7 @@ def test_events_are_kept_in_order() -> None:
         assert bench.ask(b"p", Envelope.TP_EVENT_ADD_REQUEST, request).status == 1
     (answered,) = bench.answer(sent, Response(status="OK"))
     assert isinstance(answered, TaskAnswered)
-    assert answered.outcomes[0][0].events == (
-        Event("one", (("k", "v"),), b"d"),
-        Event("two", (("k", "v"),), b"d"),
-    )
+    assert answered.outcomes[0][0].events == (Event("one", (("k", "v"),), b"d"), Event("two", (("k", "v"),), b"d"))
 
 
 def test_an_answer_to_a_conversation_fits_a_message() -> None:

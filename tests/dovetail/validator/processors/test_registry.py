@@ -9,12 +9,7 @@ from dovetail.validator.core.execution.model import Task, TransactionOutcome, Ve
 from dovetail.validator.core.journal.block_run import BlockRun
 from dovetail.validator.processors.dispatch import dispatch
 from dovetail.validator.processors.processor import Registered
-from dovetail.validator.processors.registry import (
-    ProcessorAvailable,
-    ProcessorUnavailable,
-    TaskAnswered,
-    TaskLost,
-)
+from dovetail.validator.processors.registry import ProcessorAvailable, ProcessorUnavailable, TaskAnswered, TaskLost
 from dovetail.validator.transport.rights import PROCESSOR_MESSAGES
 from protos import packed_pb2, processor_pb2, state_context_pb2
 from protos.validator_pb2 import Message as Envelope

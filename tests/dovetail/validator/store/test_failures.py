@@ -242,10 +242,7 @@ def test_another_format_is_refused_and_nothing_stays_open(tmp_path: Path) -> Non
         with environment.begin(write=True) as transaction:
             transaction.put(b"format", b"dovetail-store-1", db=meta)
     for _ in range(2):
-        with pytest.raises(
-            StorageFailed,
-            match="format dovetail-store-1, this release reads dovetail-store-4 only",
-        ):
+        with pytest.raises(StorageFailed, match="format dovetail-store-1, this release reads dovetail-store-4 only"):
             open_store(tmp_path)
 
 

@@ -116,9 +116,7 @@ def test_what_is_not_on_the_chain_is_a_failure_not_an_answer(store: Store) -> No
 
 def test_a_block_must_extend_the_head(store: Store) -> None:
     first = make_commit(store, [make_batch(0)])
-    later = first._replace(
-        block=first.block._replace(header=first.block.header._replace(block_num=1)),
-    )
+    later = first._replace(block=first.block._replace(header=first.block.header._replace(block_num=1)))
     with pytest.raises(ValueError, match="does not extend the head"):
         store.commit_block(later)
     store.commit_block(first)

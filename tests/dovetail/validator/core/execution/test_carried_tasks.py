@@ -81,9 +81,7 @@ class Carried:
     def read(self) -> list[bytes] | None:
         """The values that the first task reads, singly and in a list; None if both reads are refused."""
         get: Any = self.bench.ask(
-            b"p",
-            Envelope.TP_STATE_GET_REQUEST,
-            TpStateGetRequest(context_id=self.context_id, addresses=[address(1)]),
+            b"p", Envelope.TP_STATE_GET_REQUEST, TpStateGetRequest(context_id=self.context_id, addresses=[address(1)])
         )
         page: Any = self.bench.ask(
             b"p", Envelope.STATE_LIST_REQUEST, StateListRequest(context_id=self.context_id, prefix=address(1)[:68])

@@ -127,9 +127,7 @@ def test_a_batch_with_an_invalid_dependency_is_invalid() -> None:
     transaction = make_transaction("t", dependencies=[FAILED.id])
     verdict = body().check(make_batch("b", make_transaction("other"), transaction))
     assert verdict == Rejected(
-        "dependency_invalid",
-        f"it depends on transaction {FAILED.id}, which was judged invalid",
-        transaction.id,
+        "dependency_invalid", f"it depends on transaction {FAILED.id}, which was judged invalid", transaction.id
     )
 
 
