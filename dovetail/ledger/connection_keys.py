@@ -44,8 +44,8 @@ class ConnectionSecret:
 def decode_secret(content: bytes, name: str, *, mode: int, owner: int, reader: int) -> ConnectionSecret:
     """The secret key in a file with this ``name``, ``mode`` and ``owner`` (user id), read by the user ``reader``.
 
-    Raises InvalidKey, never with the content in its text, also if the name is that of a public key or if others can
-    read the file (``readable_by_others``).
+    Raises InvalidKey, also if the name is that of a public key or if others can read the file
+    (``readable_by_others``). The error's text never holds the content.
     """
     if name.endswith(PUBLIC_SUFFIX):
         raise InvalidKey(f"its name is that of a public key: name the {SECRET_SUFFIX} file that was made with it")

@@ -25,7 +25,7 @@ _LINES_WAITING_MAX: Final = 200
 
 _MAY_WAIT: Final = frozenset({"debug", "info"})
 _NEEDS_ITS_MOMENT: Final = ("exc_info", "stack_info")
-"""Members of an event that are read from the stack of the logging call."""
+"""An event with one of these members is rendered at once, while the stack of the logging call is there to be read."""
 
 Event = MutableMapping[str, Any]
 Processor = Callable[[Any, str, Any], Any]
@@ -86,7 +86,7 @@ class LogLines:
 
     @contextmanager
     def behind_loop(self) -> Iterator[asyncio.Runner]:
-        """A runner of a new event loop. Inside, lines wait until that loop is idle."""
+        """A runner of a new event loop. Until the ``with`` block ends, lines wait for that loop to be idle."""
         with asyncio.Runner(loop_factory=self._new_loop) as runner:
             self._loop, self._loop_thread = runner.get_loop(), threading.get_ident()
             try:
@@ -109,7 +109,7 @@ class LogLines:
         return asyncio.SelectorEventLoop(_WritingSelector(self))
 
     def _put(self, text: str) -> None:
-        # A stream without a reader, on a full disk or closed: there is no other place to report that.
+        # The stream may be closed, on a full disk or without a reader. There is no other place to report that.
         with suppress(OSError, ValueError):
             self._stderr.write(text)
             self._stderr.flush()

@@ -1,6 +1,7 @@
-"""The scripted engine, which behaves as a BFT engine does, and a node around production for the tests of engines.
+"""For the tests of engines: a scripted engine that behaves as a BFT engine does, and a node that any engine drives.
 
-The engine does what its network orders and reports what came of it. Its network is a test, in memory or over a socket.
+The scripted engine does what its network orders and reports what came of it. Its network is the test itself, in memory
+or over a socket.
 """
 
 from collections.abc import Callable, Sequence
@@ -139,7 +140,7 @@ class EngineNode:
         return self.work(steps_max=steps_max)
 
     def work(self, *, steps_max: int | None = None) -> list[object]:
-        """Let processors answer until nothing more happens, or so many answers; returns the reports."""
+        """Let processors answer, at most ``steps_max`` times, until nothing more happens; returns the reports."""
         steps = 0
         while True:
             self._advance()

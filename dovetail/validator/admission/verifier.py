@@ -28,7 +28,7 @@ _JOB_BYTES: Final = 64 * 1024
 """About 64 signatures: enough that the transfer costs little, and few enough to share work among workers."""
 
 _TURN_BYTES: Final = 8 * _JOB_BYTES
-"""The bytes that one submission sends before the next has its turn; most submissions are smaller."""
+"""How much of one submission is sent before the next one has its turn; most submissions are smaller."""
 
 VERIFIER_DIED: Final = "verifier_died"
 """The only refusal that is no statement about the batch itself."""
@@ -71,7 +71,7 @@ class _Submission:
 
 @dataclass(slots=True)
 class _Waiting:
-    """The rest of a submission that is not sent to a worker yet, from index ``next`` on."""
+    """A submission of which the batches from index ``next`` on are not sent to a worker yet."""
 
     submission: _Submission
     raw_batches: list[bytes]
@@ -105,7 +105,7 @@ class _Job:
 
 
 class _Worker:
-    """One process. It reads requests from its standard input, and ends when that does."""
+    """One process. It reads requests from its standard input, and ends when that is closed."""
 
     def __init__(self, pipe_bytes: int, on_readable: Callable[[], None]) -> None:
         """Raises OSError if descriptors or processes run out, and then leaves nothing behind."""

@@ -45,7 +45,7 @@ from dovetail.validator.processors.registry import (
 from dovetail.validator.store import BlockInfo, StorageFailed, Store
 
 _WORTH: Final = 4
-"""An unfinished proposal stays open at least this many times as long as choosing its batches took, if that was long."""
+"""If choosing its batches took over _CHEAP_MS, an unfinished proposal stays open at least this many times as long."""
 
 _CHEAP_MS: Final = 10
 
@@ -55,8 +55,8 @@ log = structlog.get_logger("validator.production")
 class Work(NamedTuple):
     """Progress of block production.
 
-    ``settled``: batches so far. ``executes``: whether a block is being run. ``lacks``: the families whose processors a
-    decided block waits for.
+    ``settled``: how many batches were settled so far. ``executes``: whether a block is being run. ``lacks``: the
+    families whose processors a decided block waits for.
     """
 
     settled: int
@@ -322,7 +322,7 @@ class Production:
         built = self._built
         assert built is not None, "the engine seals what has run"
         if self._proposing is None:
-            # No next proposal continues the tasks that are at processors, and their answers come after the seal.
+            # No next proposal continues the tasks that processors hold, and this one is sealed before they answer.
             self._driver.drop(built.run)
             for index in reversed(built.run.not_finished()):
                 built.run.reject(index, Withdrawn("not_finished"))
@@ -408,7 +408,7 @@ class Production:
     def _body(self, base: View, *, remembers: bool = True) -> Body:
         """The body of the next block on ``base``.
 
-        ``remembers``: whether batches are refused that depend on a transaction which this node judged invalid before.
+        ``remembers``: whether to refuse batches that depend on a transaction which this node judged invalid before.
         """
         built = self._built_ids if self._built is not None else frozenset()
 

@@ -1,7 +1,7 @@
-"""Reports the families, their permissions, and which of them would stall: for those who plan upgrades.
+"""Reports the families, their permissions, and which of them would stall: for people who plan upgrades.
 
-Reads setting, queue and processors, and changes nothing. ``dovetail.ledger.permitted`` defines permissions; the
-production runs migrations.
+Reads the setting of permitted families, the queue and the registered processors, and changes none of them.
+``dovetail.ledger.permitted`` defines permissions; block production runs migrations.
 """
 
 from collections import Counter
@@ -56,7 +56,7 @@ class Unready(NamedTuple):
 
 
 class Families:
-    """``migration_of``: the production's."""
+    """``migration_of``: a method of block production."""
 
     def __init__(self, store: Store, queue: PendingQueue, processors: Processors, migration_of: MigrationOf) -> None:
         self._store = store

@@ -16,13 +16,13 @@ from protos.client_batch_submit_pb2 import ClientBatchStatus
 
 _ID_CHARACTERS: Final = 128
 _IDS_A_TURN_MAX: Final = 5_000
-"""The most ids that are looked up for ended waits before the event loop handles other events."""
+"""Ended waits are answered until this many ids were looked up; then the event loop handles other events first."""
 
 CORRELATION_CHARACTERS_MAX: Final = 512
 """A wait with a longer correlation id is answered at once."""
 
 Answer = Callable[[bytes, str, list[ClientBatchStatus] | None], None]
-"""Identity and correlation id of the request, and one status for each id, in its order; None: see ``answer``."""
+"""Identity and correlation id of the request, and the statuses in the order of its ids; None: see ``answer``."""
 
 log = structlog.get_logger("validator.statuses")
 
@@ -175,7 +175,7 @@ class Statuses:
             wait.timer.cancel()
 
     def _is_undecided(self, text: str) -> bool:
-        """Whether a batch with this id may still arrive: the id is well-formed, and no batch has it."""
+        """Whether the batch may still arrive: the id is well-formed, and no committed or invalid batch has it."""
         try:
             return (
                 is_id(text)

@@ -22,4 +22,4 @@ class IntkeyPayload(v1.IntkeyPayload):
 ENCODINGS: Final[Mapping[str, Codec[IntkeyPayload]]] = MappingProxyType(
     {"application/json": JsonCodec(IntkeyPayload), "application/cbor": CborCodec(IntkeyPayload)}
 )
-"""JSON is the default. CBOR is kept for 1.0 transactions that name CBOR: they mean the same here."""
+"""JSON is the default. CBOR is still accepted, so that a transaction of 1.0 that names CBOR means the same in 2.0."""

@@ -41,7 +41,7 @@ def link(validator: Validator, wires: tuple[socket.socket, socket.socket]) -> Co
 def test_in_the_middle_of_a_poll_the_connection_is_not_finished(
     link: Connection, validator: Validator, wires: tuple[socket.socket, socket.socket], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The apply thread asks while the keeper may be in a poll that has read STOP but has not yet unregistered."""
+    """The apply thread may ask this while the keeper is in a poll that has read STOP and has not unregistered yet."""
     shared = SharedConnection(link)
     seen: list[bool] = []
 
@@ -129,7 +129,7 @@ def test_a_bug_of_the_keeper_ends_the_serving(validator: Validator, monkeypatch:
 
 
 def test_a_bug_in_a_state_call_ends_the_serving(validator: Validator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bug is raised in the apply first, but it gives no verdict."""
+    """The bug is raised inside an apply, but it must not become a verdict on the transaction."""
     asked = threading.Event()
     run_timers = Connection._run_timers
 

@@ -36,9 +36,10 @@ class Operation(NamedTuple):
 
 
 class Refutation(NamedTuple):
-    """Why a history is not linearizable: the best order of the operations on ``name`` ends before all have a place.
+    """Why a history is not linearizable: every order of the operations on ``name`` breaks off before all have a place.
 
-    ``placed`` operations lead to ``state``. None of ``stuck``, which were in progress then, can come next.
+    The longest order has ``placed`` operations, which lead to ``state``. ``stuck``: the operations in progress at that
+    point, of which none can come next.
     """
 
     name: str
@@ -65,7 +66,7 @@ REFUSED: Final = object()
 
 
 def step(state: State, operation: Operation) -> State | object:
-    """The state after ``operation`` ended in its way in ``state``; ``REFUSED`` if that is impossible.
+    """The state after ``operation`` met ``state`` and ended as recorded; ``REFUSED`` if it cannot have ended like that.
 
     The rules are intkey's (WIRE.md, Families). If the outcome is unknown: the state after the operation took effect.
     """

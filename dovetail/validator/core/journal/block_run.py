@@ -23,7 +23,7 @@ _NO_REFUSALS: Final[Mapping[int, Rejected]] = {}
 class Concluded(NamedTuple):
     """The outcome of a list of batches. ``commit``: what the store writes; None if no batch applied.
 
-    ``results``: of each batch; None for the unfinished, whose later answers change nothing here.
+    ``results``: one for each batch; None if it is not finished, and later answers for it change nothing here.
     """
 
     commit: BlockCommit | None
@@ -172,7 +172,7 @@ class BlockRun:
         return [self._indexes[place] for place in self._execution.not_finished()]
 
     def results(self) -> list[Result | None]:
-        """The result of each batch, in their order; None for the unfinished."""
+        """One result for each batch, in the order of ``batches``; None if it is not finished."""
         results = self._execution.results()
         if not self.refused:
             return results
@@ -205,7 +205,7 @@ def make_commit(
     read_node: ReadNode,
     sealing: OwnSeal | GivenSeal,
 ) -> BlockCommit | None:
-    """The block of these batches, which made ``changes`` together; None where there are none. Raises WrongSeal."""
+    """The block of these batches, which made ``changes`` together; None if there are no batches. Raises WrongSeal."""
     state = merkle.update(read_node, parent.root, changes, parent.next_node)
     block = sealing.block(parent, applied, state.root)
     if block is None:

@@ -21,7 +21,7 @@ LARGE = 200_000
 
 
 def write(folder: Path, pipe: "Connection[BlockInfo | None, str]") -> None:
-    """The writer's process: commits a block for each text, reports when it is synced, and ends with the texts."""
+    """The writer's process: commits a block for each text, reports when it is synced, and ends at an empty text."""
     store = open_store(folder)
     pipe.send(store.head)
     number = 0
@@ -116,7 +116,7 @@ def hold(folder: Path, count: int | None, pipe: "Connection[int, None]") -> None
 
 @contextmanager
 def holding(folder: Path, count: int | None) -> Iterator[tuple[BaseProcess, int]]:
-    """A process that holds snapshots, and their number; it is killed with -9 at the end at the latest."""
+    """A process that runs ``hold``, and how many snapshots it holds. It is killed with -9 at the end."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=hold, args=(folder, count, theirs))
@@ -162,7 +162,7 @@ def open_and_close(path: Path) -> None:
 
 
 def test_the_map_grows_while_as_many_read_as_may(tmp_path: Path) -> None:
-    """The writer loses its slot for a moment: readers leave some slots free."""
+    """The writer gives up its slot for a moment, and gets one again, because readers leave some slots free."""
     store = open_store(tmp_path)
     before = store.file().map_bytes
     with holding(tmp_path, READERS_MAX - 8 - 3):
@@ -180,7 +180,7 @@ def test_who_was_killed_leaves_no_slot_taken(tmp_path: Path) -> None:
     """Neither for the next reader, nor for a validator that starts."""
     open_store(tmp_path).close()
     with holding(tmp_path, 0):
-        # The open lock file stays in use: no process starts with a new one.
+        # This process keeps the lock file in use, so that no later process makes a new one without the taken slots.
         with holding(tmp_path, READERS_MAX - 8 - 2):
             pass
         other_process(tmp_path)
@@ -193,7 +193,7 @@ def test_who_was_killed_leaves_no_slot_taken(tmp_path: Path) -> None:
 
 
 def test_a_killed_reader_keeps_no_space(tmp_path: Path) -> None:
-    """Later writes reuse the space that its snapshot kept while it lived."""
+    """Its snapshot keeps space from being reused, but only while the reader lives."""
     store = open_store(tmp_path)
 
     def grown() -> int:
