@@ -5,6 +5,7 @@ or over a socket.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -103,18 +104,21 @@ class EngineNode:
         self.queue = PendingQueue(limits)
         self.network = Network(choose)
         self.metrics = Metrics(limits, lambda: self.now_ms / 1000)
-        self.production = Production(
-            self.store,
-            self.queue,
-            self.network.processors,
-            engine,
-            self.reports.append,
-            signer,
-            limits,
-            lambda: self.now_ms / 1000,
-            lambda: self.now_ms,
-            self.metrics,
-        )
+        with ExitStack() as undo:
+            undo.callback(self.store.close)
+            self.production = Production(
+                self.store,
+                self.queue,
+                self.network.processors,
+                engine,
+                self.reports.append,
+                signer,
+                limits,
+                lambda: self.now_ms / 1000,
+                lambda: self.now_ms,
+                self.metrics,
+            )
+            undo.pop_all()
 
     def connect(self, name: bytes, handlers: Sequence[TransactionHandler[Any]], *, packed: bool = True) -> None:
         """Connect a processor."""

@@ -34,7 +34,7 @@ from tests.dovetail.validator.peers import run
 from tests.dovetail.validator.support import LIMITS, commit, make_batch, open_store
 
 OK = TpProcessResponse.OK
-CONNECT_S = 0.3
+CONNECT_MS_MAX = 10_000
 
 
 class Conductor:
@@ -45,6 +45,9 @@ class Conductor:
         pair = self._context.socket(zmq.PAIR)
         pair.set(zmq.LINGER, 0)
         self.endpoint = f"tcp://127.0.0.1:{pair.bind_to_random_port('tcp://127.0.0.1')}"
+        self._pair = pair
+        self.arrived = asyncio.Event()
+        """Set when the engine has received the last order."""
         self._reports: asyncio.Queue[Any] = asyncio.Queue()
         self._socket = DrainedSocket(pair, self._readable)
 
@@ -53,6 +56,8 @@ class Conductor:
             self._reports.put_nowait(pickle.loads(content))
 
     def order(self, order: Order) -> None:
+        assert self._pair.poll(CONNECT_MS_MAX, zmq.POLLOUT), "the engine connects"
+        self.arrived.clear()
         self._socket.send([pickle.dumps(order)])
 
     async def report(self) -> Any:
@@ -63,18 +68,19 @@ class Conductor:
         self._context.term()
 
 
-def engine_at(endpoint: str) -> Callable[[int, Callable[[object], None]], EngineConnection]:
-    """What opens a scripted engine whose network is at ``endpoint``."""
+def engine_at(conductor: Conductor) -> Callable[[int, Callable[[object], None]], EngineConnection]:
+    """What opens a scripted engine whose network is ``conductor``."""
 
     def open_engine(height: int, on_message: Callable[[object], None]) -> EngineConnection:
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         pair = context.socket(zmq.PAIR)
         pair.set(zmq.LINGER, 0)
-        pair.connect(endpoint)
+        pair.connect(conductor.endpoint)
 
         def readable() -> None:
             for (content,) in socket.received():
                 on_message(pickle.loads(content))
+                conductor.arrived.set()
 
         def close() -> None:
             socket.close()
@@ -98,13 +104,12 @@ async def open_network_node(
         if pending:
             store.add_pending([signed_batch().raw])
         config = ValidatorConfig(folder, folder / "key", "tcp://127.0.0.1:*", 1, LIMITS)
-        surroundings = MACHINE._replace(open_engine=engine_at(conductor.endpoint))
+        surroundings = MACHINE._replace(open_engine=engine_at(conductor))
         node = Node(config, store, Signer(f"{number:02x}" * 32), surroundings=surroundings)
         try:
             for order in orders:
-                await asyncio.sleep(CONNECT_S)
                 conductor.order(order)
-                await asyncio.sleep(CONNECT_S)
+                await conductor.arrived.wait()
             await node.restore()
             yield node, conductor
         finally:

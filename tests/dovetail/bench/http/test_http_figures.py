@@ -47,4 +47,4 @@ def test_a_disturbed_run_is_reported() -> None:
     assert reported.disturbances == ("", "other processes took 12% of the machine during b")
     shown = StringIO()
     figures.show(reported, Console(file=shown, width=200))
-    assert "run 2: other processes took 12% of the machine during b; its figures" in shown.getvalue()
+    assert "run 2: other processes took 12% of the machine during b; the run's figures" in shown.getvalue()
