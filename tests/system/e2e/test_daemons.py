@@ -148,7 +148,7 @@ class TestSystemd:
                 process.wait_logged("ready")
                 del waiting[unit]
         networks.api(place.network).commit(author.batch(author.intkey("set", "unit", 1)))
-        (key,) = re.findall(r"`(/var/[^`]+)` may change the ledger's settings", PAGE)
+        (key,) = re.findall(r"With the key in `(/var/[^`]+)`, anybody can change the ledger's settings", PAGE)
         assert (root / key.lstrip("/")).exists()
 
     def text(self, unit: str, root: Path) -> str:
