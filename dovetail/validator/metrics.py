@@ -5,7 +5,7 @@ Other parts report here once for each block, task or message, never for each tra
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -112,35 +112,28 @@ class Metrics:
             child = self._apply_seconds.labels(*self.label(task.route))
             child.observe((self._clock_s() - given_s) / transactions)
 
-    def block_committed(self, batches: Iterable[VerifiedBatch], block_s: float, commit_s: float) -> None:
+    def block_committed(self, batches: Sequence[VerifiedBatch], block_s: float, commit_s: float) -> None:
         """Count a committed block, ``block_s`` after its batches were chosen. Its write took ``commit_s``."""
         before = self.totals.transactions_committed
-        families: set[FamilyVersion] = set()
-        for batch in batches:
-            for family, count in self._by_family(batch).items():
-                families.add(family)
-                totals = self.families[family]
-                totals.batches_committed += 1
-                totals.transactions_committed += count
-            self.totals.batches_committed += 1
-            self.totals.transactions_committed += len(batch.transactions)
-        for family in families:
-            self.families[family].blocks_committed += 1
-        self.totals.blocks_committed += 1
+        for totals, batch_count, transaction_count in self._counts(batches):
+            totals.blocks_committed += 1
+            totals.batches_committed += batch_count
+            totals.transactions_committed += transaction_count
         self._block_transactions.observe(self.totals.transactions_committed - before)
         self._block_seconds.observe(block_s)
         self._commit_seconds.observe(commit_s)
 
-    def judged_invalid(self, batches: Iterable[VerifiedBatch]) -> None:
+    def judged_invalid(self, batches: Sequence[VerifiedBatch]) -> None:
         """Count batches whose INVALID status is on disk."""
-        for batch in batches:
-            for family, count in self._by_family(batch).items():
-                totals = self.families[family]
-                totals.batches_invalid += 1
-                totals.transactions_invalid += count
-            self.totals.batches_invalid += 1
-            self.totals.transactions_invalid += len(batch.transactions)
+        for totals, batch_count, transaction_count in self._counts(batches):
+            totals.batches_invalid += batch_count
+            totals.transactions_invalid += transaction_count
 
-    def _by_family(self, batch: VerifiedBatch) -> Counter[FamilyVersion]:
-        """The number of a batch's transactions by the keys of ``families``."""
-        return Counter(self.label(transaction.family) for transaction in batch.transactions)
+    def _counts(self, batches: Sequence[VerifiedBatch]) -> Iterator[tuple[Totals, int, int]]:
+        """The totals in which ``batches`` count, each with its number of batches and of their transactions."""
+        families = [[self.label(transaction.family) for transaction in batch.transactions] for batch in batches]
+        of_batches = Counter(family for labels in families for family in set(labels))
+        of_transactions = Counter(family for labels in families for family in labels)
+        yield self.totals, len(families), of_transactions.total()
+        for family, batch_count in of_batches.items():
+            yield self.families[family], batch_count, of_transactions[family]

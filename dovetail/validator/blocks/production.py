@@ -22,7 +22,7 @@ from dovetail.validator.blocks.migrating import Migrating
 from dovetail.validator.blocks.retries import Retries
 from dovetail.validator.blocks.settling import Settling
 from dovetail.validator.core.consensus import engine as consensus
-from dovetail.validator.core.execution.model import Applied, Rejected, Withdrawn
+from dovetail.validator.core.execution.model import Applied, Withdrawn
 from dovetail.validator.core.journal import genesis, proposing
 from dovetail.validator.core.journal.block_run import BlockRun, Concluded
 from dovetail.validator.core.journal.model import invalid_batch
@@ -328,13 +328,8 @@ class Production:
                 built.run.reject(index, Withdrawn("not_finished"))
         sealing = OwnSeal(self._signer, Consensus(self._engine.name, height, self._time_ms()))
         concluded = built.run.conclude(self._parent(), self._store.node, sealing)
-        judged = [
-            batch
-            for batch, result in zip(built.run.batches, concluded.results, strict=True)
-            if isinstance(result, Applied | Rejected)
-        ]
         seal = seal_of(concluded.commit.block) if concluded.commit is not None else None
-        self._sealed = consensus.Proposal(height, tuple(judged), seal)
+        self._sealed = consensus.Proposal(height, tuple(concluded.judged), seal)
         self._ready = _Ready(self._sealed, built.run, concluded, built.started_ms, built.entries)
         if seal is not None:
             reach(CrashPoint.SEALED)
@@ -455,11 +450,7 @@ class Production:
         assert ready is not None, "the engine commits what was finalized"
         invalid = ready.concluded.invalid
         results = ready.concluded.results
-        settled = [
-            batch
-            for batch, result in zip(ready.run.batches, results, strict=True)
-            if isinstance(result, Applied | Rejected)
-        ]
+        settled = ready.concluded.judged
         withdrawn = [
             (entry, result)
             for entry, result in zip(ready.entries, results, strict=False)
@@ -467,7 +458,7 @@ class Production:
         ]
         exhausted = self._retries.exhausted(withdrawn)
         invalid = invalid + [invalid_batch(entry.batch, verdict) for entry, verdict in exhausted]
-        settled += [entry.batch for entry, _ in exhausted]
+        settled = settled + [entry.batch for entry, _ in exhausted]
         if not ready.entries:
             # A batch that is committed already stays COMMITTED.
             committed = {one.batch_id for one in invalid if self._store.batch_number(one.batch_id) is not None}

@@ -51,9 +51,9 @@ class Settling:
         now_s = self._clock_s()
         self._blocks.append(info)
         invalid = {verdict.batch_id for verdict in commit.invalid}
-        applied = (batch for batch in settled if batch.id not in invalid)
+        applied = [batch for batch in settled if batch.id not in invalid]
         self._metrics.block_committed(applied, now_s - started_ms / 1000, now_s - writing_s)
-        self._metrics.judged_invalid(batch for batch in settled if batch.id in invalid)
+        self._metrics.judged_invalid([batch for batch in settled if batch.id in invalid])
         self._forget(settled, commit.invalid, refused)
         return info
 

@@ -24,11 +24,13 @@ class Concluded(NamedTuple):
     """The outcome of a list of batches. ``commit``: what the store writes; None if no batch applied.
 
     ``results``: one for each batch; None if it is not finished, and later answers for it change nothing here.
+    ``judged``: the batches that applied or are INVALID, in order.
     """
 
     commit: BlockCommit | None
     invalid: list[InvalidBatch]
     results: list[Result | None]
+    judged: list[VerifiedBatch]
 
 
 class BlockRun:
@@ -187,15 +189,18 @@ class BlockRun:
         """Make the block of all batches that applied: one pass over the trie, one header. Raises WrongSeal."""
         applied: list[CommittedBatch] = []
         invalid: list[InvalidBatch] = []
+        judged: list[VerifiedBatch] = []
         results = self.results()
         for batch, result in zip(self.batches, results, strict=True):
             if isinstance(result, Applied):
                 ids = (transaction.id for transaction in batch.transactions)
                 applied.append(CommittedBatch(batch.id, batch.raw, tuple(zip(ids, result.receipts, strict=True))))
+                judged.append(batch)
             elif isinstance(result, Rejected):
                 invalid.append(invalid_batch(batch, result))
+                judged.append(batch)
         commit = make_commit(parent, applied, self.changes, read_node, sealing)
-        return Concluded(commit and commit._replace(invalid=invalid), invalid, results)
+        return Concluded(commit and commit._replace(invalid=invalid), invalid, results, judged)
 
 
 def make_commit(

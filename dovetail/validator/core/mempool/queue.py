@@ -236,9 +236,10 @@ class PendingQueue:
 
     def wake(self, cause: FamilyVersion | TransactionId) -> None:
         """Make the batches ready that wait for ``cause``: it has come, or, for a dependency, will not come."""
-        self._wake(cause)
-        if not isinstance(cause, FamilyVersion):
-            self._wake(_Behind(cause))
+        if self._parked:
+            self._wake(cause)
+            if not isinstance(cause, FamilyVersion):
+                self._wake(_Behind(cause))
 
     def wake_refused(self, transaction_id: TransactionId, *, never_ran: bool) -> None:
         """A batch with this transaction became INVALID. ``never_ran``: the rules on blocks refused it.
@@ -299,6 +300,8 @@ class PendingQueue:
         return entry is not None and entry.arrival == item[0] and entry.reason is Reason.QUEUED
 
     def _unpark(self, entry: Pending) -> None:
+        if not self._parked and not self._backing_off:
+            return
         self._backing_off.pop(entry.batch.id, None)
         causes: list[_Cause | None] = [entry.family, entry.dependency]
         if entry.family is not None:
