@@ -1,1 +1,1 @@
-"""What a user types and imports: the command line, the HTTP client, the supervisor of a node, the benchmark."""
+"""The parts that a user calls: the command line, the HTTP client, the supervisor of a node, the benchmark."""

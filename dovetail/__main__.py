@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code. ``arguments``: without the program's name; None for the process's own."""
-    # Every worker process that Python spawns imports this module again, and needs no command line.
+    """Run the command line and return its exit code. ``arguments``: without the program's name; None: the process's."""
+    # Imported here, because every worker process that Python spawns imports this module and needs no command line.
     from dovetail.cli.app import run
 
     return run(sys.argv[1:] if arguments is None else arguments)

@@ -58,7 +58,8 @@ class Context:
     def get(self, address: str, codec: Codec[T] | None = None) -> bytes | T | None:
         """The entry at ``address``, including the transaction's own writes; None if there is none.
 
-        Bytes, or the value that ``codec`` decodes. Bytes that do not fit the codec make the transaction invalid.
+        Returns bytes, or the value that ``codec`` decodes. Bytes that do not fit ``codec`` make the transaction
+        invalid.
         """
         self._check_readable(address)
         data = self.changes[address] if address in self.changes else self._before.fetch((address,)).get(address)
@@ -124,7 +125,7 @@ class Context:
         return entries if codec is None else ((key, decoded(key, data, codec)) for key, data in entries)
 
     def delete(self, address: str) -> bool:
-        """Remove the entry at ``address``; whether it held data.
+        """Remove the entry at ``address``. Returns whether the address held data.
 
         If only the outputs cover the address, the transaction may not know the earlier entry: the answer is True
         unless the transaction itself has already removed it.
@@ -141,8 +142,8 @@ class Context:
         before = self._before.fetch([address for address in wanted if address in readable]) if readable else {}
         held = []
         for address in wanted:
-            # Do not show whether an unreadable address has an entry. Packed execution knows more of these than the 1.x
-            # protocol does, so a handler that used this knowledge would give different verdicts.
+            # Do not show whether an unreadable address has an entry. Packed execution knows more such entries than the
+            # 1.x protocol does, so a handler that used this knowledge would give different verdicts.
             there_before = address in before or address not in readable
             if changes[address] is not None if address in changes else there_before:
                 held.append(address)

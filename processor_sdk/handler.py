@@ -66,17 +66,17 @@ class TransactionHandler(ABC, Generic[P]):
     def apply(self, transaction: Transaction[P], context: Context) -> None:
         """Check ``transaction`` and write its changes to ``context``.
 
-        Must depend only on the two arguments: no clock, randomness, network or earlier transactions. Raise
+        The result must depend only on the two arguments: no clock, randomness, network or earlier transactions. Raise
         InvalidTransaction to refuse the transaction. After any other exception the validator tries again.
         """
 
     def migrate(self, context: MigrationContext) -> None:
         """Migrate one slice of the state of an earlier version. Define it only in versions that migrate.
 
-        Runs once for each slice, before the version's first transaction (docs/reference/sdk.md). One inherited from
-        a class of another version does not run (``migrates``). Must depend only on the slice: not on the clock, on
-        chance or on other slices. Raise InvalidTransaction if the state cannot be migrated: then no slice is changed,
-        and the version is not activated.
+        Runs once for each slice, before the version's first transaction (docs/reference/sdk.md). A ``migrate`` that is
+        inherited from a class of another version does not run (``migrates``). The result must depend only on the slice:
+        not on the clock, on chance or on other slices. Raise InvalidTransaction if the state cannot be migrated: then
+        no slice is changed, and the version is not activated.
         """
         raise NotImplementedError(f"{type(self).__qualname__} declares no migrate; {INHERITED_MIGRATE}")
 

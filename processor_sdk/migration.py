@@ -70,17 +70,20 @@ class MigrationContext(Context):
     def leaves(self, codec: Codec[T] | None = None) -> Iterator[tuple[str, bytes | T]]:
         """Every entry that the slice held before its migration, as (address, bytes or decoded value).
 
-        In address order, each once, fetched a page at a time. Writes of ``migrate`` do not show. Bytes that do not fit
-        ``codec`` raise InvalidTransaction, which ends the iteration and, if it is not caught, refuses the migration. To
-        skip such entries, call ``leaves`` without a codec and decode each one. Listed entries are cached, up to
-        KNOWN_BYTES_MAX: getting or removing them sends no request to the validator.
+        The entries come in address order, each once, and are fetched a page at a time. Writes of ``migrate`` do not
+        show. Bytes that do not fit ``codec`` raise InvalidTransaction, which ends the iteration and, if it is not
+        caught, refuses the migration. To skip such entries, call ``leaves`` without a codec and decode each one. Listed
+        entries are cached, up to KNOWN_BYTES_MAX: getting or removing them sends no request to the validator.
         """
         for prefix in sorted(self.prefixes):
             for address, data in self._known.under(prefix):
                 yield address, data if codec is None else decoded(address, data, codec)
 
     def covers(self, address: str) -> bool:
-        """Whether ``address`` is in this slice. A step that runs once belongs in the slice of one address."""
+        """Whether ``address`` is in this slice.
+
+        To run a step only once, run it in the slice that covers one fixed address.
+        """
         return is_address(address) and address.startswith(self.prefixes)
 
 

@@ -31,7 +31,7 @@ from processor_sdk.worker.watch import BEAT_S
 __all__ = ["CannotStart", "Report", "TransactionProcessor", "WorkerReport"]
 
 MAX_OCCUPANCY_DEFAULT: Final = 4_096
-"""Two full packed messages, so that the next one has arrived when one is answered."""
+"""The transactions of two full packed messages, so that the next message is there when one is answered."""
 
 APPLY_TIMEOUT_MS_DEFAULT: Final = 10_000
 STOP_S_MAX_DEFAULT: Final = 15.0
@@ -109,7 +109,7 @@ class TransactionProcessor:
         return self
 
     def stop(self) -> None:
-        """Make ``run`` unregister, finish its tasks and return. From any thread, any number of times.
+        """Make ``run`` unregister, finish its tasks and return. May be called from any thread, any number of times.
 
         A ``run`` that begins later returns at once.
         """

@@ -100,7 +100,7 @@ class StateEntry(NamedTuple):
 
 
 class InvalidTransaction(processor_sdk.InvalidTransaction):
-    """The family refuses the transaction; final."""
+    """The family refuses the transaction for good."""
 
     def __init__(self, message: object, extended_data: bytes | None = None) -> None:
         super().__init__(str(message), b"" if extended_data is None else extended_data)
@@ -117,7 +117,8 @@ class InternalError(processor_sdk.InternalError):
 class AuthorizationException(Exception):
     """The handler used an address that the transaction or the handler does not declare. Nothing was changed.
 
-    As in 1.x no InvalidTransaction: a handler may catch it and go on. If it is not caught, the transaction is invalid.
+    As in 1.x, this is not an InvalidTransaction: a handler may catch it and go on. If no handler code catches it, the
+    transaction is invalid.
     """
 
 
@@ -214,7 +215,7 @@ class TransactionProcessor:
         self._processor.run_in_process()
 
     def stop(self) -> None:
-        """Make ``start`` return. From any thread."""
+        """Make ``start`` return. May be called from any thread."""
         self._processor.stop()
 
 
@@ -267,7 +268,7 @@ class _Version(_CheckedByInstance):
 
     def __init__(self, handler: Any, name: str, version: str, namespaces: tuple[str, ...]) -> None:
         self.wrapped = handler
-        # They are declared as class variables, so the type checker forbids ordinary assignment.
+        # These attributes are declared as class variables, so the type checker forbids ordinary assignment.
         vars(self).update(family_name=name, family_version=version, namespaces=namespaces)
 
     def apply(self, transaction: processor_sdk.Transaction[bytes], context: processor_sdk.Context) -> None:
@@ -288,7 +289,7 @@ def _read(where: str, handler: object, attribute: str) -> Any:
 
 def _texts(where: str, value: object) -> tuple[str, ...]:
     if isinstance(value, str):
-        # Its characters would count as a list of strings.
+        # The characters of a string would count as a list of strings.
         raise TypeError(f"{where} is the string {value!r}; write a list: [{value!r}]")
     if not isinstance(value, list | tuple | set | frozenset):
         raise TypeError(f"{where} is {value!r}; it must be a list, tuple or set of strings")

@@ -15,9 +15,10 @@ _BLOCKS_A_PAGE: Final = 20
 
 
 def verify_committed(url: str, posts: Sequence[Post], started: float, seconds: float) -> float:
-    """Ask for every batch of a load that ``started`` (``time.perf_counter()``) and took ``seconds`` so far.
+    """Check that every batch of a load is committed. Raises Refused if a batch does not commit.
 
-    Returns ``seconds``, or more if a batch commits only now. Raises Refused if a batch does not commit.
+    ``started``: the start of the load (``time.perf_counter()``). ``seconds``: its duration so far, which is returned.
+    If a batch is still pending, waits for its commit and returns the longer duration.
     """
     ids = [batch_id for post in posts for batch_id in post.batch_ids]
     with DovetailClient(url) as client:

@@ -1,6 +1,6 @@
-"""A closed loop over kept-open connections: the next request goes when an answer has come, a refused one goes again.
+"""A closed loop over kept-open connections: each answer lets the next request go; a refused request is sent again.
 
-Requests are numbers here. ``request_loop`` and ``load.post_loop`` know their content and the meaning of answers.
+A request is only a number here. ``request_loop`` and ``load.post_loop`` know their content and the meaning of answers.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ from dovetail.bench.connection import Connection, Owner, Target, retry_after_s, 
 from dovetail.common.errors import Refused
 
 WAIT_S: Final = 300
-"""How long a commit is waited for."""
+"""The longest wait for a commit, in seconds."""
 
 _SILENCE_S_MAX: Final = WAIT_S + 30.0
 _WATCH_S: Final = 1.0
 
 
 class ClosedLoop(ABC):
-    """One run over ``count`` requests, in order except for refused ones. Made in the event loop, used once."""
+    """One run over ``count`` requests, in order except for refused ones. Create it in the event loop, use it once."""
 
     def __init__(self, url: str, count: int) -> None:
         self.target = Target.of(url)
@@ -29,7 +29,7 @@ class ClosedLoop(ABC):
 
         self.latencies_s: list[float] = []
         self.refusals = 0
-        """Answers 429. The request goes again after ``Retry-After``, and no other goes before."""
+        """The number of answers 429. Such a request is sent again after ``Retry-After``, before any other request."""
 
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[None] = self._loop.create_future()
@@ -39,7 +39,7 @@ class ClosedLoop(ABC):
         self._paused = False
 
     async def run(self) -> None:
-        """Run until ``finish``. Raises Refused after ``fail``, and when answers stop."""
+        """Run until ``finish`` is called. Raises Refused after ``fail``, or if no answer arrives for too long."""
         try:
             await self.connect()
             self.started = self._last_answer = time.perf_counter()
@@ -47,7 +47,7 @@ class ClosedLoop(ABC):
             self.pump()
             await self._done
         finally:
-            # Before the connections close, so that their end counts as no failure.
+            # Done before the connections close, so that closing them does not count as a failure.
             if not self._done.cancel() and not self._done.cancelled():
                 self._done.exception()
             for connection in self._connections:
@@ -59,11 +59,11 @@ class ClosedLoop(ABC):
 
     @abstractmethod
     def send(self, number: int) -> bool:
-        """Send this request over a free connection; False if it must wait for an answer."""
+        """Send the request with this number over a free connection. Returns False if the request must wait."""
 
     @abstractmethod
     def accept(self, number: int, answer: bytes, now: float) -> None:
-        """Handle an answer other than 429; call ``finish`` at the last one, ``fail`` at a wrong one."""
+        """Handle an answer other than 429: call ``finish`` after the last answer, ``fail`` after a wrong one."""
 
     async def open(self, free: deque[Connection], count: int, owner: Owner | None = None) -> None:
         """Open ``count`` connections that wait in ``free``; their answers go to ``owner`` or this loop."""

@@ -1,4 +1,4 @@
-"""A kept-open HTTP/1.1 connection that costs as little as Python can: bytes in, one callback for each answer.
+"""A kept-open HTTP/1.1 connection that costs as little processor time as possible: one callback for each answer.
 
 The client shares the machine with the measured node, so it uses no task, header dictionary or JSON here. The owner of
 a connection chooses the requests and interprets the answers.
@@ -64,9 +64,9 @@ class Target(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """Carries one request at a time, and stands at the end of ``free`` in between.
+    """Carries one request at a time, and joins the end of ``free`` after each answer.
 
-    Owners take the first of ``free``, which rested longest, so that the server closes none for its idleness.
+    Owners take the first connection in ``free``, which was idle longest, so that the server closes no idle connection.
     """
 
     def __init__(self, owner: Owner, free: "deque[Connection]") -> None:
@@ -137,6 +137,6 @@ def status_of(answer: bytes) -> bytes:
 
 
 def retry_after_s(answer: bytes) -> int:
-    """``Retry-After`` of a 429; a second without one."""
+    """The seconds that ``Retry-After`` of an answer 429 names; 1 without this header."""
     wait_s = header(answer[: answer.find(b"\r\n\r\n") + 2], b"retry-after")
     return int(wait_s) if wait_s.isdigit() else 1

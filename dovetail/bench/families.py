@@ -24,7 +24,7 @@ def family_name(number: int) -> str:
 
 
 def family_of(name: int, names: int, families: int) -> int:
-    """The family that a name belongs to: ``names`` are split into equal runs, of at least one name."""
+    """The number of the family that a name belongs to. Each family has an equal, non-empty range of names."""
     return ((name + 1) * families - 1) // names
 
 
@@ -34,7 +34,7 @@ def names_of(family: int, names: int, families: int) -> range:
 
 
 def intkey_processors(families: int, processes: int, *, legacy: bool) -> list[tuple[str, str]]:
-    """Name and MODULE:HANDLER of each processor: ``processes`` of each family."""
+    """Name and MODULE:HANDLER of each processor. Each family has ``processes`` processors."""
     prefix = "legacy" if legacy else "plain"
     return [
         (f"{family_name(family)}-{process}", f"{__name__}:{prefix}_{family_name(family)}")
@@ -44,7 +44,7 @@ def intkey_processors(families: int, processes: int, *, legacy: bool) -> list[tu
 
 
 def load_transaction(signer: Signer, family: int, verb: Verb, name: str, nonce: str) -> SignedTransaction:
-    """``verb`` by 1 on ``name``, of family number ``family``; the signer is also the batcher."""
+    """A transaction of family number ``family``: ``verb`` with value 1 on ``name``. The signer is also the batcher."""
     addresses = (intkey_address(name),)
     return build_transaction(
         signer,
@@ -60,7 +60,7 @@ def load_transaction(signer: Signer, family: int, verb: Verb, name: str, nonce: 
 
 
 class _Legacy(IntkeyHandler):
-    """Makes its interpreter offer no packed execution, so that the validator uses the 1.x conversation."""
+    """Turns packed execution off in its process, so that the validator uses the 1.x conversation."""
 
     def __new__(cls) -> Self:
         # The SDK has no switch for this. A worker makes its handlers before it registers them.

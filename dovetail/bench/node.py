@@ -53,9 +53,9 @@ async def with_node(
     """Start a node on fresh data, run ``use`` when all its parts serve, end the node and remove its data.
 
     ``within``: the folder in which the data's folder is made; None for the system's temporary folder. ``processors``:
-    name and MODULE:HANDLER of each but that of settings. ``profiles``: the file for cProfile of a part's main process,
-    by the part's name. ``fill``: makes the store before the node starts; without it the node makes a genesis block.
-    Raises Interrupted, and Refused, also when a part dies, because figures of a restarted node mean nothing. A
+    name and MODULE:HANDLER of each except the settings processor. ``profiles``: the file for cProfile of a part's main
+    process, by the part's name. ``fill``: makes the store before the node starts; without it the node makes a genesis
+    block. Raises Interrupted, and Refused, also when a part dies, because figures of a restarted node mean nothing. A
     refusal keeps the data and names their folder.
     """
     folder = Path(tempfile.mkdtemp(prefix="dovetail-bench-", dir=within))

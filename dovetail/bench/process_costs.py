@@ -1,6 +1,6 @@
-"""Processor time and memory of this process and of a node's processes below it, and bytes on disk. Linux, macOS.
+"""Processor time and memory of this process and of a node's processes below it, and bytes on disk.
 
-The command lines that ``dovetail.node.parts`` makes tell which process is which part.
+Works on Linux and macOS. The command lines that ``dovetail.node.parts`` makes show which process is which part.
 """
 
 import contextlib
@@ -26,14 +26,17 @@ class ProcessFigures:
     """The largest resident set, sampled twice a second."""
 
     own_memory_mib_max: float
-    """Without shared pages and pages of files, such as the store's map and libraries (Linux; else as above)."""
+    """The largest memory without shared pages and pages of files, such as the store's map and libraries.
+
+    Only on Linux; elsewhere equal to ``memory_mib_max``.
+    """
 
     written_mib: float | None
-    """None on systems that do not count it."""
+    """MiB that the process wrote; None on systems that do not count them."""
 
 
 class ProcessWatch:
-    """Counts the load generator and, with ``whole_node``, the node's processes, from its creation on."""
+    """Measures the load generator and, with ``whole_node``, the node's processes, from its creation on."""
 
     def __init__(self, *, whole_node: bool) -> None:
         self._whole_node = whole_node
@@ -55,7 +58,7 @@ class ProcessWatch:
             watched.sample()
 
     def figures(self) -> tuple[tuple[ProcessFigures, ...], float | None]:
-        """The processes, and the processor time of everything else on the machine; None without the whole node."""
+        """The processes, and the processor time of everything else on the machine; None without ``whole_node``."""
         self.sample()
         processes = tuple(watched.figures() for watched in self._watched)
         others_cpu_s = _busy_s() - self._busy_before_s - sum(process.cpu_s for process in processes)
@@ -72,7 +75,7 @@ class _Watched:
         self.sample()
 
     def sample(self) -> None:
-        # The end of a process ends the run elsewhere.
+        # If a process has ended, other code ends the run.
         with contextlib.suppress(psutil.NoSuchProcess):
             memory = self._process.memory_info()
             self._memory = max(self._memory, memory.rss)
@@ -133,7 +136,7 @@ def _written(process: psutil.Process) -> int | None:
 
 
 def bytes_on_disk(folder: Path) -> int:
-    """The disk space of the files below ``folder``, without holes in them."""
+    """The disk space of the files below ``folder``, without the holes of sparse files."""
     return sum(os.stat(file).st_blocks * 512 for file in folder.rglob("*") if file.is_file())
 
 

@@ -20,9 +20,9 @@ class ProgressBars:
     async def step(
         self, title: str, total: int | None, on_tick: Callable[[], None] = lambda: None
     ) -> AsyncIterator[Callable[[int], None]]:
-        """Show a step until it ends or, without a ``total``, until it first advances. Yields the function to advance.
+        """Show a step until it ends or, without a ``total``, until it first advances.
 
-        ``on_tick``: called twice a second meanwhile.
+        Yields a function that advances the step. ``on_tick``: called twice a second meanwhile.
         """
         task = self._progress.add_task(title, total=total)
         clock = asyncio.create_task(self._tick(on_tick))
@@ -46,6 +46,6 @@ class ProgressBars:
     async def _tick(self, on_tick: Callable[[], None]) -> None:
         while True:
             on_tick()
-            # By hand, because rich's own thread would compete with the sender.
+            # Refreshed here, because a refreshing thread of rich would compete with the sender.
             self._progress.refresh()
             await asyncio.sleep(_SAMPLE_S)

@@ -48,11 +48,11 @@ class Machine:
     python: str
     system: str
     filesystem: str | None
-    """Of the node's data; None for a node that was running already."""
+    """The filesystem of the node's data; None for a node that was running already."""
 
     @classmethod
     def here(cls, url: str | None, folder: Path | None) -> "Machine":
-        """This machine, with a node's data in ``folder`` or, with ``url``, nowhere known."""
+        """This machine. ``folder``: the folder of the node's data, which is unknown if ``url`` is given."""
         return cls(
             os.cpu_count() or 1,
             platform.python_version(),
@@ -89,7 +89,7 @@ def latency(samples_s: Sequence[float]) -> Latency:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Of at least one value."""
+    """The spread of at least one value."""
     return Spread(median(values), min(values), max(values))
 
 

@@ -1,7 +1,7 @@
-"""Sends a fixed number of HTTP requests: each connection sends its next one when it has its answer.
+"""Sends a fixed number of HTTP requests: each connection sends its next request after the answer to the last.
 
-With batches to follow, one more connection asks for their commits, which bounds how far the requests run ahead of the
-ledger. Knows statuses and no resources but GET /batch_status.
+If batches are followed, one more connection asks for their commits. This bounds how far the requests run ahead of the
+ledger. The module knows HTTP statuses; the only resource that it knows is GET /batch_status.
 """
 
 import json
@@ -17,7 +17,10 @@ _SHOWN_BYTES: Final = 300
 
 
 class Following(NamedTuple):
-    """At most ``ahead`` requests are sent beyond the last whose batch, by its place in ``batch_ids``, is committed."""
+    """Bounds the requests that are sent beyond the last one with a committed batch.
+
+    ``batch_ids``: the batch of each request, in order. ``ahead``: the largest number of such requests.
+    """
 
     batch_ids: Sequence[str]
     ahead: int
@@ -26,9 +29,9 @@ class Following(NamedTuple):
 class Asked(NamedTuple):
     """The outcome: every request was answered with the expected status.
 
-    From ``started`` (``time.perf_counter()``) to the last answer are ``seconds``, and to the last commit ``settled_s``,
-    without batches to follow the same. ``refusals``, answers 429, have no latency and no bytes. ``held_s``: how long a
-    free connection sent nothing because the ledger was too far behind.
+    ``seconds``: from ``started`` (``time.perf_counter()``) to the last answer. ``settled_s``: from ``started`` to the
+    last commit; equal to ``seconds`` if no batches are followed. ``refusals``: the number of answers 429, which have no
+    latency and no bytes. ``held_s``: how long a free connection sent nothing because the ledger was too far behind.
     """
 
     started: float
@@ -49,8 +52,9 @@ async def ask(
     on_answered: Callable[[int], None] = lambda _: None,
     following: Following | None = None,
 ) -> Asked:
-    """Send all ``requests`` in order, each again while it is answered 429. ``on_answered``: how many more are answered.
+    """Send all ``requests`` in order, and repeat each while its answer is 429.
 
+    ``on_answered`` gets the number of newly answered requests.
     Raises Refused, also for any other answer than ``status``.
     """
     loop = _RequestLoop(url, requests, status.encode(), connections, on_answered, following)
@@ -160,7 +164,7 @@ class _RequestLoop(ClosedLoop):
         self.pump()
 
     def _follow(self) -> None:
-        """Ask for the latest accepted batch unless such a question is open; finish if nothing is left to do."""
+        """Ask for the latest accepted batch, unless such a request is open. Finish if nothing is left to do."""
         if self._following and self._accepted > self._committed:
             if self._follower:
                 path = f"/batch_status?id={self._following.batch_ids[self._accepted]}&wait={WAIT_S}"

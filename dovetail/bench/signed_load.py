@@ -1,4 +1,4 @@
-"""A load: intkey transactions that a seed decides, signed and packed into POST bodies in worker processes.
+"""A load: intkey transactions that a seed determines, signed and packed into POST bodies in worker processes.
 
 No sockets, no measurement.
 """
@@ -20,7 +20,7 @@ NAMES_MAX: Final = 10_000_000
 
 _SIGNERS: Final = 16
 _JOB_TRANSACTIONS: Final = 2_000
-"""About a tenth of a second of signing: fine enough for a progress bar."""
+"""Transactions per job: about a tenth of a second of signing, short enough for a progress bar."""
 
 Kind = Literal["prepare", "draw", "create"]
 """``prepare`` sets each name once, in order; ``draw`` adds 1 to names drawn uniformly; ``create`` sets new names."""
@@ -28,7 +28,7 @@ Kind = Literal["prepare", "draw", "create"]
 
 @dataclass(frozen=True)
 class Load:
-    """Everything that decides the bytes: equal loads are equal bytes, on any machine."""
+    """Everything that determines the bytes of a load: equal loads have equal bytes on every machine."""
 
     seed: int
     mark: str
@@ -36,14 +36,14 @@ class Load:
 
     kind: Kind
     names: int
-    """Names that exist when a load draws: at least one for each family. 0 for ``create`` without conflicts."""
+    """The number of names that exist before the load: at least one per family; 0 for ``create`` without conflicts."""
 
     transactions: int
     shape: int
-    """Transactions a batch; the last batch holds the rest."""
+    """Transactions per batch; the last batch holds the rest."""
 
     per_post: int
-    """Batches a POST; the last POST holds the rest."""
+    """Batches per POST; the last POST holds the rest."""
 
     families: int = 1
     """How many families share ``names``. The batches of ``draw`` and ``create`` take the families in turn."""
@@ -107,7 +107,7 @@ def name_of(mark: str, number: int) -> str:
 
 
 def _action(load: Load, position: int) -> tuple[int, Verb, int]:
-    """Family, verb and name of a transaction: a hash of its position, so that the order of signing does not matter."""
+    """Family, verb and name of a transaction, from a hash of its position: the order of signing does not matter."""
     if load.kind == "prepare":
         name = load.first_name + position
         return family_of(name, load.names, load.families), "set", name
@@ -130,7 +130,10 @@ def _signer(seed: int, number: int) -> Signer:
 async def sign(
     workers: Workers, load: Load, on_signed: Callable[[int], None], *, first: int = 0, count: int | None = None
 ) -> list[Post]:
-    """The load's POSTs in order: all, or ``count`` from ``first``. ``on_signed`` gets how many more are signed."""
+    """Sign the load's POSTs, all or ``count`` from ``first``, and return them in order.
+
+    ``on_signed`` gets the number of newly signed transactions.
+    """
     posts_a_job = max(1, _JOB_TRANSACTIONS // (load.shape * load.per_post))
     end = load.posts if count is None else min(load.posts, first + count)
     jobs = [

@@ -36,7 +36,7 @@ _COMMANDS: Final = {
     "transaction": "Transactions: list, show.",
     "state": "The state that the chain has arrived at: list, show.",
 }
-"""By name: the line in the help of ``dovetail``."""
+"""The line of each command in the help of ``dovetail``, by the command's name."""
 _MODULES: Final = dict.fromkeys(("block", "batch", "transaction", "state"), "resources")
 
 app = lazy_group(
@@ -70,9 +70,9 @@ def _options(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line without the program's name. Returns the exit code, or raises SystemExit with the command's."""
+    """Run a command line, which lacks the program's name. Returns the exit code, or raises SystemExit with it."""
     for argument in arguments:
-        # Python represents invalid UTF-8 by surrogates, which fail wherever they are encoded first.
+        # Python represents invalid UTF-8 by surrogates, which fail at the first place that encodes them.
         if any("\ud800" <= character <= "\udfff" for character in argument):
             _report(f"the argument {argument!a} is no valid text (UTF-8)")
             return WRONG_USAGE

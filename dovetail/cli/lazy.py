@@ -14,15 +14,15 @@ MARKUP: Final = "markdown"
 def lazy_group(
     package: str, commands: Mapping[str, str], modules: Mapping[str, str] = MappingProxyType({}), **options: Any
 ) -> typer.Typer:
-    """A group of ``commands``: the line of each in the group's help, by name. ``options``: as of Typer.
+    """A group of commands. ``commands``: the help line of each command, by name. ``options``: those of Typer.
 
-    The module of a command in ``package`` has its name, or is named in ``modules``. The module's ``app`` is the
-    command's own group, or holds the command under its name.
+    A command's module is in ``package``, under the command's name or the name in ``modules``. The module's ``app`` is
+    the command's own group, or holds the command under its name.
     """
 
     class Group(TyperGroup):
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-            """The called command itself, in place of the one that only has its name and its line of help."""
+            """The called command itself, in place of its placeholder, which has only a name and a help line."""
             found, _, remaining = super().resolve_command(ctx, args)
             name = str(found)
             module = modules.get(name, name.replace("-", "_"))
@@ -35,7 +35,7 @@ def lazy_group(
 
 
 def _load(module: str, name: str) -> Any:
-    # The outer app gives the markup mode to the module's.
+    # The module's app takes its markup mode from the outer app.
     outer = typer.Typer(rich_markup_mode=MARKUP, add_completion=False)
     outer.add_typer(importlib.import_module(module).app, name=name)
     group: Any = typer.main.get_command(outer)

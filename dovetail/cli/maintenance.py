@@ -1,4 +1,4 @@
-"""Runs work on a ledger's store: with a progress bar, and with its failures as refusals."""
+"""Runs work on a ledger's store with a progress bar, and turns failures of the work into refusals."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

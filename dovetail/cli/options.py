@@ -12,14 +12,14 @@ T = TypeVar("T", str, None, list[str])
 
 
 def not_empty(value: T) -> T:
-    """A parameter's callback: an empty name or id is wrong usage, such as a script's unset variable."""
+    """A parameter's callback that refuses an empty name or id, for example from a script's unset variable."""
     if value == "" or (isinstance(value, list) and "" in value):
         raise typer.BadParameter("it is empty")
     return value
 
 
 def some_path(text: str) -> Path:
-    """A parameter's parser: empty text is no path. Path would make it the current folder."""
+    """A parameter's parser that refuses empty text, which ``Path`` would take for the current folder."""
     if not text:
         raise typer.BadParameter("it is empty")
     return Path(text)

@@ -29,7 +29,7 @@ LogLevelOption = Annotated[
 
 
 class Serve(Protocol):
-    """Serves until it is cancelled. Calls ``on_ready`` when it is ready, ``on_waiting`` with what it waits for."""
+    """Serves until cancelled. Calls ``on_ready`` when it is ready, ``on_waiting`` with the reason for a wait."""
 
     def __call__(
         self, *, on_ready: Callable[[], None], on_waiting: Callable[[str], None]

@@ -19,7 +19,7 @@ from dovetail.common.output import printable, printable_lines
 WATCH_S: Final = 1.0
 
 _TABLE_COLUMNS: Final = 20_000
-"""More than any row has. In a narrower console rich would shorten the columns."""
+"""A width that no row reaches. In a narrower console rich would shorten the columns."""
 _SHORT_CHARACTERS: Final = 16
 
 
@@ -66,7 +66,7 @@ def make_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Tab
 def watch(look: Callable[[], RenderableType]) -> None:
     """Show the result of ``look`` every second, in place of the former one, until Ctrl-C.
 
-    If ``look`` raises Refused, the reason is shown instead, and the next second tries again.
+    If ``look`` raises Refused, the reason is shown instead, and ``look`` is called again a second later.
     """
     with Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="crop") as live:
         try:

@@ -32,7 +32,7 @@ from dovetail.validator.transport.gateway import CannotBind
 
 _REFRESH_S: Final = 0.2
 _START_S: Final = 60
-"""How long a processor that is started here may take to serve, and to serve again after a restart."""
+"""The seconds within which a processor that is started here must serve, also after a restart."""
 
 
 class Tally:
@@ -60,7 +60,7 @@ class Tally:
         self.seconds = max(time.monotonic() - self._started_s, 1e-9)
 
     def step(self, transactions: int) -> None:
-        """Advance by one block; ``transactions``: those done so far."""
+        """Advance by one block; ``transactions``: the number done so far."""
         self._bar.advance(self._task)
         # No refreshing thread: it would compete with the work.
         if (now_s := time.monotonic()) - self._shown_s > _REFRESH_S:
@@ -161,7 +161,7 @@ async def _beside(parts: list[Part], logs: Path, work: Coroutine[Any, Any, None]
     finally:
         working.cancel()
         await asyncio.wait({working})
-        # Ending processors unregister, and wait for the answer.
+        # A processor that is ending unregisters, and waits for the answer.
         attending = asyncio.ensure_future(replay.attend())
         keeping.cancel()
         await asyncio.wait({keeping})

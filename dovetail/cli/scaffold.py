@@ -51,7 +51,7 @@ _PROTOBUF_ONLY: Final = {
     "ruff_extra": '\nextend-exclude = ["*_pb2.py", "*_pb2.pyi"]',
     "mypy_extra": '\n\n[[tool.mypy.overrides]]\nmodule = "*.payload_pb2"\nignore_errors = true',
 }
-"""Lines of pyproject.toml."""
+"""Lines of pyproject.toml that only the protobuf encoding needs."""
 
 
 class Encoding(StrEnum):
@@ -83,7 +83,7 @@ def check_name(name: str) -> None:
 
 
 def _importable(name: str) -> str | None:
-    """The place where an import finds ``name``, other than a folder here, which may be the project itself."""
+    """The place where an import finds ``name``. A folder here does not count: it may be the project itself."""
     spec = find_spec(name)
     if spec is None:
         return None
@@ -106,7 +106,7 @@ def render(name: str, encoding: Encoding) -> dict[str, str]:
 def write_project(folder: Path, files: Mapping[str, str]) -> None:
     """Write all of ``files`` to ``folder``, or none. The folder must be missing or empty. Raises Refused."""
     there = _is_there(folder)
-    # On the same disk as the folder, so that the last step is a rename.
+    # The stage is on the same disk as the folder, so that the last step is a rename.
     stage = (folder if there else folder.parent) / f".{folder.name}.{secrets.token_hex(4)}"
     done: list[Path] = []
     try:
@@ -152,7 +152,7 @@ def _files(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversa
 
 def _path(path: str, name: str) -> str:
     if path == "gitignore":
-        # Git would obey a template of that name.
+        # Git would apply a template named .gitignore to this repository.
         return ".gitignore"
     return re.sub(r"\bname\b", name, path)
 
@@ -199,7 +199,7 @@ def _generated(name: str) -> dict[str, object]:
 
 
 def _escaped(data: bytes) -> str:
-    """``data`` in protoc's notation. A hex digit after an escape is escaped too, or it would extend the escape."""
+    """``data`` in protoc's notation. A hex digit after an escape is escaped too, because it would extend the escape."""
     written: list[str] = []
     after_hex = False
     for byte in data:

@@ -44,8 +44,9 @@ def submit(
 ) -> None:
     """Post one transaction in one batch and print its outcome. Raises Refused if it does not commit within ``wait_s``.
 
-    ``output``: write the batch to this file instead, and print only its id. ``extra`` joins the JSON document, or is
-    printed as ``name: value`` lines; so is the result of ``outcome``, which is called before anything is printed.
+    ``output``: write the batch to this file instead, and print only its id. ``extra`` and the
+    result of ``outcome`` join the JSON document, or are printed as ``name: value`` lines. ``outcome`` is called before
+    anything is printed.
     """
     if output is not None and wait_s:
         raise typer.BadParameter("--wait is for a batch that is submitted, --output for one that is not")
@@ -74,7 +75,7 @@ def submit(
 
 @contextlib.contextmanager
 def followed(ids: Sequence[str], url: str) -> Iterator[None]:
-    """Inside, Ctrl-C prints how to go on waiting for the batches before it ends the program."""
+    """Within the block, Ctrl-C prints how to go on waiting for the batches, and then ends the program."""
     try:
         yield
     except KeyboardInterrupt:

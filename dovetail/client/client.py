@@ -94,7 +94,7 @@ class DovetailClient:
             base_url=url,
             transport=transport,
             timeout=_ANSWER_S,
-            # Loading the certificate authorities is slow, so only https does.
+            # Loading the certificate authorities is slow, so they are loaded only for https.
             verify=_trusted() if parsed.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
             # A proxy from the environment cannot reach this machine's own addresses.
             trust_env=parsed.host not in _LOOPBACK,

@@ -1,1 +1,1 @@
-"""What the packages above share: refusals, files, keys, URLs, output. Nothing here knows a node."""
+"""Modules that all packages share: refusals, files, keys, URLs, output. Nothing here depends on a node."""

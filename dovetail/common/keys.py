@@ -25,7 +25,7 @@ from dovetail.ledger.signing import Signer
 
 KEYS: Final = "keys"
 CONNECTION_KEYS: Final = "connection-keys"
-"""Folders under ``home()``."""
+"""The folders under ``home()`` for signing keys and connection keys."""
 
 _KEY_FILE_BYTES_MAX: Final = 1024
 _is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}").fullmatch
@@ -64,7 +64,7 @@ def key_path(name_or_path: str | None, environ: Mapping[str, str], folder: str =
 
 def create_key(path: Path, *, overwrite: bool = False) -> KeyFiles:
     """Write a new key pair, the public key beside ``path``; folders 0700, private key 0600. Raises Refused."""
-    # About one in 2^128 of these numbers is no key; Signer refuses it.
+    # About one in 2^128 of these numbers is not a valid key. Signer refuses such a number.
     private_key = secrets.token_hex(32)
     return _write(path, private_key, Signer(private_key).public_key, "the old one can sign nothing more", overwrite)
 

@@ -7,7 +7,7 @@ from dovetail.common.errors import Refused
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
-# In NAME:REST a REST that is no port is a password. In a mistaken URL a password may end at any @, so take the last.
+# In NAME:REST, a REST that is not a port counts as a password. A malformed URL may have several @: take the last one.
 _password = re.compile(r"\A((?:[^:/]*://)?[^/:@?#\[]*:)(?!//|\d*(?:[/?#]|$)).*@", re.DOTALL)
 
 
@@ -25,5 +25,5 @@ def check_rest_api(url: str, scheme: str, host: str | None) -> None:
 
 
 def misread(url: str) -> str:
-    """The reason for refusing an answer of an unexpected shape. ``url`` must be fit to be shown."""
+    """The reason for refusing an answer of an unexpected shape. ``url`` must contain no password."""
     return f"{url} answered, but not as Dovetail's REST API does"

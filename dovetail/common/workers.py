@@ -32,7 +32,7 @@ class Workers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            # Nobody needs their results, and a second Ctrl-C must have nothing to interrupt.
+            # Nobody needs the results of these processes, and a second Ctrl-C must not interrupt a wait for them.
             for process in set(multiprocessing.active_children()) - self._others:
                 process.kill()
         self._pool.shutdown(cancel_futures=True)

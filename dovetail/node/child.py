@@ -1,6 +1,6 @@
 """Starts one supervised process with a notify socket and a lifeline, and reads its output.
 
-What follows from an event is decided in ``dovetail.node.supervisor``.
+``dovetail.node.supervisor`` decides what follows from an event.
 """
 
 import asyncio

@@ -49,7 +49,7 @@ class ProcessorConfig:
     """The address space of each worker, in MiB; 0 for no limit."""
 
     build_id: str = ""
-    """Names this build of the families for people; empty for each family's own version or digest."""
+    """A name of this build for people; if it is empty, each family's own version or digest is used."""
 
     metrics: str = ""
     """The address of /metrics, as HOST:PORT; empty for none."""
@@ -83,7 +83,7 @@ class _Setting(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """Whether a value of the right type is allowed, and what is allowed in words."""
+    """Whether a value of the right type is allowed, and a text that describes the allowed values."""
 
     permits: Callable[[Any], bool]
     allowed: str

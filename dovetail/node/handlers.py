@@ -32,7 +32,7 @@ def make_handlers(named: str) -> Sequence[TransactionHandler[Any]]:
     if module_name.endswith(".py") or "/" in module_name:
         dotted = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
         raise Refused(f"{module_name} is a file; name its module, as python -m does: {dotted}:{attribute}")
-    # As with `python -m`: a family under development is in its author's current folder.
+    # Search the current folder, as `python -m` does: a family under development is in its author's current folder.
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:

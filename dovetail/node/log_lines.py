@@ -21,11 +21,11 @@ _WAIT_S_MAX: Final = 0.1
 """The longest wait of a line, promised in docs/reference/configuration.md, DOVETAIL_LOG_LEVEL."""
 
 _LINES_WAITING_MAX: Final = 200
-"""About 30 kB. A pipe holds 64 KiB; beyond that the writer waits for the reader."""
+"""The most waiting lines: about 30 kB. A pipe holds 64 KiB; beyond that the writer waits for the reader."""
 
 _MAY_WAIT: Final = frozenset({"debug", "info"})
 _NEEDS_ITS_MOMENT: Final = ("exc_info", "stack_info")
-"""An event with one of these members is rendered at once, while the stack of the logging call is there to be read."""
+"""An event with one of these members is rendered at once, while the stack of the logging call still exists."""
 
 Event = MutableMapping[str, Any]
 Processor = Callable[[Any, str, Any], Any]
@@ -101,7 +101,7 @@ class LogLines:
         return self._timer is not None and self._loop is not None and self._loop.time() >= self._due_at
 
     def flush_soon(self) -> None:
-        """Have the loop write the waiting lines next. In a callback of its own, a failing line cannot end the loop."""
+        """Make the loop write the waiting lines next, in a separate callback: a failing line must not end the loop."""
         if self._loop is not None:
             self._loop.call_soon(self.flush)
 

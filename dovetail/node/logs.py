@@ -27,7 +27,7 @@ class LogFormat(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """The least important line that is logged."""
+    """The lowest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"

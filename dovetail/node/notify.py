@@ -22,16 +22,16 @@ LIFELINE_FD: Final = "DOVETAIL_LIFELINE_FD"
 _DATAGRAM_BYTES_MAX: Final = 4096
 _STATUS_CHARACTERS_MAX: Final = 400
 AGAIN_S: Final = 5.0
-"""How often an unsent report is sent again."""
+"""The seconds after which an unsent report is sent again."""
 
 ORPHAN_GRACE_S: Final = 20.0
-"""Longer than any part takes to end in order: a processor takes at most 15 s."""
+"""Seconds until an orphaned process is killed. A part takes less to end in order: a processor at most 15 s."""
 
 
 class Notifier:
     """Sends READY=1, STATUS=…, WATCHDOG=1 and STOPPING=1 to a notify socket, if there is one.
 
-    Never waits for the listener: a report that finds the socket full goes with the next one.
+    Never waits for the listener: if the socket is full, a report is sent together with the next one.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Notifier:
     ) -> None:
         """``address``: a path, ``@name`` for one of Linux's abstract sockets, or None for no listener.
 
-        ``watchdog_s``: how long the listener tolerates silence; None for ever. ``clock``: monotonic seconds.
+        ``watchdog_s``: how long the listener tolerates silence; None for no limit. ``clock``: monotonic seconds.
         """
         self._address = "\0" + address[1:] if address and address.startswith("@") else address
         self._watchdog_s = watchdog_s
@@ -67,7 +67,7 @@ class Notifier:
     def alive(self) -> None:
         """Report that this process works. Calls may come at any rate; reports go out only as often as needed."""
         if self._watchdog_s and (now := self._clock()) >= self._alive_at:
-            # The margin keeps calls at exactly this distance from being skipped every other time.
+            # The factor 0.9 is a margin: calls at exactly this interval would otherwise be skipped every other time.
             self._alive_at = now + 0.9 * self._watchdog_s / 4
             self._send(WATCHDOG="1")
         elif self._unsent:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 ENOUGH: Final = 12_000
-"""Ten thousand waiting clients, and room for the other files of a process."""
+"""Enough descriptors for ten thousand waiting clients and the other files of a process."""
 
 _SYSTEMS_OWN_MAX: Final = 10_240
 """OPEN_MAX of macOS, which allows no more even if it reports an unlimited hard limit."""

@@ -12,7 +12,7 @@ INTKEY: Final = "families.intkey.handler:IntkeyHandler"
 SETTINGS: Final = "families.settings.handler:SettingsHandler"
 
 _NAME_CHARACTERS_MAX: Final = 24
-"""A part's name is a part of a socket's name, which has little room."""
+"""The most characters of a part's name, which becomes a piece of a socket's name. Socket names must be short."""
 
 
 def node_parts(

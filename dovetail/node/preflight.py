@@ -59,8 +59,8 @@ def replay_access_policy(config: Config, bind: str) -> AccessPolicy:
 def refuse_if_in_use(data_dir: Path, validator: str, rest: str) -> None:
     """Raise Refused if another process holds the store of ``data_dir`` or listens at one of the addresses.
 
-    ``validator``: tcp://HOST:PORT; ``rest``: HOST:PORT. Addresses that are wrong in another way pass: the parts refuse
-    them.
+    ``validator``: tcp://HOST:PORT; ``rest``: HOST:PORT. An address with another fault passes, because the parts
+    refuse it.
     """
     if _is_locked(data_dir / STORE_NAME / "owner.lock"):
         raise Refused(f"the store in {shown(data_dir)} is in use by another validator; {_ADVICE}")
@@ -93,7 +93,7 @@ def _is_bound(address: str) -> bool:
 def _cannot_bind(family: int, sockaddr: tuple[Any, ...]) -> bool:
     # An address family that this machine lacks is no reason to refuse.
     with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as probe:
-        # As the parts do: the lingering connections of an ended node must not block its address.
+        # The parts set this option too, so that lingering connections of an ended node do not block its address.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -1,4 +1,4 @@
-"""The signals that end a process of a node in order. What ends then, and how, is up to each command."""
+"""The signals that end a process of a node in order. Each command decides what it ends, and how."""
 
 import asyncio
 import signal
@@ -30,9 +30,9 @@ def handle_ending_signals(handler: Callable[[signal.Signals], None]) -> Callable
 
 @contextmanager
 def ending_signals_interrupt() -> Iterator[None]:
-    """Let each ending signal raise KeyboardInterrupt inside, as Ctrl-C does, so that one clean-up serves them all.
+    """Make each ending signal raise KeyboardInterrupt, as Ctrl-C does, so that one clean-up serves all signals.
 
-    Raises SystemExit with 128 and the signal's number, instead of the KeyboardInterrupt of another signal than SIGINT.
+    If the signal is not SIGINT, the block then raises SystemExit with 128 plus the signal's number.
     """
     received = signal.SIGINT
 

@@ -37,7 +37,7 @@ _SOCKET_PATH_BYTES_MAX: Final = 90
 
 
 class Part(NamedTuple):
-    """One process to keep running. Parts with a lower ``ends`` end earlier, those with the same one together."""
+    """One process to keep running. Parts with a lower ``ends`` end earlier; parts with equal ``ends`` end together."""
 
     name: str
     command: Sequence[str]

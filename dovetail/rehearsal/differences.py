@@ -86,7 +86,7 @@ def _sums(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 def outcome_of(
     past: PastTransaction, result: ApplyResult, before: Before, namespaces: tuple[str, ...], limits: Limits
 ) -> Outcome:
-    """The outcome of ``result``. ``namespaces``: of the new handler; ``limits``: of its future validator."""
+    """The outcome of ``result``. ``namespaces``: the new handler's; ``limits``: those of its future validator."""
     context = result.context
     if context is None:
         return Outcome(*failure_of(result), b"")
@@ -120,7 +120,7 @@ def kept_of(
 
 
 def differences(past: PastTransaction, outcome: Outcome, context: Context | None) -> Iterator[Difference]:
-    """All differences. ``context``: of an apply that recorded its codecs, which decode the values."""
+    """All differences. ``context``: from an apply that recorded its codecs, which decode the values."""
     difference = partial(Difference, past.block_num, past.batch_id, past.transaction.id)
     if outcome.kind is not None:
         yield difference(outcome.kind, outcome.refusal)

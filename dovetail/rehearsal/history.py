@@ -89,7 +89,7 @@ def changes_of(receipt: transaction_receipt_pb2.TransactionReceipt) -> dict[str,
 
 
 def span_of(store: StoreReader, first_block: int, last_block: int) -> Span:
-    """All transactions of these blocks. Raises StorageFailed if the store lacks one of the two."""
+    """All transactions of these blocks. Raises StorageFailed if the store lacks the first or the last block."""
     begin, end = required_block(store, first_block), required_block(store, last_block)
     return Span(first_block, last_block, begin.first_transaction, end.transaction_end)
 
@@ -97,7 +97,7 @@ def span_of(store: StoreReader, first_block: int, last_block: int) -> Span:
 class BlockHistory:
     """One committed block, read once from the first to the last transaction. Raises StorageFailed if it is damaged.
 
-    ``num``: of the block. ``next``: the number of the next transaction.
+    ``num``: the block's number. ``next``: the number of the next transaction.
     """
 
     def __init__(self, store: StoreReader, num: int) -> None:
@@ -113,8 +113,8 @@ class BlockHistory:
     def of(self, family: FamilyVersion, first: int, end: int, others: Counter[str]) -> Iterator[PastTransaction]:
         """The transactions of ``family`` with numbers from ``first`` to below ``end``, in order, without migrations.
 
-        Continues at ``next``; ``end`` must not be less. Counts the transactions of the family's other versions in
-        ``others``.
+        Continues at ``next``, which must not be above ``end``. Counts the transactions of the family's other versions
+        in ``others``.
         """
         try:
             for raw, batch_id, receipt in islice(self._rest, end - self.next):

@@ -36,7 +36,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class SliceFindings:
-    """The effects of one slice. ``unchanged``: written with the same value; ``changes``: the first changes.
+    """The effects of one slice. ``unchanged``: the number of entries written with the same value.
+
+    ``changes``: the first changes.
 
     ``refused``: why the whole migration would fail; None if the slice succeeds.
     """
@@ -60,8 +62,8 @@ def state_after(store: StoreReader, block_num: int) -> Before:
 def prefixes_for(store: StoreReader, block_num: int, handler: TransactionHandler[Any]) -> tuple[tuple[str, ...], bool]:
     """The prefixes that the handler's version migrates after block ``block_num``, and whether the chain names them.
 
-    They are those of the first plan that is neither committed nor expired by then, or else the handler's namespaces.
-    Raises Refused if all plans are committed, and StorageFailed.
+    They are the prefixes of the first plan that is neither committed nor expired by then, or else the handler's
+    namespaces. Raises Refused if all plans are committed, and StorageFailed.
     """
     family = FamilyVersion(handler.family_name, handler.family_version)
     permitted = permitted_families(state_after(store, block_num).get) or ()

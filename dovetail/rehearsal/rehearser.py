@@ -1,6 +1,6 @@
 """Applies one handler to the family's transactions in some blocks of a store, and compares the outcomes.
 
-In one process. ``dovetail.rehearsal.run`` divides the blocks among processes.
+Runs in one process. ``dovetail.rehearsal.run`` divides the blocks among processes.
 """
 
 import signal
@@ -22,7 +22,10 @@ from protos import processor_pb2
 
 
 class Overtime(BaseException):
-    """An apply exceeded its time limit. No Exception, so that a handler with ``except Exception`` cannot go on."""
+    """An apply exceeded its time limit.
+
+    Not an ``Exception``, so that a handler with ``except Exception`` cannot go on.
+    """
 
 
 class Rehearser:

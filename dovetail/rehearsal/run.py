@@ -1,7 +1,7 @@
 """A whole rehearsal: gives pieces of history to worker processes and adds up the results in the chain's order.
 
-Handlers run only in worker processes, so that one that hangs or exits harms nothing else. ``rehearser`` applies the
-handler; ``progress`` keeps results on disk between two runs.
+Handlers run only in worker processes, so that a handler that hangs or exits harms nothing else. ``rehearser`` applies
+the handler; ``progress`` keeps results on disk between two runs.
 """
 
 import functools
@@ -66,7 +66,7 @@ def rehearse(
     workers: int,
     on_piece: Callable[[int, Findings], None],
 ) -> Findings:
-    """Rehearse the transactions of ``span`` from number ``begin`` on. ``findings``: of those before ``begin``.
+    """Rehearse the transactions of ``span`` from number ``begin`` on. ``findings``: those before ``begin``.
 
     ``on_piece`` is called after each piece, in order, with the next number and all findings before that number. Raises
     Refused and StorageFailed.

@@ -55,7 +55,7 @@ def _content(module: ModuleType) -> bytes:
     try:
         return Path(file).read_bytes()
     except OSError:
-        # Inside an archive, which only the module's loader can read.
+        # The file is inside an archive, which only the module's loader can read.
         loader = getattr(getattr(module, "__spec__", None), "loader", None)
     try:
         content: bytes = loader.get_data(file)  # type: ignore[union-attr]

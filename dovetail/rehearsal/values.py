@@ -1,6 +1,6 @@
 """Values for people and scripts: decoded by the codecs that the handler used, or else in hex.
 
-A family need not declare anything for it. No store, no handlers.
+A family need not declare anything for this decoding. No store, no handlers.
 """
 
 from collections import defaultdict

@@ -41,7 +41,7 @@ class RestConfig:
     """The number of requests to the validator that may wait for an answer at one time."""
 
     request_bytes_in_flight_max: int = 256 * 1024 * 1024
-    """The bytes that these requests may hold together."""
+    """The bytes that waiting requests to the validator may hold together."""
 
     request_s_max: int = 60
     """The time in which an HTTP request must arrive, from its first byte to its last."""

@@ -49,7 +49,7 @@ class Metrics:
         self._seconds.labels(route, method).observe(seconds)
 
     def count_refusal(self, status: int) -> None:
-        """Count a refused connection, or an answer to what is no complete HTTP request."""
+        """Count a refused connection, or an answer to input that is not a complete HTTP request."""
         self._requests.labels("", _OTHER_METHOD, str(status)).inc()
 
     def text(self) -> bytes:

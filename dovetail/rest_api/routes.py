@@ -1,7 +1,7 @@
 """The table of all paths, by which the server dispatches and from which the documentation is made.
 
-Its parts are ``openapi.declarations.ledger``, ``openapi.declarations.node``, and the paths about the API itself: their
-handlers stand here, because they need the whole table.
+Its parts are ``openapi.declarations.ledger``, ``openapi.declarations.node``, and the paths about the API itself. The
+handlers of these last paths are here, because they need the whole table.
 """
 
 from functools import lru_cache

@@ -42,7 +42,7 @@ def propose(signer: Signer, batcher_pubkey: str, setting: str, value: str, nonce
 def propose_authorized_keys(
     signer: Signer, batcher_pubkey: str, public_keys: Sequence[str], nonce: str
 ) -> SignedProposal:
-    """Propose the keys that may change settings. At genesis this comes first and takes effect at once."""
+    """Propose the keys that may change settings. At genesis this transaction comes first and takes effect at once."""
     return propose(signer, batcher_pubkey, AUTHORIZED_KEYS, ",".join(public_keys), nonce)
 
 

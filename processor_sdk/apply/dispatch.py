@@ -1,7 +1,7 @@
 """From a validator's request to its answer: decodes the request, runs the handler, encodes the effects. Always answers.
 
-Both protocols: one transaction with state calls (Sawtooth 1.x), and packed execution (many transactions over a local
-overlay). No sockets: state calls go through a ``Link``. The catch-all around handlers is here.
+Serves both protocols: one transaction with state calls (Sawtooth 1.x), and packed execution (many transactions over a
+local overlay). No sockets: state calls go through a ``Link``. The catch-all for handlers' exceptions is here.
 """
 
 import logging
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class ApplyResult(NamedTuple):
-    """How one apply, or one slice of a migration, ended. ``status``: of TpProcessResponse.
+    """How one apply, or one slice of a migration, ended. ``status``: a TpProcessResponse.Status.
 
     ``context``: the effects if the status is OK. ``error``: the exception if the status is INTERNAL_ERROR.
     """
@@ -74,9 +74,9 @@ class Dispatcher:
         """The context id of the latest packed request, and the changes of its units."""
 
     def packed(self, content: bytes, link: Link) -> bytes:
-        """A serialized PackedProcessResponse to a serialized PackedProcessRequest (``protos/packed.proto``).
+        """Answer a serialized PackedProcessRequest by a serialized PackedProcessResponse (``protos/packed.proto``).
 
-        The answer has the request's units. If the request is not decodable, it has one unit with one INTERNAL_ERROR.
+        The answer has the request's units. For an undecodable request it has one unit with one INTERNAL_ERROR.
         """
         response = packed_pb2.PackedProcessResponse()
         try:
@@ -125,7 +125,7 @@ class Dispatcher:
         return response.SerializeToString()
 
     def single(self, content: bytes, link: Link) -> bytes:
-        """A serialized TpProcessResponse to a serialized TpProcessRequest, in either header style (WIRE.md)."""
+        """Answer a serialized TpProcessRequest, in either header style (WIRE.md), by a serialized TpProcessResponse."""
         response = processor_pb2.TpProcessResponse()
         try:
             try:
@@ -168,7 +168,7 @@ class Dispatcher:
         return context
 
     def run_apply(self, family: Family, transaction: Transaction, before: StateBefore) -> ApplyResult:
-        """Apply ``transaction`` with the handler of ``family``, whatever version it names; nothing is sent."""
+        """Apply ``transaction``, whatever version it names, with the handler of ``family``; nothing is sent."""
         inputs = AccessList(transaction.header.inputs)
         return self._result_of(lambda: self._apply(transaction, family, inputs, before))
 

@@ -101,9 +101,9 @@ class Progress:
         self._clock = clock
         self._tallies = {family: _Tally() for family in families}
         self._current: tuple[str, str, Family, float, bool, Task | None] | None = None
-        """The fields of ``current``; a plain tuple, because it is cheaper to make for each apply."""
+        """The fields of ``current``, as a plain tuple, because a tuple is cheaper to make for each apply."""
         self.task: Task | None = None
-        """The task of the next applies. The current apply's task is in ``current``."""
+        """The task of the applies that begin next. The current apply's task is in ``current``."""
         self.thread: int | None = None
         """The identifier of the apply thread."""
 
@@ -139,7 +139,7 @@ class Progress:
         return applying if applying is not None and now - applying.since > limit_s else None
 
     def wait_begins(self) -> float:
-        """The apply begins to wait for the validator. Returns its own seconds so far, for ``wait_ended``."""
+        """Note that the apply begins to wait for the validator. Returns its own seconds so far, for ``wait_ended``."""
         current = self._current
         if current is None:
             return 0.0
@@ -147,7 +147,7 @@ class Progress:
         return self._clock() - current[3]
 
     def wait_ended(self, own_s: float) -> None:
-        """The apply goes on. ``own_s``: the result of ``wait_begins``."""
+        """Note that the apply goes on. ``own_s``: the result of ``wait_begins``."""
         current = self._current
         if current is not None:
             self._current = (*current[:3], self._clock() - own_s, *current[4:])

@@ -25,12 +25,12 @@ Raises StateUnavailable if there will be no answer.
 
 
 class Overlay:
-    """The state that one packed request's transactions read: entries, then changes of its units."""
+    """The state that the transactions of one packed request read: its entries, overlaid with its units' changes."""
 
     def __init__(
         self, request: packed_pb2.PackedProcessRequest, link: Link, before: Mapping[str, bytes | None] | None = None
     ) -> None:
-        """``before``: the changes of the request that this one follows."""
+        """``before``: the changes of the previous request, if this request builds on that one."""
         self._request = request
         self._context_id = request.context_id
         self._link = link
@@ -45,7 +45,7 @@ class Overlay:
         self.unit: dict[str, bytes | None] = {}
 
     def begin(self, position: int, readable: AccessList) -> None:
-        """The transaction at ``position`` of the current unit reads next."""
+        """Note that the transaction at ``position`` of the current unit reads next."""
         self._position = position
         self._named = readable.entries
 
@@ -54,7 +54,7 @@ class Overlay:
         self.unit = {}
 
     def end_unit(self, transactions: int) -> None:
-        """End the current unit, which has so many ``transactions``. Later units see its changes."""
+        """End the current unit, which has ``transactions`` transactions. Later units see its changes."""
         self._values.update(self.unit)
         self.left.update(self.unit)
         self.unit = {}
@@ -87,7 +87,7 @@ class Overlay:
         """See ``StateBefore``. Raises InternalError if the validator cannot list."""
         _require_lists(prefix, self._request.units[0].batch_id)
         pages = _list_state(self._link, self._own_context_id, prefix)
-        # ``_values`` holds values that were only read as well. They are of the same state and change nothing.
+        # ``_values`` also holds values that were only read. They come from the same state, so they change nothing here.
         known = overlaid(pages, changes_under(self._values, prefix))
         return overlaid(known, changes_under(self.unit, prefix))
 
@@ -183,7 +183,7 @@ def _get_state(link: Link, context_id: str, addresses: list[str]) -> dict[str, b
 
 
 def _require_lists(prefix: str, batch_id: str) -> None:
-    """Only validators that send a batch id answer STATE_LIST_REQUEST; others would never answer."""
+    """Raise InternalError if the validator sends no batch id: such validators never answer STATE_LIST_REQUEST."""
     if not batch_id:
         raise InternalError(
             f"cannot list {prefix!r}: list needs Dovetail's validator in a release that has it; this validator is an"

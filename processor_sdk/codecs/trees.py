@@ -42,7 +42,7 @@ class Misfit(ValueError):
 
 
 class Shape(NamedTuple):
-    """How the values of one type are read from a tree and written to one. Both raise Misfit."""
+    """Reads the values of one type from a tree, and writes them to a tree. Both functions raise Misfit."""
 
     read: Callable[[Any], Any]
     write: Callable[[Any], Any]

@@ -62,8 +62,9 @@ class Call(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """``response``: a serialized TpProcessResponse. ``trace``: of an exception that is no verdict, or empty.
+    """``response``: a serialized TpProcessResponse.
 
+    ``trace``: the traceback of an exception that is no verdict, or empty.
     ``forbidden``: a sentence for each forbidden action.
     """
 
@@ -137,7 +138,7 @@ def _make(message: Make) -> Dispatcher:
 
 
 def _empty_environment() -> None:
-    """Keep only TZ, which parts of the C library read at every call."""
+    """Empty the environment except TZ, which parts of the C library read at every call."""
     zone = os.environ["TZ"]
     os.environ.clear()
     os.environ["TZ"] = zone

@@ -37,15 +37,15 @@ class Ledger:
     takes no arguments, as nodes do; otherwise copied as they were when the ledger was made. A difference in verdict,
     message, extended_data, writes, events or receipt data raises NonDeterministic.
 
-    Found are: clocks, random numbers, the order of sets, ids of objects, environment variables, and data that an
-    earlier transaction left on the handler, its class or its module. Calls to network, files, processes and threads are
-    refused. A second run that does not end is found; the test runner must bound the first run.
+    The ledger finds uses of clocks, random numbers, the order of sets, ids of objects, environment variables, and data
+    that an earlier transaction left on the handler, its class or its module. It refuses calls to network, files,
+    processes and threads. It also finds a second run that does not end; the test runner must bound the first run.
 
-    Not found are: results that are the same on every run on this machine (floating point of another processor, other
-    library versions, files and environment read at import time); os.stat, os.path.exists, os.readlink, os.uname,
-    os.cpu_count and os.getuid; clocks read outside Python; data that a handler with constructor arguments read when it
-    was made; changes of the second run outside Python; an order of reads without a trace in the result. Patches that a
-    test made in a module or on a handler do not exist in the second run.
+    The ledger does not find: results that are the same on every run on this machine (floating point of another
+    processor, other library versions, files and environment read at import time); os.stat, os.path.exists, os.readlink,
+    os.uname, os.cpu_count and os.getuid; clocks read outside Python; data that a handler with constructor arguments
+    read when it was made; changes of the second run outside Python; an order of reads without a trace in the result.
+    Patches that a test made in a module or on a handler do not exist in the second run.
     """
 
     def __init__(
@@ -55,7 +55,8 @@ class Ledger:
         limits: Limits | None = None,
         twice: bool = True,
     ) -> None:
-        """``state``: the first state. ``twice``: False switches the second runs off, and with them that check.
+        """``state``: the first state. ``twice``: False switches off the second runs, which find non-deterministic
+        handlers.
 
         Raises CannotRunTwice for a handler that only this interpreter can make.
         """
@@ -253,7 +254,7 @@ class Ledger:
             sample = Sample(transactions, self.state) if migrates else None
             for place, (transaction, first) in enumerate(zip(transactions, outcomes, strict=False)):
                 outcome = first._replace(changes=without_idle_removals(first.changes, before.get))
-                # Before the rules: a non-deterministic handler is a worse fault than one refused result.
+                # Checked before the rules: a non-deterministic handler is a worse fault than one refused result.
                 if sample is None or sample.takes(place, outcome):
                     runs.check(batch.id, transaction, before, outcome)
                 if outcome.verdict == INVALID:

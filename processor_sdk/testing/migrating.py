@@ -100,7 +100,7 @@ class Sample:
     """
 
     def __init__(self, transactions: Sequence[UnsignedTransaction], state: State) -> None:
-        """``state``: before the migration."""
+        """``state``: the state before the migration."""
         last = len(transactions) - 1
         self._holding = [
             place

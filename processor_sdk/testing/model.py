@@ -16,7 +16,7 @@ class Verdict(StrEnum):
 
 
 class Result(NamedTuple):
-    """The outcome of one transaction or batch. True if the batch took effect.
+    """The outcome of one transaction or batch. Its truth value is True if the batch took effect.
 
     ``reason``: the validator's code for a refusal or a wait (invalid_transaction, family_not_permitted,
     duplicate_transaction, dependency_invalid, waiting_for_processor, waiting_for_dependency, waiting_for_activation).

@@ -16,5 +16,8 @@ def absolute_path() -> tuple[str, ...]:
 
 
 def python_path() -> str:
-    """The same as PYTHONPATH, after the standard library: a project's types.py must not shadow the standard module."""
+    """The same path for PYTHONPATH, behind the standard library.
+
+    In front of it, a project's types.py would shadow the standard module.
+    """
     return os.pathsep.join([_LIBRARY, os.path.join(_LIBRARY, "lib-dynload"), *absolute_path()])

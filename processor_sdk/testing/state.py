@@ -1,6 +1,6 @@
 """The state of a ledger in memory, as tests read and prepare it, and what an apply sees of it. No rules on access.
 
-Addresses are kept in order, and nothing here copies the whole.
+Addresses are kept in order, and nothing here copies the whole state.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -64,7 +64,7 @@ class State(MutableMapping[str, bytes]):
 
 
 class View:
-    """``base`` with ``changes`` laid over it; None removes. Both may change afterwards."""
+    """``base`` overlaid with ``changes``, in which None removes an entry. Both may change afterwards."""
 
     def __init__(self, base: "State | View", changes: Mapping[str, bytes | None]) -> None:
         self._base = base

@@ -1,6 +1,6 @@
 """The environment of the second run: a shifted clock, and a hook that refuses network, files, processes, threads.
 
-For the process of the second run only. ``interpreters`` sets its hash seed, time zone and environment.
+Used only in the process of the second run. ``interpreters`` sets its hash seed, time zone and environment.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ _FORBIDDEN: Final = {
     "os.rename": "changes files",
     "os.rmdir": "changes files",
 }
-"""Prefixes of audit events, and the action that raises them. Python itself raises none for a thread."""
+"""Prefixes of audit events, and the action that raises them. Python itself raises no event for a thread."""
 
 _ALLOWED_IN: Final = ("importlib._bootstrap", "importlib._bootstrap_external", "zipimport", "linecache", "traceback")
 """Modules that may open files: imports inside an apply, and the lines of a traceback that it logs."""
@@ -116,7 +116,7 @@ def _ahead(clock: Callable[..., Any], more: int) -> Callable[..., Any]:
 
 
 def _of_now(convert: Callable[[float], Any]) -> Callable[..., Any]:
-    """``convert`` with the shifted time as its default."""
+    """``convert`` with the shifted time as its default argument."""
     return lambda at=None: convert(time.time() if at is None else at)
 
 

@@ -1,7 +1,7 @@
 """Transactions and batches for a test ledger: unsigned ones made of fields, and signed ones.
 
-The validator's own rule (``dovetail.ledger.batch``) checks signed ones. It needs the curve library, which is imported
-for the first one.
+The validator's own rule (``dovetail.ledger.batch``) checks signed ones. This rule needs the curve library, which is
+imported for the first signed batch.
 """
 
 import hashlib
@@ -128,7 +128,7 @@ def _batch(transactions: tuple[UnsignedTransaction, ...], body_bytes_max: int) -
     batch = made(transactions)
     id_ = batch.id
     ids = [transaction.id for transaction in transactions]
-    # As long as a signed batch.
+    # These messages are as long as those of a signed batch.
     header = batch_pb2.BatchHeader(signer_pubkey=SIGNER, transaction_ids=ids).SerializeToString()
     raw = raw_pb2.RawBatch(header=header, header_signature=id_, transactions=[item.raw for item in transactions])
     _check_body(raw.SerializeToString(), body_bytes_max)

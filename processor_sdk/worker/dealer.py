@@ -81,7 +81,7 @@ class Dealer:
         self._context.destroy(0)
 
     def send(self, raw: bytes) -> bool:
-        """Send ``raw``. False if the queue is full. True if the socket is closed: nobody waits then."""
+        """Send ``raw``. Returns False if the queue is full, and True if the socket is closed: nobody waits then."""
         if self._socket is not None:
             try:
                 self._socket.send(raw, zmq.NOBLOCK)

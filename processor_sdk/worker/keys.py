@@ -27,7 +27,7 @@ class Keys(NamedTuple):
         socket.setsockopt(zmq.CURVE_SECRETKEY, self.secret.reveal())
 
     def reload(self) -> tuple["Keys", str]:
-        """The keys that the files hold now and "", or these keys and the reason why a file cannot be read."""
+        """Read the files again. Returns the new keys and "", or these keys and the reason why a file is unreadable."""
         try:
             return read_keys(self.secret_file, self.validator_file), ""
         except ValueError as error:
@@ -45,7 +45,7 @@ def read_keys(connection_key: str | os.PathLike[str], validator_key: str | os.Pa
     except InvalidKey as error:
         raise ValueError(str(error)) from None
     public = ConnectionPublicKey(zmq.curve_public(secret.reveal()).decode("ascii"))
-    # Absolute, because the program may change its current folder before ``reload``.
+    # The paths are absolute, because the program may change its current folder before ``reload``.
     return Keys(secret, public, validator, str(Path(connection_key).absolute()), str(Path(validator_key).absolute()))
 
 

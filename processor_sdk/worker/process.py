@@ -84,7 +84,8 @@ def run(number: int, orders: Orders, pipe: "Pipe[WorkerMessage, bytes]") -> None
 class SharedBytes:
     """Bytes for any number of processes, in an unnamed file.
 
-    A file, because starting a process blocks until it has read its arguments, and a pipe holds only a few kilobytes.
+    Arguments of a process pass through a pipe, which holds only a few kilobytes. With long arguments, starting a
+    process would block until the process has read them.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -128,8 +129,8 @@ class _SupervisedWatch(Watch):
 
     def beat(self, now: float, *, registered: bool, in_flight: int) -> None:
         """Send a heartbeat and restart the timer that ends a blocked process."""
-        # This timer works even if the interpreter is blocked. Without memory for its thread the old timer is cancelled
-        # nevertheless, and the next beat tries again.
+        # This timer works even if the interpreter is blocked. If there is no memory for its thread, the old
+        # timer is cancelled nevertheless, and the next beat tries again.
         with contextlib.suppress(RuntimeError):
             faulthandler.dump_traceback_later(self._alone_s_max, exit=True)
         super().beat(now, registered=registered, in_flight=in_flight)

@@ -45,9 +45,9 @@ class Registration:
 def build_of(handler: TransactionHandler[Any]) -> str:
     """An identifier of a handler's code, the same wherever the same code runs.
 
-    The version of the installed distribution whose name is the module's top package, as in ``1.4.2``. Otherwise the
-    first 12 characters of the SHA-256 of the module's source file, as in ``sha256:9f86d081884c``. Empty if neither is
-    known.
+    The identifier is the version of the installed distribution whose name is the module's top package, as in ``1.4.2``.
+    Without such a distribution, it is the first 12 characters of the SHA-256 of the module's source file, as in
+    ``sha256:9f86d081884c``. It is empty if neither is known.
     """
     # An adapted 1.x handler holds the author's own handler.
     kind = type(getattr(handler, "wrapped", handler))
@@ -55,7 +55,7 @@ def build_of(handler: TransactionHandler[Any]) -> str:
         source = Path(inspect.getfile(kind)).resolve()
         return _installed_version(kind.__module__.partition(".")[0], source) or _digest(source)
     except (TypeError, OSError):
-        # Typed in interactively, or inside an archive.
+        # The class was typed in interactively, or is inside an archive.
         return ""
 
 

@@ -33,8 +33,8 @@ the whole process group."""
 class Service(NamedTuple):
     """The handlers and the validator that they serve.
 
-    ``max_occupancy``: the number of transactions that may be in flight. ``build_id``: for all handlers; None for
-    ``build_of`` each handler. ``keys``: None if the validator asks for none.
+    ``max_occupancy``: the number of transactions that may be in flight. ``build_id``: one for all handlers; None for
+    the result of ``build_of`` for each handler. ``keys``: None if the validator asks for none.
     """
 
     url: str
@@ -99,7 +99,7 @@ def signals_to(
     second: type[KeyboardInterrupt] | None,
     numbers: Collection[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
 ) -> Iterator[None]:
-    """In the main thread: write signals to ``waker``; one that comes ONE_SIGNAL_S after the first raises ``second``."""
+    """In the main thread, write signals to ``waker``. A signal ONE_SIGNAL_S after the first raises ``second``."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

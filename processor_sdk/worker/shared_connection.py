@@ -1,4 +1,4 @@
-"""One connection, shared by two threads under a lock: the apply thread polls it while it waits, the keeper otherwise.
+"""One connection, shared by two threads under a lock: the apply thread polls while waiting, the keeper otherwise.
 
 A message wakes only the thread that works on it, and pings, signals and time limits are handled even while a handler
 runs long (docs/explanation/adr/0016-a-message-wakes-one-thread.md). No messages and no timers here.
@@ -30,7 +30,7 @@ class SharedConnection:
         """Whether the work was finished after the latest poll."""
 
     def next_task(self) -> Task | None:
-        """The next task. Without one, wait for any event; None if the event brought no task."""
+        """The next task. If there is none, wait for any event; return None if the event brings no task."""
         with self._lock:
             tasks = self._connection.tasks
             # Polled first, because a lost connection voids the waiting tasks.
@@ -71,12 +71,12 @@ class SharedConnection:
         self._keeper_dismissed.set()
 
     def finish(self) -> None:
-        """Close the connection, after the last messages are sent if the work is finished. The last call."""
+        """Close the connection. If the work is finished, send the last messages before. Must be the last call."""
         with self._lock:
             self._connection.end(in_order=self.finished)
 
     def _poll(self, *, wait: bool) -> None:
-        # No poll after one that raised: dispatch or the handler may have caught the exception.
+        # Do not poll after an earlier poll has raised: dispatch or the handler may have caught that exception.
         if self._ended.by is not None:
             raise self._ended.by
         with self._ended:

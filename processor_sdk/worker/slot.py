@@ -1,6 +1,6 @@
 """The slot of one worker process: starts it, observes its end, and keeps the counts of its predecessors.
 
-``processor_sdk.worker.supervisor`` decides when.
+``processor_sdk.worker.supervisor`` decides when a process is started or ended.
 """
 
 import contextlib
@@ -46,8 +46,8 @@ class Slot:
         self._kept: dict[Family, FamilyCounts] = {}
 
     def start(self, orders: worker.Orders) -> None:
-        """Start a fresh process. Raises OSError if the system cannot; the slot stays empty then."""
-        # Started here, because starting it with the first process would unblock the signals.
+        """Start a fresh process. Raises OSError if the system cannot start one; the slot then stays empty."""
+        # Start the resource tracker here, because a start with the first process would unblock the signals.
         resource_tracker.ensure_running()
         pipe, its_end = _spawn.Pipe()
         process = _spawn.Process(target=worker.run, args=(self.number, orders, its_end), name=f"worker-{self.number}")

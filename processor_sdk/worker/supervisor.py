@@ -166,7 +166,7 @@ class Supervisor:
         try:
             word = pipe.recv()
         except (EOFError, OSError):
-            # The worker is ending. Its last message stays until the slot is released.
+            # The worker is ending. ``slot.beat``, its last heartbeat, stays until the slot is released.
             pipe.close()
             slot.pipe = None
             return
@@ -195,7 +195,7 @@ class Supervisor:
 
     def _ended(self, slot: Slot) -> None:
         assert slot.process is not None
-        # Messages that were sent before the end.
+        # Read the messages that the worker sent before its end.
         while slot.pipe is not None and slot.pipe.poll():
             self._read(slot, slot.pipe)
         pid, how = slot.process.pid, _how(slot.process.exitcode, slot.announced_exit)

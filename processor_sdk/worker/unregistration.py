@@ -1,6 +1,6 @@
 """The end of a connection: unregister, then ping until the validator has no more tasks for it.
 
-Only what is waited for, and until when. ``processor_sdk.worker.connection`` sends the messages.
+This module decides what to wait for, and until when. ``processor_sdk.worker.connection`` sends the messages.
 """
 
 import logging
@@ -25,13 +25,13 @@ class Unregistration:
         """When to stop waiting for the latest request's answer; None if no answer is due."""
 
     def on_sent(self, correlation_id: str, now: float) -> None:
-        """An unregister request or a ping was sent."""
+        """Note that an unregister request or a ping was sent."""
         self._correlation_id = correlation_id
         self._answered_since = False
         self.until = now + LEAVE_WAIT_S
 
     def on_task_answered(self) -> None:
-        """A task's answer was sent: the validator may reply with another task."""
+        """Note that a task's answer was sent, to which the validator may reply with another task."""
         self._answered_since = True
 
     def on_answer(self, correlation_id: str) -> None:

@@ -111,8 +111,8 @@ class Watch:
     def refusal(self, late: Applying, generation: int) -> tuple[validator_pb2.Message.MessageType, str, bytes] | None:
         """Message type, correlation id and content of the answer to a task that holds only this transaction.
 
-        None for a task of several transactions or of an older connection. Without an answer the validator runs each
-        batch alone and so finds the slow one.
+        Returns None for a task of several transactions or of an older connection. If there is no answer, the validator
+        runs each batch alone and so finds the slow one.
         """
         task = late.task
         if task is None or not late.alone or task.generation != generation:

@@ -31,17 +31,17 @@ _ROLES: Final = (
 
 @dataclass(frozen=True)
 class RequestFigures:
-    """One kind of request in one run. All had the expected status, and all batches were found COMMITTED."""
+    """One kind of request in one run. All answers had the expected status, and all batches were found COMMITTED."""
 
     name: str
     requests: int
     seconds: float
     settled_s: float
-    """Until the last batch was committed, for POSTs; else as ``seconds``. ``processes`` count until then."""
+    """For POSTs, the seconds until the last commit; otherwise ``seconds``. ``processes`` covers the same time."""
 
     requests_per_s: float
     ratio: float
-    """Divided by the requests a second of GET /healthz in the same run."""
+    """``requests_per_s`` divided by the same figure of GET /healthz in the same run."""
 
     latency: Latency
     bytes_an_answer: float
@@ -54,7 +54,10 @@ class RequestFigures:
     """Processor time of everything else on the machine; None for a node that was running already."""
 
     def cpu_us(self, role: str) -> float | None:
-        """Microseconds of processor time a request, of processes whose names begin with ``role``; None without any."""
+        """Processor time per request, in microseconds, of the processes whose names begin with ``role``.
+
+        None if there is no such process.
+        """
         own = [process.cpu_s for process in self.processes if process.name.startswith(role)]
         return sum(own) / self.requests * 1e6 if own else None
 

@@ -26,11 +26,11 @@ from families.intkey.client import intkey_address
 
 _NAMES: Final = 100
 _PREPARED_SHAPE: Final = 5
-"""Makes twenty blocks of five transactions, for GET /blocks."""
+"""Transactions per prepared batch. The hundred names make twenty blocks, for GET /blocks."""
 
 _BATCH_TRANSACTIONS: Final = 100
 _LARGE_PART: Final = 10
-"""Batches of one transaction for each batch of 100."""
+"""The number of batches of one transaction for each batch of 100 transactions."""
 
 _WARM_UP: Final = 50
 _CEILING: Final = "GET /healthz"
@@ -53,7 +53,7 @@ class HttpOptions:
 
 
 class _Kind(NamedTuple):
-    """One kind of request, as often as it is sent."""
+    """One kind of request, with all requests of this kind that a run sends."""
 
     name: str
     requests: Sequence[bytes]
@@ -98,7 +98,7 @@ class _Benchmark:
 
     def _load(self, shape: int) -> Load:
         posts = self._options.requests if shape == 1 else -(-self._options.requests // _LARGE_PART)
-        # Another seed for other signers, because transactions of both loads have the same nonces.
+        # The two loads have the same nonces, so each has its own seed, which gives it other signers.
         return Load(
             seed=self._options.seed * 2 + (shape == 1),
             mark=self._mark,

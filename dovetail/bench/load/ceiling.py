@@ -1,6 +1,6 @@
 """How many of a load's signatures all cores verify in a second: with libsecp256k1 alone, and with ``verify_batch``.
 
-Runs in worker processes. Nothing of the node takes part in the first figure, which bounds every node on this machine.
+Runs in worker processes. The rate of libsecp256k1 alone uses no code of the node, and bounds every node here.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class SignatureRate:
     """Processor time of one signature, in microseconds."""
 
     core_share: float
-    """The part of a core that each worker got, 0 to 1. Well below 1, other processes disturbed the measurement."""
+    """The part of a core that each worker got, 0 to 1. If it is far below 1, other processes disturbed the run."""
 
 
 class _Checked(NamedTuple):
@@ -43,7 +43,10 @@ class _Checked(NamedTuple):
 
 
 async def measure_ceiling(workers: Workers, posts: Sequence[Post], seconds: float) -> SignatureRate:
-    """Verify the load's signatures with libsecp256k1: distinct messages, their SHA-256 included, keys parsed before."""
+    """Verify the load's signatures with libsecp256k1 alone.
+
+    The messages are distinct. The time includes their SHA-256, but not the parsing of keys.
+    """
     return await _measure(workers, _check_raw, posts, seconds)
 
 

@@ -40,7 +40,7 @@ class Measured:
 
     transactions: int
     signatures: int
-    """One for each transaction and one for each batch."""
+    """The number of signatures: one for each transaction and one for each batch."""
 
     seconds: float
     ceiling_before: SignatureRate
@@ -57,7 +57,7 @@ class Measured:
 
     processes: tuple[ProcessFigures, ...]
     others_cpu_s: float | None
-    """Processor time of everything else on the machine, the system included; None as above."""
+    """Processor time of everything else on the machine, also of the system; None if the node was running already."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ class Run(Measured):
     """``transactions_per_s`` divided by the ceiling."""
 
     cpu_ratio: float | None
-    """The part of node's and client's processor time that libsecp256k1 alone needs; None without the node's."""
+    """The part of the processor time of node and client that libsecp256k1 alone needs; None if it is unknown."""
 
     busy_share: float | None
-    """The part of all cores' time that node and client used; None as above."""
+    """The part of all cores' time that node and client used; None if the node was running already."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Point:
     pending: int
     transactions_per_s: Spread
     latency: Latency
-    """Of the median run."""
+    """The latency of the median run."""
 
 
 @dataclass(frozen=True)
@@ -95,25 +95,25 @@ class Report:
     machine: Machine
     options: dict[str, object]
     runs: tuple[Run, ...]
-    """At the load that was asked for."""
+    """The runs at the requested load."""
 
     transactions_per_s: Spread
     ratio: Spread
     cpu_ratio: Spread | None
     curve: tuple[Point, ...]
-    """From the smallest load to the one that was asked for; empty without a plot."""
+    """The points from the smallest load to the requested load; empty without a plot."""
 
     disturbances: tuple[str, ...]
     """For each run, why its figures mean little; empty if nothing disturbed it."""
 
 
 def blocks(sizes: Sequence[int]) -> Blocks:
-    """From the transactions in each block, at least one."""
+    """Summarize blocks. ``sizes``: the transactions in each block; there is at least one block."""
     return Blocks(len(sizes), min(sizes), median(sizes), max(sizes))
 
 
 def run(measured: Measured, cores: int) -> Run:
-    """Derive rates and ratios. ``cores``: of this machine."""
+    """Derive rates and ratios from ``measured``. ``cores``: the number of cores of this machine."""
     before, after = measured.ceiling_before, measured.ceiling_after
     rate = measured.transactions / measured.seconds
     ceiling = mean((before.signatures_per_s, after.signatures_per_s)) * measured.transactions / measured.signatures
@@ -130,7 +130,7 @@ def run(measured: Measured, cores: int) -> Run:
 
 
 def point(pending: int, runs: Sequence[Run]) -> Point:
-    """Of at least one run."""
+    """Summarize at least one run at the load ``pending``."""
     return Point(pending, spread([run.transactions_per_s for run in runs]), _median_run(runs).latency)
 
 

@@ -18,7 +18,7 @@ _CONNECTIONS: Final = 16
 async def sign_parked(
     workers: Workers, load: Load, transactions: int, beside: int, on_signed: Callable[[int], None]
 ) -> list[Post]:
-    """Sign ``transactions`` in the load's own shape, of the family after its last.
+    """Sign ``transactions`` transactions in batches like the load's, for a family that the load does not use.
 
     ``beside``: how many more transactions the queue must hold. Raises Refused if the node's limits, as this process's
     environment sets them, are too low.

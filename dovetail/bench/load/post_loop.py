@@ -18,9 +18,9 @@ _FOLLOWED_AT_ONCE: Final = 32
 
 
 class Sent(NamedTuple):
-    """The outcome: every POST was accepted, and the followed ones are committed.
+    """The outcome: every POST was accepted, and the followed POSTs are committed.
 
-    ``seconds`` since ``started`` (``time.perf_counter()``) end with a commit, because the last POSTs are all followed.
+    ``seconds``: from ``started`` (``time.perf_counter()``) to the last commit. The last POSTs are all followed.
     ``latencies_s``: from the first attempt of each followed POST to the answer that all its batches are COMMITTED.
     ``refusals``: answers 429, after which the POST was sent again.
     """
@@ -34,10 +34,10 @@ class Sent(NamedTuple):
 async def send(
     url: str, posts: Sequence[Post], *, in_flight: int, ahead: int, on_committed: Callable[[int], None]
 ) -> Sent:
-    """Send all of ``posts`` in order, each until it is accepted.
+    """Send all ``posts`` in order, and repeat each until it is accepted.
 
-    ``in_flight``: POSTs without an answer at one time. ``ahead``: how many POSTs may be sent beyond the last that is
-    known to be committed. ``on_committed``: how many more POSTs are committed. Raises Refused.
+    ``in_flight``: POSTs without an answer at one time. ``ahead``: how many POSTs may be sent beyond the last one
+    that is known to be committed. ``on_committed`` gets the number of newly committed POSTs. Raises Refused.
     """
     loop = _PostLoop(url, posts, in_flight, ahead, on_committed)
     await loop.run()
@@ -69,7 +69,7 @@ class _PostLoop(ClosedLoop):
         await self.open(self._followers, _FOLLOWED_AT_ONCE + self._in_flight)
 
     def send(self, number: int) -> bool:
-        # The last ones are followed, so that the last answer is the last commit.
+        # The last POSTs are followed, so that the last answer is the last commit.
         followed = number % self._follow_every == 0 or number >= len(self._posts) - self._in_flight
         free = self._followers if followed else self._plain
         if not free or number > self._committed + self._ahead:

@@ -1,7 +1,7 @@
 """Writes a ledger with many leaves before its node starts. No sockets.
 
-The blocks go through the store's own commit path, with signed transactions, receipts and sealed headers. A transaction
-of their family, which ``PreloadHandler`` executes, writes many leaves, so that a million need few signatures.
+The blocks go through the store's own commit path, with signed transactions, receipts and sealed headers.
+``PreloadHandler`` executes the transactions. Each writes many leaves, so that a million leaves need few signatures.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _FAMILY: Final = "dovetail_bench_preload"
 _VERSION: Final = "1.0"
 _ENCODING: Final = "application/cbor"
 _BLOCK_LEAVES: Final = 10_000
-"""Keeps a block's receipt well within the limit on receipts."""
+"""Leaves per block: few enough that a block's receipt is far below the size limit of receipts."""
 
 _JOB_BLOCKS: Final = 5
 
@@ -76,7 +76,7 @@ async def preload(
 ) -> None:
     """Give the first ``leaves`` names of ``mark`` a value, in the chain of a node whose key is in ``key_file``.
 
-    ``store``: the store's folder, without a chain. ``on_written``: how many more leaves are written. One process
+    ``store``: the store's folder, without a chain. ``on_written`` gets the number of newly written leaves. One process
     writes in pieces, so that the end of the benchmark waits for one piece at most.
     """
     step = _BLOCK_LEAVES * _JOB_BLOCKS

@@ -14,7 +14,7 @@ class QueueWatch:
 
     def __init__(self, target: Target) -> None:
         self.batches_max = 0
-        """The most pending batches that an answer named."""
+        """The largest number of pending batches in any answer."""
 
         self._request = target.get("/readyz")
         self._free: deque[Connection] = deque()
@@ -23,7 +23,7 @@ class QueueWatch:
     @classmethod
     @contextlib.asynccontextmanager
     async def over(cls, url: str) -> AsyncIterator["QueueWatch"]:
-        """Watch over a connection of its own, after a first answer. Raises Refused."""
+        """Watch the queue over a separate connection. Yields after the first answer. Raises Refused."""
         target = Target.of(url)
         watch = cls(target)
         with contextlib.closing(await Connection.open(target, watch, watch._free)):
@@ -44,6 +44,6 @@ class QueueWatch:
             )
 
     def fail(self, _: str) -> None:
-        # The connections that send the load notice what ends the run.
+        # The run need not end here: the connections that send the load notice the same failure.
         self._free.clear()
         self._first_answer.set()

@@ -33,7 +33,7 @@ from dovetail.ledger.limits import Limits
 _PREPARED_SHAPE: Final = 100
 _PREPARED_PER_POST: Final = 10
 _PREPARED_POSTS_AT_ONCE: Final = 50
-"""Signed and sent in pieces, so that a million names never lie in memory together."""
+"""POSTs per piece. Pieces are signed and sent one by one, so that memory never holds a million names."""
 
 _PENDING_PREPARED: Final = 10_000
 _LOAD_STEP: Final = 4
@@ -66,7 +66,7 @@ class LoadOptions:
     plot: Path | None
 
     def loads(self) -> list[int]:
-        """``pending`` of each run. Without a plot there is one run; with a plot it rises fourfold, from one POST."""
+        """The ``pending`` of each run: one run without a plot; with a plot, fourfold growth from one POST."""
         if self.plot is None:
             return [self.pending]
         a_post = self.shape * self.per_post
@@ -172,7 +172,7 @@ class _Benchmark:
             )
 
     async def _measure(self, url: str, store: Path | None, pending: int, of: str) -> Measured:
-        """``store``: the store's folder on a node of the benchmark's own."""
+        """Measure one run. ``store``: the store's folder if the benchmark started the node; None otherwise."""
         await self._prepare(url, of)
         if self._parked:
             async with self._step(f"park{of}", self._options.parked) as advance:

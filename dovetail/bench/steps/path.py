@@ -56,7 +56,7 @@ class Step(StrEnum):
 
 
 class StepTimes:
-    """Processor time of the thread and other time, in seconds, by step. A step lasts since the end of the last."""
+    """Processor time of the thread and other time, in seconds, by step. A step begins when the previous step ends."""
 
     def __init__(self) -> None:
         self.cpu_s: defaultdict[Step, float] = defaultdict(float)

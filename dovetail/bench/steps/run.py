@@ -1,6 +1,6 @@
 """``bench steps`` from its options to its report. The steps themselves are in ``path``.
 
-Processor time of one thread, which a busy machine hardly changes.
+The figures are the processor time of one thread, which a busy machine hardly changes.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class StepsOptions:
 
 @dataclass(frozen=True)
 class StepCost:
-    """Microseconds a transaction: of processor time, and of anything else, mostly the disk."""
+    """Microseconds per transaction: processor time, and other time, mostly waits for the disk."""
 
     name: str
     cpu_us: float

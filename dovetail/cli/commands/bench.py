@@ -244,7 +244,7 @@ def _run(
     measure: Callable[[Progress], Coroutine[Any, Any, ReportT]], show: Callable[[ReportT, Console], None], as_json: bool
 ) -> None:
     """Run a benchmark under a progress bar and print its report."""
-    # Refuses a wrong setting before the node, which reads the same environment, keeps its data and logs for it.
+    # Refuse a wrong setting here. The node reads the same environment, and its refusal would leave data and logs.
     load_config(config_file=None, environ=os.environ, flags={})
     console = Console(stderr=True, highlight=False)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -266,7 +266,7 @@ def _profiles(validator: Path | None, rest_api: Path | None) -> dict[str, Path]:
 
 
 def _check_places(url: str | None, folder: Path | None, profiles: dict[str, Path], plot: Path | None = None) -> None:
-    """Refuse folders that do not exist, and data or profiles of a node that runs already."""
+    """Refuse folders that do not exist, and options for data or profiles if the node runs already."""
     if url and (folder or profiles):
         raise typer.BadParameter("--dir and --profile-… are for a node that bench starts itself")
     for path in (folder, *(file.parent for file in (*profiles.values(), plot) if file)):
@@ -286,7 +286,7 @@ def _names(keys: str, families: int) -> int | Literal["new"]:
 
 
 def _check_plot(file: Path, pending: int, a_post: int) -> None:
-    """Refuse a plot without a curve, or one that nothing can draw."""
+    """Refuse a plot of only one load, a file of another format, or a plot without matplotlib."""
     if file.suffix not in load_plot.ENDINGS:
         raise typer.BadParameter(f"--plot is {str(file)!r}; it must end in {', '.join(load_plot.ENDINGS)}")
     if pending <= a_post:

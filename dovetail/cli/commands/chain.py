@@ -117,7 +117,7 @@ def _reexecuted(
     bind: str,
     wait_s: int,
 ) -> tuple[VerifiedRange, Findings]:
-    """Verify and execute again, in this process, because the processors must end with it. Damaged pages may kill it."""
+    """Verify and execute again in this process, with which the processors end. A damaged page may kill the process."""
     findings = Findings()
     try:
         with closing(StoreReader.open(path)) as reader, Checkers(processes) as checkers:

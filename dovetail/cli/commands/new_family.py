@@ -48,7 +48,7 @@ def new_family(
         print_json({"folder": str(target.absolute()), "handler": handler, "files": sorted(files)})
         return
     typer.echo(f"wrote the family {name} to {printable(target)}: {len(files)} files; its README.md describes them")
-    # Without an active environment, pip is another one's, which has no Dovetail.
+    # Without an active environment, ``pip`` belongs to another environment, which has no Dovetail.
     activate = Path(sys.prefix) / "bin" / "activate"
     inactive = shutil.which("python") != str(activate.with_name("python")) and activate.is_file()
     for line in (

@@ -149,7 +149,7 @@ class StatusReporter:
         self._status = ""
 
     def __call__(self, report: Report) -> None:
-        # Reports come from the workers' supervisor, which ends silent workers itself, so each shows that it is alive.
+        # Each report shows that the workers' supervisor is alive. Silent workers are ended by that supervisor.
         self._notifier.alive()
         if report.stopping and not self._stopping:
             self._stopping = True

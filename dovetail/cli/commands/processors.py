@@ -19,7 +19,7 @@ _HEADINGS: Final = (
     "HEARD", "CONNECTION",
 )  # fmt: skip
 _WATCHED: Final = _HEADINGS.index("PROTOCOL")
-"""The number of columns of --watch: those that change, and the names, as a terminal has room for."""
+"""The number of columns that --watch shows: names and changing values. A terminal has no room for more."""
 
 _NONE_CONNECTED: Final = (
     "no processor is connected: start one with `dovetail processor MODULE:HANDLER --connect ENDPOINT`; the endpoint is"

@@ -163,7 +163,7 @@ def list_(url: Url = DEFAULT_URL, head: Head = None, as_json: Json = False) -> N
 def _effects(client: DovetailClient, candidate: Candidate) -> Effects:
     """The effects of a proposal for the permitted families; none for other settings.
 
-    None either if the current value is malformed: the proposal may mend it.
+    Also none if the current value is malformed, because the proposal may correct the value.
     """
     if candidate.proposal.setting == TRANSACTION_FAMILIES:
         with contextlib.suppress(Refused):
@@ -176,7 +176,7 @@ def _check_lock(setting: str, value: str) -> None:
     if setting != TRANSACTION_FAMILIES:
         return
     try:
-        # From block 0 on, whatever the head is: the proposal may be submitted later.
+        # Checked from block 0 on, whatever the head is, because the proposal may be submitted later.
         locked = locks(decode_permitted_families(value), head_num=-1)
     except NotDecodable as error:
         locked = str(error)

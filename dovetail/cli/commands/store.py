@@ -1,4 +1,4 @@
-"""``store``: commands for the ledger's file as a whole, which is worked on in ``dovetail.validator.maintenance``."""
+"""``store``: commands for the ledger's file as a whole. ``dovetail.validator.maintenance`` does the work."""
 
 import signal
 from pathlib import Path
@@ -241,7 +241,7 @@ def _store(settings: Config) -> Path:
 
 
 def _finish() -> None:
-    """Ignore Ctrl-C from now on: the result gets its name in a moment, and the command must report that."""
+    """Ignore Ctrl-C from now on: the result is about to get its final name, and the command must report this."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

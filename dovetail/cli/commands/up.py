@@ -127,7 +127,7 @@ def _processors(named: Sequence[str], *, bundled: bool) -> list[tuple[str, str]]
 
 
 class _Console(Console):
-    """A console on stderr. The node and its log files go on after the reader of stderr has closed it."""
+    """A console on stderr. If the reader of stderr closes it, the node and its log files go on."""
 
     def on_broken_pipe(self) -> None:
         ignore_stream(sys.stderr)

@@ -63,7 +63,7 @@ def validator(
         },
     ).validator
     refuse_lost_key(settings.data_dir, settings.key_file)
-    # Before the log is configured: this refusal is for the terminal.
+    # Loaded before the log is configured, because the refusal of a key is for the terminal.
     load_signer(settings.key_file)
     part = start_part("validator", log_format, log_level)
     collect_seldom()

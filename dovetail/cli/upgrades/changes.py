@@ -88,7 +88,7 @@ def planned(
 
 
 def retired(entries: Entries, old: FamilyVersion, *, until_block: int, head_num: int) -> Entries:
-    """Permit ``old`` until ``until_block``, whether it ended earlier or later before. Raises Refused."""
+    """End ``old`` with block ``until_block``, whether its present end is earlier or later. Raises Refused."""
     if not _in_force(entries, old, head_num):
         raise Refused(f"{old} is not permitted, so there is nothing to end; {_permitted_of(old, entries)}")
     if until_block <= head_num:
@@ -97,7 +97,7 @@ def retired(entries: Entries, old: FamilyVersion, *, until_block: int, head_num:
 
 
 Unmigrated = Container[tuple[FamilyVersion, int]]
-"""Version and ``from_block`` of entries whose migration is in no block: still plans, even if their block is past."""
+"""Version and ``from_block`` of entries whose migration is in no block. They are plans, even if their block is past."""
 
 
 def coming(entries: Entries, family: FamilyVersion, *, head_num: int, unmigrated: Unmigrated = ()) -> list[Permission]:
@@ -145,7 +145,7 @@ def called_off(entries: Entries, new: FamilyVersion, *, head_num: int, unmigrate
 
 
 def value_of(entries: Entries) -> str:
-    """The value of the setting. Raises Refused if nodes would decode other entries from it, or none."""
+    """The value of the setting. Raises Refused if nodes would not decode exactly these entries from it."""
     value = encode_permitted_families(entries)
     why = "it would be read as something else"
     try:
@@ -157,9 +157,9 @@ def value_of(entries: Entries) -> str:
 
 
 def gap_of(entries: Entries, name: str, head_num: int) -> tuple[int, int | None] | None:
-    """The next blocks that may hold no version of the family ``name``: first and last; None for no last block.
+    """The next range of blocks that may hold no version of the family ``name``: its first and last block.
 
-    Returns None if there are no such blocks.
+    The last block is None if the range has no end. Returns None if there is no such range.
     """
     versions = [entry for entry in entries if entry.family.name == name]
     first = first_gap(versions, head_num + 1)
@@ -239,7 +239,7 @@ def _check_built_upon(entries: Entries, off: Sequence[Permission], head_num: int
 
 
 def misreadings(before: Entries, entries: Entries) -> list[tuple[Permission, Permission]]:
-    """New pairs of an entry that goes on and an entry of its family that migrates the state under it."""
+    """New pairs of two versions' entries: the second migrates the state while the first is still permitted."""
     was = set(_misreadings(before))
     return [pair for pair in _misreadings(entries) if pair not in was]
 

@@ -18,8 +18,8 @@ _UNMIGRATED: Final = ("due", "refused")
 class NodeFamilies(NamedTuple):
     """The families of a node at one moment.
 
-    ``families``: entries of /status/families; ``builds``, which is added, counts by build the processors that take
-    work. ``namespaces``: by family name, those that connected processors of any version declare.
+    ``families``: entries of /status/families. Each has an added member ``builds``: the number of processors that take
+    work, by build. ``namespaces``: those that connected processors of any version declare, by family name.
     """
 
     head_num: int

@@ -14,8 +14,9 @@ from families.settings.candidates import Candidate
 class Effects(NamedTuple):
     """The effects of a proposal, a sentence each.
 
-    ``changes``: of each version. ``warnings``: effects that its author may not have meant, such as a version that comes
-    or ends at once because its block has passed, is dropped, or misreads state, or settings that are locked.
+    ``changes``: the changes of each version. ``warnings``: effects that the author may not have meant. Examples are a
+    version that begins or ends at once because its block has passed, a version that is dropped or misreads state, and
+    locked settings.
     """
 
     changes: list[str]
@@ -23,7 +24,7 @@ class Effects(NamedTuple):
 
 
 def plans(setting: Setting, candidate: Candidate, family: FamilyVersion) -> bool:
-    """Whether a proposal for TRANSACTION_FAMILIES plans ``family``: gives it a first block that the setting does not.
+    """Whether a proposal for TRANSACTION_FAMILIES gives ``family`` a first block that the setting lacks.
 
     An entry without a first block is no plan; neither is a new end.
     """
@@ -74,7 +75,7 @@ def effects(setting: Setting, candidate: Candidate) -> Effects:
 
 
 def _dropped(old: list[Permission], new: list[Permission], passed: int) -> Iterator[str]:
-    """Entries of one version that are in force now but not after the vote, although no end says so."""
+    """Entries of one version that are in force now but not after the vote, although they have no end."""
     if any(entry.covers(passed + 1) or (entry not in old and entry.until_block == passed) for entry in new):
         return
     for entry in old:

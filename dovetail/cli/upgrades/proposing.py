@@ -51,11 +51,12 @@ def propose_change(
 ) -> None:
     """Ask the user, propose the result of ``change``, wait for the commit, and show how others vote.
 
-    ``questions``: sentences to read before saying yes; two are added here, for blocks that would take no version of
+    ``questions``: sentences to read before saying yes. Two may be added here: for blocks that would take no version of
     ``family`` and for ends that are lifted. With ``options.yes`` nobody is asked. Without a terminal nobody is asked if
     there are no questions. ``what`` names the change; ``extra`` joins the JSON document.
 
-    Raises Refused, also if the setting changed meanwhile or is not as proposed in the end; Abort for a no.
+    Raises Refused, also if the setting changed meanwhile or differs from the proposal afterwards. Raises Abort if the
+    user says no.
     """
     with DovetailClient(options.url) as client:
         entries = change(client, before)
@@ -173,7 +174,7 @@ def confirm(what: str, *, must_ask: bool) -> None:
     """Ask whether to do ``what``, as in "propose this". Without a terminal, go on unless ``must_ask``.
 
     Ctrl-C raises KeyboardInterrupt, which ``typer.confirm`` takes for a no. Raises Refused if it must ask without a
-    terminal, and Abort for a no.
+    terminal, and Abort if the user says no.
     """
     what = printable(what)
     if not sys.stdin.isatty():

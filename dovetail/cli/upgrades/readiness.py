@@ -9,7 +9,10 @@ _WAITS = ("waiting_for_processor", "waiting_for_activation")
 
 
 class Readiness(NamedTuple):
-    """The readiness of one family: whether work stalls now or in its block, a sentence, whether work is unfinished."""
+    """The readiness of one family. ``stalls``: work stalls now, or will when the family's block comes.
+
+    ``text``: a sentence on the readiness. ``in_progress``: work is unfinished.
+    """
 
     stalls: bool
     text: str
@@ -75,7 +78,7 @@ def stalls(families: Sequence[Mapping[str, Any]], head_num: int, *, restricted: 
 
 
 def in_progress(families: Sequence[Mapping[str, Any]], head_num: int, *, restricted: bool) -> list[str]:
-    """A sentence for each family with unfinished work that nothing stalls."""
+    """A sentence for each family whose work is unfinished but does not stall."""
     return [text for view, text in _sentences(families, head_num, restricted=restricted) if view.in_progress]
 
 

@@ -27,7 +27,7 @@ from processor_sdk.handler import TransactionHandler
 _VERSIONS_SHOWN_MAX: Final = 10
 _REFRESH_S: Final = 0.2
 _SAVE_S: Final = 2.0
-"""How often progress is saved. A killed program executes this much again."""
+"""The seconds between two saves of the progress. After a kill, the work since the last save is repeated."""
 
 
 def rehearse_history(
@@ -79,7 +79,7 @@ def rehearse_history(
 
 
 def _no_transactions(setup: Setup, findings: Findings) -> str:
-    """A note that no transaction was rehearsed, which must not pass for a success."""
+    """A note that no transaction was rehearsed, so that an empty rehearsal does not look like a success."""
     others = some_of([f"{name} ({count:,})" for name, count in findings.other_versions.items()], _VERSIONS_SHOWN_MAX)
     has = (
         f"they have transactions of {setup.family.name} {others}" if others else "nor of another version of the family"

@@ -17,7 +17,7 @@ from dovetail.rehearsal.progress import Progress
 from dovetail.rehearsal.run import Setup
 
 _PARTICULARS: Final = re.compile(r"[0-9a-f]{8,}|[0-9]+")
-"""Addresses and numbers: refusals with the same reason differ in nothing else."""
+"""Matches addresses and numbers. Refusals with the same reason differ in nothing else."""
 
 
 def document(setup: Setup, progress: Progress, notes: list[str]) -> dict[str, Any]:
@@ -109,5 +109,5 @@ def _by_reason(refused: list[SliceFindings]) -> Iterator[list[SliceFindings]]:
 
 
 def counted_of(count: int, what: str) -> str:
-    """``count`` with its noun, of which ``what`` is the singular."""
+    """``count`` with its noun; ``what`` is the singular of the noun."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"

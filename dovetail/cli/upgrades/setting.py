@@ -25,8 +25,8 @@ from families.settings.handler import is_threshold
 class Setting(NamedTuple):
     """The setting of the permitted families as of one block.
 
-    ``entries``: None if the setting is absent. ``proposals``: the open ones for this setting. ``keys``: the authorized
-    ones. ``threshold``: how many of them must accept a proposal.
+    ``entries``: None if the setting is absent. ``proposals``: the open proposals for this setting. ``keys``: the
+    authorized keys. ``threshold``: how many of these keys must accept a proposal.
     """
 
     head_num: int

@@ -104,7 +104,7 @@ class _PiecesResponse(Response):
             self._pieces.reverse()
             for piece in _gathered(pop_all(self._pieces)):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
-                # This send returned, so the client has read most of the piece before.
+                # This send has returned, so the client has read most of the previous piece.
                 self._quota.release(sent)
                 held -= sent
                 sent = len(piece)

@@ -32,9 +32,10 @@ _INVALID = {
 
 
 async def post_batches(call: Call) -> Response:
-    """Submit a BatchList, all or nothing: 202, or with ``wait`` 201 (all committed) or 200 (their statuses).
+    """Submit a BatchList, all or nothing.
 
-    The link names the first ``limits.status_ids_max`` batches, the most that GET /batch_status accepts.
+    Answers 202. With ``wait``, answers 201 if all batches are committed, else 200 with their statuses. The link
+    names the first ``limits.status_ids_max`` batches, the most that GET /batch_status accepts.
     """
     if call.media_type != "application/octet-stream":
         raise ApiError(
@@ -47,7 +48,7 @@ async def post_batches(call: Call) -> Response:
     answer = await call.ask(
         Envelope.CLIENT_BATCH_SUBMIT_REQUEST, body, Envelope.CLIENT_BATCH_SUBMIT_RESPONSE, Submitted
     )
-    # The wait may be long and no longer needs the body.
+    # The wait may be long and does not need the body.
     del body
     if answer.status != Submitted.OK:
         raise _refusal(call, answer)
@@ -73,7 +74,7 @@ async def get_batch_status(call: Call) -> Response:
 
 
 async def post_batch_status(call: Call) -> Response:
-    """The statuses of the batches in a JSON array; without a link."""
+    """The statuses of the batches that a JSON array names. The answer has no link."""
     if call.media_type != "application/json":
         raise ApiError(Problem.NOT_JSON, _wrong_type(call.media_type, "application/json", "an array of batch ids"))
     wait_s = call.wait_s()

@@ -25,13 +25,13 @@ _METRICS_MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 async def get_healthz(call: Call) -> Response:
-    """This process answers: always 200."""
+    """Report that this process is alive: always 200."""
     # The link does not repeat parameters, which have no meaning here.
     return json_answer({"data": {"status": "alive"}, "link": links.url(call.base, call.path)})
 
 
 async def get_readyz(call: Call) -> Response:
-    """The validator answers and has a genesis block. Raises ApiError 15, 17 or 18 otherwise.
+    """Report that the validator answers and has a genesis block. Raises ApiError 15, 17 or 18 otherwise.
 
     A node with conditions is still ready, because it answers reading clients.
     """

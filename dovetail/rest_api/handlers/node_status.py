@@ -109,7 +109,7 @@ async def get_status_system(call: Call) -> Response:
 
 
 async def ask_status(call: Call, *, timeout_s: float | None = None) -> NodeStatus:
-    """The validator's own status, also before genesis. Raises as ``Call.ask``, and ApiError 20 for another status."""
+    """The validator's own status, also before genesis. Raises as ``Call.ask``, and ApiError 20 for an error."""
     answer = await call.ask(
         Envelope.NODE_STATUS_REQUEST,
         node_pb2.NodeStatusRequest(),

@@ -1,6 +1,6 @@
 """The handlers that read the ledger: lists, and single resources by id, number or address.
 
-``openapi.declarations.ledger`` gives each its path, ``answers.views`` makes the JSON, ``request.queries`` checks the
+``openapi.declarations.ledger`` gives each handler its path, ``answers.views`` makes the JSON, ``request.queries`` checks the
 parameters.
 """
 

@@ -1,6 +1,6 @@
 """One HTTP request as its handler sees it: parameters, body, and calls to the validator.
 
-Nothing here depends on a resource; handlers do.
+Nothing here depends on a resource; only handlers do.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class ApiContext:
         self.validator = ValidatorConnection(config)
         self.metrics = Metrics(self.validator)
         self.trusted = networks(config.trusted_proxies)
-        # A little less than the API's own timeout, so that the answer arrives before it (seed specification, wait).
+        # A little less than the API's own timeout, so that the answer comes first (seed specification, wait).
         self.default_wait_s = max(1, config.timeout_s * 95 // 100)
         self.body_quota = ByteQuota("bodies that are being read", config.body_bytes_in_flight_max)
         self.answer_quota = ByteQuota("answers that are being sent", config.answer_bytes_in_flight_max)

@@ -193,7 +193,7 @@ class _RequestMiddleware:
             return
         state = scope.setdefault("state", {})
         if REFUSED in state:
-            # ``connections`` has answered, counted and logged this request, here and below.
+            # ``connections`` has answered, counted and logged a request with this mark. The same holds below.
             return
         scope = links.origin_form(scope)
         request_id = Headers(scope=scope).get("x-request-id", "")

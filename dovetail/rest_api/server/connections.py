@@ -1,6 +1,6 @@
 """TCP connections of clients: how they are accepted, refused and closed. Nothing here depends on a resource.
 
-uvicorn implements HTTP/1.1. This module adds error answers in the API's shape to what is no HTTP request, and time
+uvicorn implements HTTP/1.1. This module adds error answers in the API's shape to input that is not HTTP, and time
 limits for clients that do not finish their request or do not read their answer.
 """
 
@@ -40,7 +40,7 @@ class Listener(socket.socket):
     """Accepts connections while file descriptors are free, and answers the others with 503."""
 
     def __init__(self, family: int, metrics: Metrics) -> None:
-        # asyncio sets TCP_NODELAY only if the protocol is named. Without TCP_NODELAY each answer on a kept-alive
+        # asyncio sets TCP_NODELAY only if a socket names its protocol. Without TCP_NODELAY each answer on a kept-alive
         # connection waits 40 ms for an acknowledgement.
         super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -176,8 +176,8 @@ class Protocol(H11Protocol):
         if self.flow.write_paused or self.transport.is_closing():
             self._start_answer_timer()
         if self._is_answered_early() and not self.transport.is_closing():
-            # The answer is out before the body is in. The rest of the body is discarded for a while, so that the answer
-            # is not lost in a reset. If all of the body arrives in time, the connection stays open.
+            # The answer is sent before the whole body has come. The rest of the body is discarded for a while, so that
+            # the answer is not lost in a reset. If all of the body arrives in time, the connection stays open.
             self._cancel_request_timer()
             self._request_timer = self.loop.call_later(LINGER_S, self.transport.abort)
 
@@ -236,7 +236,7 @@ class Protocol(H11Protocol):
             self.transport.close()
 
     def _linger(self) -> None:
-        """Close the connection once its client has had time to read the answer: a close now would reset it."""
+        """Close the connection later: a close now would reset it before its client has read the answer."""
         self._discard_rest()
         self.transport.write_eof()
         self.flow.resume_reading()

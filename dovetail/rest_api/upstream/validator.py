@@ -282,7 +282,7 @@ class ValidatorConnection:
                 self._on_handshake_failed(event)
 
     def _on_handshake_failed(self, event: int) -> None:
-        """Log the reason, unless it is the last one again, and make sure that there is another attempt."""
+        """Log the reason, unless it equals the last logged reason, and make sure that another attempt follows."""
         reason = handshake_failure(self._keys, event)
         if reason != self._last_reason:
             self._last_reason = reason

@@ -149,7 +149,7 @@ def _family_version(text: str) -> FamilyVersion:
 
 
 def _questions(families: NodeFamilies, new: FamilyVersion, prefixes: Sequence[str]) -> list[str]:
-    """Facts of the node to read before planning ``new``."""
+    """Facts about the node that the user should read before planning ``new``."""
     questions = []
     for entry in families.unmigrated(new.name):
         since = f" from block {entry['from_block']} on" if "from_block" in entry else ""

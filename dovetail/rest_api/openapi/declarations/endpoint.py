@@ -1,6 +1,7 @@
 """The types of a declaration: one path of the API with its handlers and everything that is documented about them.
 
-``ledger``, ``node`` and ``routes`` hold the declarations. ``server.app`` routes and ``document`` documents by them.
+``ledger``, ``node`` and ``routes`` hold the declarations. ``server.app`` uses them to route requests, and ``document``
+uses them to document the API.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
