@@ -55,10 +55,9 @@ class Ledger:
         limits: Limits | None = None,
         twice: bool = True,
     ) -> None:
-        """``state``: the first state. ``twice``: False switches off the second runs, which find non-deterministic
-        handlers.
+        """``state``: the first state. ``twice``: False switches the second runs off.
 
-        Raises CannotRunTwice for a handler that only this interpreter can make.
+        Only second runs find a handler that is not deterministic. Raises CannotRunTwice for a handler that only this interpreter can make.
         """
         for handler in handlers:
             if not isinstance(handler, TransactionHandler):

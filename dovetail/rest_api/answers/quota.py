@@ -17,8 +17,8 @@ class ByteQuota:
     def reserve(self, size: int, *, own: int = 0) -> None:
         """Add ``size`` bytes. Raises ApiError 15 if the sum exceeds the quota and another holder has reserved bytes.
 
-        A single holder may exceed the quota: its body or answer has passed a limit of its own, and would
-        otherwise always be refused here. ``own``: the bytes that this holder has reserved already.
+        A single holder may exceed the quota: its body or answer has passed a limit of its own, and would otherwise
+        always be refused here. ``own``: the bytes that this holder has reserved already.
         """
         if size and self.bytes_held > own and self.bytes_held + size > self._bytes_max:
             raise ApiError(

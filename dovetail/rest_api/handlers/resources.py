@@ -1,7 +1,7 @@
 """The handlers that read the ledger: lists, and single resources by id, number or address.
 
-``openapi.declarations.ledger`` gives each handler its path, ``answers.views`` makes the JSON, ``request.queries`` checks the
-parameters.
+``openapi.declarations.ledger`` gives each handler its path, ``answers.views`` makes the JSON, and ``request.queries``
+checks the parameters.
 """
 
 from collections.abc import Callable
