@@ -1,4 +1,4 @@
-"""Runs one part of a node in the foreground: its log, its ties to the supervisor, its signals.
+"""Runs one part of a node in the foreground: its log, its reports to the supervisor, its signals.
 
 What each part serves is in ``dovetail.cli.commands.validator``, ``rest_api`` and ``processor``.
 """

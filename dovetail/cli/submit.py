@@ -44,8 +44,8 @@ def submit(
 ) -> None:
     """Post one transaction in one batch and print its outcome. Raises Refused if it does not commit within ``wait_s``.
 
-    ``output``: write the batch to this file instead, and print only its id. ``extra`` and the result of ``outcome`` join
-    the JSON document, or are printed as ``name: value`` lines. ``outcome`` is called before anything is printed.
+    ``output``: write the batch to this file instead, and print only its id. ``extra`` and the result of ``outcome``
+    join the JSON document, or are printed as ``name: value`` lines. ``outcome`` is called before anything is printed.
     """
     if output is not None and wait_s:
         raise typer.BadParameter("--wait is for a batch that is submitted, --output for one that is not")

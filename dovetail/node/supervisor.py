@@ -85,7 +85,7 @@ async def supervise(parts: Sequence[Part], log_dir: Path, events: Events) -> sig
 
 
 def _socket_dir() -> str | None:
-    """The parent folder of sockets: None for the system's default, /tmp if that is too long for a socket's name."""
+    """The parent folder of sockets: None for the system's default, /tmp if the default is too long for a socket."""
     return None if len(tempfile.gettempdir().encode()) <= _SOCKET_PATH_BYTES_MAX - 40 else "/tmp"
 
 

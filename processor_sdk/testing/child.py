@@ -39,7 +39,7 @@ class Make(NamedTuple):
 
 
 class Made(NamedTuple):
-    """The handlers are made."""
+    """The answer to Make: the handlers are made."""
 
 
 class Apply(NamedTuple):

@@ -57,7 +57,8 @@ class Ledger:
     ) -> None:
         """``state``: the first state. ``twice``: False switches the second runs off.
 
-        Only second runs find a handler that is not deterministic. Raises CannotRunTwice for a handler that only this interpreter can make.
+        Only second runs find a handler that is not deterministic. Raises CannotRunTwice for a handler that only this
+        interpreter can make.
         """
         for handler in handlers:
             if not isinstance(handler, TransactionHandler):

@@ -1,4 +1,4 @@
-"""Draws throughput and latency against offered load. Needs matplotlib, an extra."""
+"""Draws throughput and latency against offered load. Needs matplotlib, an optional dependency."""
 
 import importlib
 from pathlib import Path
@@ -16,7 +16,7 @@ _DOTS_AN_INCH: Final = 130
 def load_matplotlib() -> Any:
     """Matplotlib's class Figure. Raises Refused if matplotlib is not installed."""
     try:
-        # Here, because only a plot needs the extra and its slow import.
+        # Imported here, because only a plot needs matplotlib, whose import is slow.
         return importlib.import_module("matplotlib.figure").Figure
     except ImportError:
         raise Refused("--plot needs matplotlib, which is not installed: pip install 'dovetail-ledger[plot]'") from None
