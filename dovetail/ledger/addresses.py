@@ -1,7 +1,7 @@
-"""State addresses, prefixes and namespaces, and lists of them that limit access.
+"""State addresses, prefixes and namespaces, and lists of addresses that limit access.
 
-``AccessList`` implements "reads within inputs, writes within outputs and namespaces" for the validator and for the
-processor SDK, which fails early.
+``AccessList`` implements the rule "reads within inputs, writes within outputs and namespaces". The validator enforces
+the rule, and the processor SDK checks it too, to fail early.
 """
 
 import hashlib

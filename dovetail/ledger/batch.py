@@ -33,8 +33,8 @@ class VerifiedTransaction(NamedTuple):
 class VerifiedBatch(NamedTuple):
     """A batch that passed ``verify_batch`` or ``verify_migration``.
 
-    ``declared`` and ``dependencies``: the number of inputs and outputs, and of dependencies, that its transactions
-    declare together. ``signer``: the batcher's public key.
+    ``declared``: how many inputs and outputs its transactions declare together. ``dependencies``: how many dependencies
+    they declare together. ``signer``: the batcher's public key.
     """
 
     id: BatchId
@@ -59,7 +59,7 @@ def verify_batch(raw: bytes) -> VerifiedBatch:
 
 
 def checked_batch(raw: bytes) -> VerifiedBatch | RefusedBatch:
-    """``verify_batch`` that returns the refusal."""
+    """Like ``verify_batch``, but returns the refusal."""
     try:
         return verify_batch(raw)
     except RefusedBatch as refusal:
@@ -67,7 +67,8 @@ def checked_batch(raw: bytes) -> VerifiedBatch | RefusedBatch:
 
 
 def verify_migration(raw: bytes) -> VerifiedBatch:
-    """``verify_batch`` for a batch that a validator injected: allows the migration key. Raises RefusedBatch."""
+    """Like ``verify_batch``, but for a batch that a validator injected: allows the migration key. Raises
+    RefusedBatch."""
     return _verify(raw, refused_signer=None)
 
 

@@ -33,9 +33,10 @@ class SealedBlock(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """What the proposer of a block signed, without what every node makes itself from the batches.
+    """The members of a sealed block that other nodes cannot make from its batches, and the state root.
 
-    With it every node makes the same header, and so the same block, whoever writes it first (ADR 20).
+    From the seal and the batches every node makes the same header, and so the same block, whichever node writes the
+    block first (ADR 20).
     """
 
     signer_pubkey: PublicKey

@@ -29,7 +29,7 @@ def build_transaction(
     nonce: str,
     dependencies: Iterable[TransactionId] = (),
 ) -> SignedTransaction:
-    """Sign one transaction. Give each transaction its own ``nonce``: otherwise equal ones have equal ids."""
+    """Sign one transaction. Give each its own ``nonce``: transactions with equal contents have equal ids."""
     header_bytes = transaction_pb2.TransactionHeader(
         batcher_pubkey=batcher_pubkey,
         dependencies=dependencies,

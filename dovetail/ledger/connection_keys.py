@@ -20,7 +20,7 @@ PUBLIC_SUFFIX: Final = ".pub"
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _KEY_CHARACTERS: Final = 40
 _GROUP_CHARACTERS: Final = 5
-"""Five characters encode 32 bits, so some groups are no valid encoding."""
+"""A group of five characters encodes 32 bits. Five characters have more combinations, so some groups are invalid."""
 
 _is_signing_key = re.compile(r"[0-9a-f]{64}|0[23][0-9a-f]{64}").fullmatch
 

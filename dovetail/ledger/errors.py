@@ -1,6 +1,6 @@
 """The exceptions of the domain, each with the offending values in its message.
 
-A transaction that its family rejects is no exception but a verdict.
+The rejection of a transaction by its family is a verdict, not an exception.
 """
 
 from collections.abc import Sequence

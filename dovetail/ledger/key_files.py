@@ -16,8 +16,8 @@ from dovetail.ledger.errors import InvalidKey
 def read_secret(setting: str, path: Path) -> ConnectionSecret:
     """The secret key in the file ``path`` of the setting ``setting``.
 
-    Raises InvalidKey, whose message names both and never a secret, also if the file cannot be read or others can read
-    it.
+    Raises InvalidKey, also if the file cannot be read, or if others can read it. The message names the setting and the
+    path, never a secret.
     """
     content, status = _read(setting, path)
     try:

@@ -1,8 +1,8 @@
 """Migrations: injected transactions with which a new family version changes the state that it takes over.
 
-Every node builds the same ones, with a key that is no secret, so their signatures prove nothing. ``batch`` refuses them
-from clients, and ``dovetail.validator.core.journal`` checks that they are due. No signing here: processors have no
-curve library.
+Every node builds the same migrations, and signs them with a key that is no secret, so their signatures prove nothing.
+``batch`` refuses migrations from clients, and ``dovetail.validator.core.journal`` checks that migrations are due. No
+signing here: processors use this module and have no curve library.
 """
 
 import hashlib
@@ -22,14 +22,15 @@ PAYLOAD_ENCODING: Final = "application/x-dovetail-migration"
 
 LEAVES_MAX: Final = 2_000
 BYTES_MAX: Final = 1024 * 1024
-"""The most leaves, and bytes in them, that one transaction migrates. Beyond either, the migration has SLICES."""
+"""The most leaves, and the most bytes in leaves, that one transaction migrates. A larger state is migrated in SLICES
+transactions."""
 
 SLICES: Final = 256
 """The number of transactions of a sliced migration: one for each two hex characters after a prefix."""
 
 
 def is_sliced(values: Iterable[bytes]) -> bool:
-    """Whether state with these values is migrated in SLICES. Stops reading as soon as that is certain."""
+    """Whether state with these values is migrated in SLICES transactions. Stops reading when the answer is certain."""
     data_bytes = 0
     for leaves, value in enumerate(values, 1):
         data_bytes += len(value)

@@ -1,4 +1,4 @@
-"""The rule on an apply's result: which writes and sizes may stand. Validator, test kit and rehearsal apply it.
+"""The rules on the result of an apply: which writes and sizes are allowed. Validator, test kit and rehearsal use them.
 
 Reads are checked when a processor asks for them (``dovetail.ledger.access``). Handlers give the verdicts.
 """
@@ -14,7 +14,7 @@ from dovetail.ledger.permitted import MIGRATED_PREFIXES_MAX
 from dovetail.ledger.receipt import Event, Receipt, encode_receipt
 
 _ENTRY_BYTES: Final = 64
-"""Counted for each event, attribute and data entry beside its content. It bounds their number."""
+"""Bytes counted for each event, attribute and data entry beside its content, so that their number is bounded."""
 
 
 class Kept(NamedTuple):
@@ -37,9 +37,9 @@ def keep(
 ) -> Kept | str:
     """The changes and the receipt that the ledger keeps of an apply, or why its transaction is invalid.
 
-    ``outputs``: of the transaction, checked by ``check_declarations``; ``namespaces``: of the processor;
-    ``changes``: address to new value, None removes; ``before``: gives the value at an address before the apply;
-    ``migrates``: the apply is one slice of a migration.
+    ``outputs``: the transaction's, checked by ``check_declarations``; ``namespaces``: the processor's; ``changes``:
+    address to new value, None removes; ``before``: returns the value at an address before the apply; ``migrates``: the
+    apply is one slice of a migration.
     """
     if changes:
         writable = AccessList(outputs)
@@ -78,13 +78,13 @@ def without_idle_removals(
 
 
 def event_bytes(event: Event) -> int:
-    """The bytes that an event counts for in a receipt, about its bytes in memory."""
+    """The bytes counted for an event in a receipt: about the bytes that the event takes in memory."""
     attributes = sum(len(key) + len(value) + _ENTRY_BYTES for key, value in event.attributes)
     return len(event.event_type) + len(event.data) + attributes + _ENTRY_BYTES
 
 
 def data_bytes(data: bytes) -> int:
-    """The bytes that an entry of receipt data counts for."""
+    """The bytes counted for an entry of receipt data."""
     return len(data) + _ENTRY_BYTES
 
 

@@ -55,7 +55,7 @@ class Permission(NamedTuple):
 
     @property
     def plan(self) -> Plan:
-        """The identity of its migration, which does not depend on the version's end."""
+        """The identity of the entry's migration, which does not depend on ``until_block``."""
         return Plan(self.family, self.from_block, tuple(sorted(self.migrate)))
 
     def covers(self, block_num: int) -> bool:
@@ -111,7 +111,7 @@ def permission_for(family: FamilyVersion, permitted: Permitted, block_num: int) 
 def permission_refusal(family: FamilyVersion, permitted: Permitted, block_num: int) -> str | None:
     """Why ``family`` may enter neither block ``block_num`` nor a later one; None if it may.
 
-    Short enough to be stored for every batch that it refuses.
+    The text is short, because it is stored for every refused batch.
     """
     if permitted is None or permission_for(family, permitted, block_num) is not None:
         return None
@@ -136,9 +136,9 @@ def first_gap(entries: Iterable[Permission], block_num: int) -> int | None:
 def awaiting_migration(
     permitted: Permitted, block_num: int, is_migrated: Callable[[Permission], bool]
 ) -> list[Permission]:
-    """The entries that cover block ``block_num`` and still wait for their migrations, in the order of those.
+    """The entries that cover block ``block_num`` and still wait for their migrations, in the order of the migrations.
 
-    The order is that of ``from_block``, then that of the setting.
+    Entries are ordered by ``from_block``. Entries with the same ``from_block`` keep the setting's order.
     """
     awaiting = [
         entry for entry in permitted or () if entry.migrate and entry.covers(block_num) and not is_migrated(entry)
@@ -147,7 +147,7 @@ def awaiting_migration(
 
 
 def encode_permitted_families(permitted: Iterable[Permission]) -> str:
-    """The setting's value for these entries, without members that have their default."""
+    """The setting's value for these entries, without members that have their default value."""
     entries = []
     for family, from_block, until_block, migrate in permitted:
         entry: dict[str, Any] = {"family": family.name, "version": family.version}

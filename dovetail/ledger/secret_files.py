@@ -9,7 +9,8 @@ import stat
 def readable_by_others(mode: int, owner: int, reader: int) -> str | None:
     """Why too many accounts can read a secret's file, with its mode and what to do; None if only its owner can.
 
-    If the file is root's and the reader is not root, its group may read it too, as service managers pass secrets.
+    If root owns the file and the reader is not root, the file's group may read it too, because service managers pass
+    secrets this way.
     """
     handed = owner == 0 and reader != 0
     allowed = stat.S_IRWXU | (stat.S_IRGRP if handed else 0)

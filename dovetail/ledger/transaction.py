@@ -1,6 +1,7 @@
 """Transactions: decoding, and the rules on declared families, dependencies and addresses.
 
-``batch`` verifies signatures and hashes, ``building`` signs: this module needs no curve library, as processors do not.
+``batch`` verifies signatures and hashes, and ``building`` signs. This module needs no curve library, so processors can
+use it.
 """
 
 from typing import Final, NamedTuple
@@ -49,7 +50,7 @@ def decode_header(header_bytes: bytes) -> TransactionHeader:
         header = transaction_pb2.TransactionHeader.FromString(header_bytes)
     except DecodeError:
         raise NotDecodable("the header is no TransactionHeader") from None
-    # Positional arguments and slices of repeated fields save a third of the time, for every transaction.
+    # This runs for every transaction. Positional arguments and slices of repeated fields save a third of the time.
     return TransactionHeader(
         header.batcher_pubkey,
         tuple(map(TransactionId, header.dependencies[:])),

@@ -1,1 +1,2 @@
-"""The validator: a pure core (mempool, state, execution, journal, consensus) and the shell that moves bytes for it."""
+"""The validator: a pure core (mempool, state, execution, journal, consensus) and the parts that connect it to sockets,
+disk and processes."""

@@ -1,9 +1,9 @@
 """Lets Python's cycle collector run less often in the validator and its verifiers. Called once at the start.
 
-Their data are trees, which reference counts free. By default the collector runs at every 700 new objects: thousands of
-times a second under load, for a fifth of the validator's CPU time. It stays enabled, because exceptions, tasks and
-callbacks form cycles. Do not use this in processes where peers can create cycles that hold their data, as HTTP
-connections do.
+The data of these processes are trees, which reference counts free. By default the collector runs at every 700 new
+objects: thousands of times a second under load, for a fifth of the validator's CPU time. It stays enabled, because
+exceptions, tasks and callbacks form cycles. Do not use this in processes where peers can create cycles that hold data,
+for example through HTTP connections.
 """
 
 import gc

@@ -130,7 +130,7 @@ class Metrics:
             totals.transactions_invalid += transaction_count
 
     def _counts(self, batches: Sequence[VerifiedBatch]) -> Iterator[tuple[Totals, int, int]]:
-        """The totals in which ``batches`` count, each with its number of batches and of their transactions."""
+        """Each of the totals in which ``batches`` count, with the numbers of batches and transactions to add."""
         families = [[self.label(transaction.family) for transaction in batch.transactions] for batch in batches]
         of_batches = Counter(family for labels in families for family in set(labels))
         of_transactions = Counter(family for labels in families for family in labels)

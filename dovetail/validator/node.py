@@ -1,6 +1,6 @@
 """The node: owns every part of the validator, and passes messages, ticks and results between the parts.
 
-After each event block production advances as far as it can, and then waiting clients are answered. Everything runs in
+After each event, block production advances as far as it can, and then waiting clients are answered. Everything runs in
 one thread.
 """
 
@@ -54,7 +54,7 @@ async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_wai
     """
     signer, access = _read_key(config), _read_access_policy(config)
     if not (config.data_dir / STORE_FOLDER).exists():
-        # Refuse a bad file before the store is made: its folder would show a ledger.
+        # Refuse a bad genesis file before the store is created: a store's folder would look like an existing ledger.
         _read_genesis(config.data_dir / GENESIS_FILE)
     try:
         store = Store(config.data_dir / STORE_FOLDER, config.limits, config.state_depth_blocks)
@@ -173,7 +173,8 @@ class Node:
         )
         self._restored = False
         self._engine_messages: list[object] = []
-        """Those that arrived before pending batches were restored: a block may hold some of these."""
+        """Messages that arrived before pending batches were restored. They wait, because a block may hold pending
+        batches."""
         self._probe_timer: asyncio.TimerHandle | None = None
         self._advance_handle: asyncio.Handle | None = None
         self._probe_again_needed = False
@@ -195,7 +196,7 @@ class Node:
     async def restore(self) -> None:
         """Queue the batches that were pending at the last stop, then accept new ones. Raises CannotStart."""
         pending = list(self._store.pending())
-        # Each batch is verified separately, so that a damaged one does not refuse the others.
+        # Each batch is verified separately, so that a damaged batch does not cause the refusal of others.
         checks = [verify_all(self._pool, [raw]) for _, raw in pending]
         for (arrival, _), verified in zip(pending, await asyncio.gather(*checks), strict=True):
             if not isinstance(verified, RefusedBatch):
@@ -310,7 +311,7 @@ class Node:
 
     def _advance(self) -> None:
         if self._advance_handle is not None:
-            # A block is sealed. Processors that have answered get their next tasks before it is written.
+            # A block is sealed. Processors that have answered get their next tasks before the block is written.
             self._advance_handle.cancel()
             self._advance_handle = None
             self._handle_requests()

@@ -1,4 +1,4 @@
-"""What a node needs of the world outside: port, verifiers, engine and clocks. A simulation brings others."""
+"""The node's interfaces to the machine: port, verifiers, engine and clocks. A simulation replaces them."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Messages = Callable[[object], None]
 
 
 class EngineConnection(NamedTuple):
-    """An engine, and its way to the engines of other nodes."""
+    """An engine, and its connection to the engines of other nodes."""
 
     engine: Engine
     send: Messages
@@ -25,16 +25,17 @@ class EngineConnection(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """The loop that runs and its timers are asyncio's own."""
+    """The interfaces of one node. The event loop and its timers are not included: they are asyncio's own."""
 
     open_gateway: Callable[[ValidatorConfig, AccessPolicy, Callback, Callback], Gateway]
-    """Takes what to call when requests wait, and when a connection closed. Raises CannotBind."""
+    """Opens the port. The first callback is called when requests wait, the second when a connection closed. Raises
+    CannotBind."""
 
     open_verifiers: Callable[[ValidatorConfig, Callback], VerifierPool]
-    """Takes what to call after results were delivered."""
+    """Starts the verifiers. The callback is called after each delivery of results."""
 
     open_engine: Callable[[int, Messages], EngineConnection]
-    """Takes the number of the next block, and what to call with each message that arrives for the engine."""
+    """Opens the engine. Takes the number of the next block, and a function that gets each message for the engine."""
 
     clock_s: Callable[[], float]
     """Seconds of a steady clock."""

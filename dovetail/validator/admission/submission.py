@@ -53,7 +53,7 @@ class Submissions:
         self._answer = answer
         self._checking_bytes = 0
         self._checking_bytes_of: Counter[bytes] = Counter()
-        """By connection, without zeros."""
+        """Bytes under verification by connection, without zeros."""
         self._checked: list[_Checked] = []
         self.refused_when_full = 0
         """How many lists were refused because the queue was full. Lists over the share of one key do not count."""
@@ -100,8 +100,8 @@ class Submissions:
             message = f"the list holds {len(raw_batches)} batches, at most {limits.pending_batches_max} can be pending"
             self._refuse(request, "INVALID_BATCH", "too_large", message)
             return
-        # Nor does it verify a list that does not fit, or exceeds the share of one key. A false claim of a key gains
-        # nothing, because the signature would be refused.
+        # The node does not verify a list that does not fit into the queue, or that exceeds the share of one key. A
+        # false claim of a key gains nothing, because the signature would be refused.
         claimed = self._claims_refusal(raw_batches)
         if isinstance(claimed, ShareRefusal):
             self._refuse_share(request, claimed)

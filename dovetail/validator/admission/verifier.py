@@ -34,16 +34,17 @@ VERIFIER_DIED: Final = "verifier_died"
 """The only refusal that is no statement about the batch itself."""
 
 _JOBS_IN_FLIGHT: Final = 16
-"""Per worker: as much as it verifies while the loop builds and writes a block."""
+"""Jobs per worker: as many as a worker verifies while the loop builds and writes a block."""
 
 _PIPE_BYTES_MAX: Final = 1024 * 1024
 """The capacity of a pipe: as much as one side processes while the other is busy."""
 
 _PIPES_BYTES_MAX: Final = 16 * _PIPE_BYTES_MAX
-"""The capacity of all pipes. Linux allows a user 64 MiB; beyond that, each new pipe of the user holds 8 KiB."""
+"""The capacity of all pipes together. Linux allows a user 64 MiB. Beyond this sum, each new pipe of the user holds 8
+KiB."""
 
 _DEATHS_MAX: Final = 3
-"""A job with which this many workers died is refused."""
+"""A job is refused after this many workers died with it."""
 
 log = structlog.get_logger("validator.verifier")
 
@@ -71,7 +72,7 @@ class _Submission:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A submission of which the batches from index ``next`` on are not sent to a worker yet."""
+    """A submission whose batches from index ``next`` on are not sent to a worker yet."""
 
     submission: _Submission
     raw_batches: list[bytes]
@@ -87,7 +88,8 @@ class _Job:
     data_bytes: int = 0
 
     def add_from(self, waiting: _Waiting, data_bytes_max: int) -> int:
-        """Add batches of a submission until the job is full or has ``data_bytes_max`` of them. Returns their bytes."""
+        """Add batches of a submission until the job is full or ``data_bytes_max`` is reached. Returns the added
+        bytes."""
         added = 0
         for position in range(waiting.next, len(waiting.raw_batches)):
             raw = waiting.raw_batches[position]
@@ -105,7 +107,7 @@ class _Job:
 
 
 class _Worker:
-    """One process. It reads requests from its standard input, and ends when that is closed."""
+    """One process, which reads requests from its standard input, and ends when its standard input is closed."""
 
     def __init__(self, pipe_bytes: int, on_readable: Callable[[], None]) -> None:
         """Raises OSError if descriptors or processes run out, and then leaves nothing behind."""
@@ -115,8 +117,8 @@ class _Worker:
                 [sys.executable, "-m", "dovetail.validator.admission.verifier_process", str(ends.answers_out)],
                 stdin=ends.requests_in,
                 pass_fds=(ends.answers_out,),
-                # A group of its own, because Ctrl-C is for the parent. No session of its own: Linux shares cores among
-                # sessions before it considers niceness.
+                # The worker has its own process group, because Ctrl-C is for the parent. It has no session of its own,
+                # because Linux shares cores among sessions before it considers niceness.
                 process_group=0,
             )
         except OSError:
@@ -151,7 +153,7 @@ class VerifierPool:
         self._workers = [self._start_worker() for _ in range(count)]
 
     def verify(self, raw_batches: list[bytes], on_verified: Callable[[Verified], None]) -> None:
-        """Verify serialized batches. ``on_verified`` gets all of them verified, or the first refusal."""
+        """Verify serialized batches. ``on_verified`` gets all verified batches, or the first refusal."""
         self._waiting.append(_Waiting(_Submission(len(raw_batches), on_verified), raw_batches))
         self._send_jobs()
 
@@ -165,12 +167,13 @@ class VerifierPool:
                     log.error("a verifier died and none can be started, trying again", reason=str(error))
                     continue
                 log.warning("verifier died, started another", exit_code=worker.process.returncode)
-                # Read its last answers first: it did not die with those jobs.
+                # Read the dead worker's last answers first. Jobs with an answer did not kill the worker.
                 self._read_answers(worker)
                 worker.close()
                 held = list(worker.in_flight)
                 if held:
-                    # It died with the first job: send its batches one by one, so that a fatal one fails alone.
+                    # The worker died with the first unanswered job. Send that job's batches one by one, so that a fatal
+                    # batch fails alone.
                     held[:1] = held[0].split()
                 self._again.extendleft(reversed(held))
         while self._again and self._again[0].deaths >= _DEATHS_MAX:
@@ -197,7 +200,7 @@ class VerifierPool:
             worker.pipe.send(request.SerializeToString())
 
     def _next_job(self) -> _Job:
-        """The next batches. Submissions take turns, so that a large one does not hold up those after it."""
+        """The next batches. Submissions take turns, so that a large submission does not delay later ones."""
         job = _Job()
         while self._waiting and job.data_bytes <= _JOB_BYTES:
             first = self._waiting[0]

@@ -14,8 +14,8 @@ from dovetail.validator.collector import collect_seldom
 from protos import raw_pb2
 
 _NICENESS: Final = 10
-"""With few cores, the event loop and the processors go first: batches that are verified too early only wait, and no
-work would be left for the time in which a block is written."""
+"""With few cores, the event loop and the processors go first. Batches that are verified too early only wait, and then
+the verifiers have no work left while a block is written."""
 
 
 def _answer(message: bytes) -> bytes:

@@ -1,1 +1,1 @@
-"""Making blocks: carries out what the engine decides, and retries what got no verdict."""
+"""Makes blocks: carries out the engine's decisions, and retries batches that got no verdict."""

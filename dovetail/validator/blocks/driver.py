@@ -16,7 +16,7 @@ class Driver:
 
     @property
     def tasks_out(self) -> int:
-        """How many tasks are at processors whose answers still count."""
+        """The number of tasks that processors hold for runs that still need the answers."""
         return len(self._runs)
 
     def dispatch(self, run: BlockRun) -> list[Task]:

@@ -1,6 +1,6 @@
-"""Runs a given proposal: another node's, or a decided one. Decides what it waits for, and when it runs again.
+"""Runs a given proposal: another node's, or a decided one. Decides what the run waits for, and when it starts again.
 
-Its verdicts never depend on this node: a decided proposal waits as long as this node lacks a processor for it.
+The verdicts never depend on this node: a decided proposal waits as long as this node lacks a processor for it.
 """
 
 from typing import Final
@@ -57,7 +57,7 @@ class GivenRun:
         return None
 
     def try_again(self, now_ms: int, limits: Limits) -> None:
-        """Schedule another run: when the missing processors are there, or else after a back-off."""
+        """Schedule another run: when the missing processors have connected or, if none is missing, after a back-off."""
         withdrawn = self.run.withdrawn()
         self._needed = {
             verdict.family: index in self.run.migrations

@@ -1,4 +1,4 @@
-"""Queues the due migrations before all other batches, and remembers which were refused.
+"""Queues the due migrations before all other batches, and remembers which migrations were refused.
 
 ``journal.rules`` decides which are due, and ``journal.migrations`` builds their batches.
 """
@@ -41,14 +41,17 @@ class Migrating:
         return ("DUE", "") if refused is None else ("REFUSED", refused)
 
     def inject(self, body: Body, base: View) -> None:
-        """Queue the migrations that are due and have a processor; remove those that no longer are or have."""
+        """Queue each due migration that has a processor.
+
+        Removes queued ones that are no longer due or have lost their processor.
+        """
         due = {entry.plan: entry for entry in body.due if self._processors.has(entry.family, migration=True)}
         for plan, batch_id in list(self._pending.items()):
             entry = self._queue.get(batch_id)
             assert entry is not None, "settled batches are not pending"
             if entry.reason is Reason.EXECUTING or (plan in due and entry.due_ms is not None):
                 continue
-            # State may have grown since the batch was built, and need other slices.
+            # The state may have grown since the batch was built, so that it needs other slices.
             if plan not in due or migrations.batch_for(due[plan], base).id != batch_id:
                 self._queue.remove(entry)
                 del self._pending[plan]

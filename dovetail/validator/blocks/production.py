@@ -1,6 +1,6 @@
-"""Block production: carries out what the engine decides, over queue, block runs, processors and store.
+"""Block production: carries out the engine's decisions, with the queue, block runs, processors and the store.
 
-The one place that starts and ends blocks. It handles the events of processors, and reports which batches were settled.
+Only this module starts and ends blocks. It handles the events of processors, and reports which batches were settled.
 Clients and sockets do not belong here.
 """
 
@@ -45,7 +45,8 @@ from dovetail.validator.processors.registry import (
 from dovetail.validator.store import BlockInfo, StorageFailed, Store
 
 _WORTH: Final = 4
-"""If choosing its batches took over _CHEAP_MS, an unfinished proposal stays open at least this many times as long."""
+"""An unfinished proposal stays open at least this many times as long as it took to choose its batches, if choosing took
+longer than _CHEAP_MS."""
 
 _CHEAP_MS: Final = 10
 
@@ -65,7 +66,7 @@ class Work(NamedTuple):
 
 
 class Advanced(NamedTuple):
-    """What reached the disk since the last call: the settled batches, and the blocks.
+    """The settled batches and the blocks that reached the disk since the last call.
 
     ``more``: a sealed block is not written yet, because the processors' answers for the next block are read first.
     """
@@ -76,7 +77,7 @@ class Advanced(NamedTuple):
 
 
 class _Ready(NamedTuple):
-    """A proposal that has run here and was checked or sealed: all that its commit needs."""
+    """A proposal that has run here and was checked or sealed, with everything that its commit needs."""
 
     proposal: consensus.Proposal
     run: BlockRun
@@ -87,7 +88,7 @@ class _Ready(NamedTuple):
 
 
 class Production:
-    """``send`` takes the engine's messages to its network. ``clock_s``: seconds of a steady clock. ``time_ms``:
+    """``send`` sends the engine's messages to its network. ``clock_s``: seconds of a steady clock. ``time_ms``:
     milliseconds since 1970-01-01 UTC.
 
     While there is no chain, the queue holds the genesis batches and no others: block 0 is made of all of them, or
@@ -119,7 +120,7 @@ class Production:
         self._send = send
         self._driver = Driver(processors, limits.packed_transactions_max)
         self._open_ms_min = 0
-        """How long ``_proposing`` stays open at least, unless it finishes."""
+        """The least time for which ``_proposing`` stays open, unless it finishes earlier."""
         self._proposing: Candidate | None = None
         """The proposal of this node that is being run."""
         self._proposing_height = 0
@@ -173,7 +174,7 @@ class Production:
                     entry.alone = entry.alone or event.begun
 
     def receive(self, message: object) -> None:
-        """Hand the engine a message from its network, and carry out what it answers."""
+        """Hand the engine a message from its network, and carry out the resulting effects."""
         self._step(consensus.Received(message))
 
     def work(self) -> Work:
@@ -197,7 +198,7 @@ class Production:
                 if not self._advance_given(self._given):
                     break
             elif self._proposing is not None:
-                # A proposal that builds on another one ends only after the other one is written.
+                # A proposal that builds on ``_built`` ends only after ``_built`` is written.
                 if self._built is not None or not self._ends_now(self._proposing):
                     break
                 self._end_proposing(self._proposing)
@@ -211,7 +212,8 @@ class Production:
         return Advanced(*self._settling.collect(), more)
 
     def tick(self) -> None:
-        """Time has passed: end waits for dependencies, try again after back-offs and refused writes."""
+        """End overdue waits for dependencies, and try again after back-offs and refused writes. To be called at
+        intervals."""
         self._step(consensus.StorageRetry())
         if self._proposing is None and self._built is None and self._given is None and self._store.head is not None:
             # A migration that is due needs no batch of a client to start.
@@ -287,7 +289,7 @@ class Production:
         return nothing_against and self._now_ms() >= self._genesis_due_ms
 
     def _has_processor(self, family: FamilyVersion) -> bool:
-        """Whether ``family`` has a processor, and not all of them still hold tasks of the proposal before."""
+        """Whether ``family`` has a processor, and a free one if the previous proposal still has running tasks."""
         if self._built is not None and not self._built.run.finished and not self._processors.free(family):
             return False
         return self._processors.has(family)
@@ -322,7 +324,8 @@ class Production:
         built = self._built
         assert built is not None, "the engine seals what has run"
         if self._proposing is None:
-            # No next proposal continues the tasks that processors hold, and this one is sealed before they answer.
+            # No later proposal continues the tasks that processors still hold, and this proposal is sealed without
+            # their answers.
             self._driver.drop(built.run)
             for index in reversed(built.run.not_finished()):
                 built.run.reject(index, Withdrawn("not_finished"))
@@ -352,10 +355,10 @@ class Production:
             self._start_given(proposal, decided=True)
 
     def _start_given(self, proposal: consensus.Proposal, *, decided: bool) -> None:
-        """Run exactly this list on the head. This node's own proposals that are not written are dropped."""
+        """Run exactly the proposal's batches on the head. Drops this node's own proposals that are not written."""
         self._discard()
         base = self._base()
-        # No batch of the list may wait, and none is refused for a verdict that only this node remembers.
+        # No batch of the proposal may wait, and none is refused because of a verdict that only this node remembers.
         batches = list({batch.id: batch for batch in proposal.batches}.values())
         refused, migrations = check_given(self._body(base, remembers=False), batches)
         run = BlockRun(base, batches, self._limits, refused=refused, migrations=migrations)
@@ -413,7 +416,7 @@ class Production:
         def invalid(transaction_id: TransactionId) -> bool:
             return remembers and not self._queue.holds(transaction_id) and self._store.judged_invalid(transaction_id)
 
-        # The proposal that has run becomes a block, with a number, only if one of its batches applied.
+        # ``_built`` becomes a block, and takes a number, only if one of its batches applied.
         return Body(self._next_num + bool(built), self._permitted_in(base), committed, invalid)
 
     def _base(self) -> View:
@@ -430,7 +433,7 @@ class Production:
         return Parent(head.num, head.id, head.root, next_node, self._head_time_ms)
 
     def _permitted_in(self, base: View) -> Permitted:
-        """Which families may enter a block on ``base``. The setting is read again only after a block changed it."""
+        """The families that may enter a block on ``base``. The setting is read again only after a block changed it."""
         if self._built is not None and PERMITTED_AT in self._built.run.changes:
             return permitted_families(base.get)
         if not self._permitted_is_read:
@@ -469,7 +472,7 @@ class Production:
                 self.genesis_refusal = genesis.description(invalid_batch(exhausted[0][0].batch, exhausted[0][1]))
             elif not withdrawn:
                 self.genesis_refusal = genesis.description(invalid[0])
-            # Otherwise a processor was lost or failed, and later batches may be invalid only because of that.
+            # In all other cases a processor was lost or failed, and later batches may be invalid only because of that.
             self._genesis_due_ms = self._now_ms() + max(
                 (self._retries.back_off_ms(*pair) for pair in withdrawn), default=0
             )
@@ -503,13 +506,13 @@ class Production:
         self._step(consensus.Committed(height, info.id))
 
     def _end_built(self, ready: _Ready) -> None:
-        """The proposal is written. Drop this node's proposals if they do not build on it: they can enter no block."""
+        """Drop this node's proposals that do not build on the one just written, because they can enter no block."""
         if self._built is None or self._built.run is not ready.run:
             self._discard()
         self._built = self._ready = None
 
     def _discard(self) -> None:
-        """Drop all that runs and is not written."""
+        """Drop all proposals that run or wait for their write."""
         if self._proposing is not None:
             # This run also holds the tasks of ``_built`` that are still at processors.
             self._driver.drop(self._proposing.run)

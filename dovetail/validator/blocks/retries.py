@@ -23,8 +23,8 @@ _DOUBLINGS_MAX: Final = 16
 class Retries:
     """Times are milliseconds of the clock that drives production.
 
-    ``gives_up``: whether a batch becomes INVALID that processors failed on too often. In a network no verdict rests on
-    the trouble of one node.
+    ``gives_up``: whether a batch becomes INVALID after processors failed on it too often. This is False in a network of
+    several nodes, where no verdict may depend on the trouble of one node.
     """
 
     def __init__(self, queue: PendingQueue, processors: Processors, limits: Limits, *, gives_up: bool) -> None:
@@ -63,7 +63,10 @@ class Retries:
         return min(back_off_ms, limits.processor_lost_back_off_ms_max)
 
     def exhausted(self, withdrawn: list[tuple[Pending, Withdrawn]]) -> list[tuple[Pending, Rejected]]:
-        """Count failures. Remove from ``withdrawn``, and reject, the batches on which processors failed too often."""
+        """Count failures, and reject the batches on which processors failed too often.
+
+        Removes these batches from ``withdrawn``.
+        """
         exhausted = []
         for pair in list(withdrawn):
             entry, verdict = pair
@@ -88,7 +91,7 @@ class Retries:
             if self._may_commit(holder, known):
                 entry.due_ms = now_ms + self._limits.dependency_wait_ms
             elif holder is not None and holder.due_ms is not None and holder.due_ms > now_ms:
-                # Wait no longer than the holder, so that batches which wait for each other both end.
+                # Wait no longer than the holder waits, so that batches that wait for each other both end.
                 entry.due_ms = holder.due_ms
             else:
                 waited_s = self._limits.dependency_wait_ms / 1000
@@ -103,7 +106,7 @@ class Retries:
         """
         path: list[BatchId] = []
         while holder is not None and holder.dependency is not None and holder.batch.id not in known:
-            # A path that comes back to this batch is a circle.
+            # A path that comes back to this batch is a cycle.
             known[holder.batch.id] = False
             path.append(holder.batch.id)
             holder = self._queue.holder(holder.dependency)
@@ -121,7 +124,8 @@ class Retries:
             if asking is not None:
                 late.append((entry, dependency, asking))
             else:
-                # The batch waited for another one with the same transaction, which is still not settled.
+                # The batch waited for another batch with the same transaction, and the other batch is still not
+                # settled.
                 entry.due_ms = None
                 self._queue.put_back(entry)
         return late

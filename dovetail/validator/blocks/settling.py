@@ -16,7 +16,8 @@ log = structlog.get_logger("validator.production")
 
 
 class Settling:
-    """``clock_s``: seconds of a steady clock. ``refused`` in calls: batches that never ran, by the rules on blocks."""
+    """``clock_s``: seconds of a steady clock. ``refused``: batches that never ran, because the rules on blocks refused
+    them."""
 
     def __init__(
         self, store: Store, queue: PendingQueue, migrating: Migrating, metrics: Metrics, clock_s: Callable[[], float]

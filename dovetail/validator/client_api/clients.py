@@ -1,7 +1,7 @@
 """Passes each client message to the part that answers it, and writes one log line for each.
 
-The log line carries the correlation id. A REST API begins it with the id of its HTTP request (API.md, Every response).
-The answers themselves are built elsewhere.
+The log line carries the correlation id. A REST API begins the correlation id with the id of its HTTP request (API.md,
+Every response). The answers themselves are built elsewhere.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,8 @@ log = structlog.get_logger("validator.clients")
 
 
 class Clients:
-    """Owns the parts that serve clients. ``send``: the gateway's; ``migration_of`` and ``work``: the production's."""
+    """Owns the parts that serve clients. ``send``: a method of the gateway; ``migration_of`` and ``work``: methods of
+    block production."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class Clients:
         }
 
     def handle(self, request: Request) -> None:
-        """Process one message. Ignores messages that are no client's."""
+        """Process one message. Ignores messages that do not come from a client."""
         handler = self._handlers.get(request.message_type)
         if handler is not None:
             handler(request)

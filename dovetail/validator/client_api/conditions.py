@@ -77,7 +77,7 @@ class _Missing(NamedTuple):
 
 
 class Conditions:
-    """``work``: the production's; ``clock_ms``: milliseconds of a monotonic clock."""
+    """``work``: a method of block production; ``clock_ms``: milliseconds of a monotonic clock."""
 
     def __init__(
         self,
@@ -180,15 +180,15 @@ class Conditions:
         works = work.executes or self._queue.has_ready or self._queue.is_backing_off
         waits = bool(self._queue.waiting_for_processors())
         if self._store.head is None or self._store.failure is not None:
-            # The author of block 0 reports its delays, and a disk that refuses is a condition of its own.
+            # ``Node.reach_genesis`` reports the delays of block 0, and a refused write is a condition of its own.
             works = waits = False
         passed_ms, self._ticked_ms = now_ms - self._ticked_ms, now_ms
         if work.settled != self._progress or not (works or waits):
             self._progress = work.settled
             self._idle_ms = 0
         elif works:
-            # A processor that connects and leaves without settling anything is no progress. Its absence is another
-            # condition, so that time does not count here.
+            # A processor that connects and leaves without settling anything is no progress. The time of its absence
+            # does not count here, because a missing processor is another condition.
             self._idle_ms += passed_ms
         if self._idle_ms < self._limits.no_block_ms_max:
             return None

@@ -1,4 +1,4 @@
-"""Reports the families, their permissions, and which of them would stall: for people who plan upgrades.
+"""Reports the families, their permissions, and which families would stall, for people who plan upgrades.
 
 Reads the setting of permitted families, the queue and the registered processors, and changes none of them.
 ``dovetail.ledger.permitted`` defines permissions; block production runs migrations.
@@ -66,7 +66,7 @@ class Families:
         self._leaf: bytes | None = None
         self._permitted: Permitted = None
         self._entries: dict[FamilyVersion, tuple[Permission, ...]] = {}
-        """The setting's entries by family, since there may be many of both."""
+        """The setting's entries by family, because a search through all entries for each family would be slow."""
         self._migrated: set[Permission] = set()
         """Permissions whose migration is in a block, and therefore final."""
         self._walks = 0
@@ -78,9 +78,9 @@ class Families:
     def status(self) -> FamiliesResponse:
         """Every family that the setting names, a processor serves or a pending batch needs; NOT_READY without a chain.
 
-        At most ``FAMILIES_SHOWN_MAX``: first the setting's in its order, then those with processors, then those of
-        pending batches in order of arrival, because anybody can fill the queue with names. Omits names that are too
-        long to be registered or submitted.
+        Reports at most ``FAMILIES_SHOWN_MAX`` families: first those of the setting in its order, then those with
+        processors, then those of pending batches in order of arrival. Pending batches are last because anybody can fill
+        the queue with names. Omits names that are too long to be registered or submitted.
 
         Counts pending batches at most ``WALKS_MAX`` times between two ticks; later calls repeat the last counts.
         """
@@ -128,7 +128,7 @@ class Families:
         return unready
 
     def tick(self) -> None:
-        """Log what became unready and what is ready again, once each. To be called at intervals.
+        """Log once each family that became unready, and each that is ready again. To be called at intervals.
 
         Logs nothing in the first ``_GRACE_TICKS``, and nothing that lasts less than one tick, such as the reconnection
         of a processor.
@@ -182,7 +182,10 @@ class Families:
         return head.num + 1 if head else 0
 
     def _add_permission(self, status: FamilyStatus, family: FamilyVersion, permitted: Permitted) -> None:
-        """Add the permission for the next block, from the entry that gives it or, if it ended, the last one."""
+        """Add the permission for the next block, from the entry that permits the family.
+
+        If every entry has ended, the last one is used.
+        """
         status.migration = FamilyStatus.NONE
         # Counting costs time for each processor, and there may be many families and processors.
         status.migrating_processors = self._processors.count(family, migration=True) if status.processors else 0

@@ -14,8 +14,8 @@ class List(NamedTuple):
     """A list at one head.
 
     ``position``: the index of an id. ``items``: the entries at a range of indexes with step 1 or -1. ``number``: the
-    store's number of an id, by which ``item`` reads the entry. ``in_batches``: entries of neighbouring numbers are
-    cheaper to read one after the other.
+    store's number of an id. ``item``: the entry with a number. ``in_batches``: reading entries with neighbouring
+    numbers one after the other is cheaper.
     """
 
     total: int
@@ -31,7 +31,7 @@ def newest_block_first(
 ) -> List:
     """The entries with numbers below ``total``: blocks from the newest on, each block in its own order.
 
-    ``neighbours``: the numbers of all entries in the block of a number.
+    ``neighbours``: for a number, the numbers of all entries in the same block.
     """
 
     def number(text: str) -> int | None:
@@ -47,7 +47,8 @@ def newest_block_first(
 
     def items(indexes: range) -> Iterator[bytes]:
         for index in indexes:
-            # Entry ``left - 1`` is in the same block as the wanted one, but blocks are not reversed in the list.
+            # Entry ``left - 1`` is in the same block as the wanted entry, but each block keeps its own order in the
+            # list.
             left = total - index
             block = neighbours(left - 1)
             yield raw(block[block.stop - left])
@@ -61,7 +62,7 @@ def block_finder(
     """Returns a function from an entry's number to the numbers of all entries in its block.
 
     The numbers of a page are consecutive, so the function tries the last block and its neighbour before ``search``,
-    which costs O(log n). ``held``: the numbers of the entries of a block.
+    which costs O(log n). ``held``: for a block, the numbers of its entries.
     """
     kept: BlockInfo | None = None
 
@@ -95,9 +96,9 @@ def select(listed: List, ids: Sequence[str], bytes_max: int) -> List:
 
 
 def _read_sorted(item: Callable[[int], bytes], numbers: list[int], bytes_max: int) -> list[bytes]:
-    """The first items of ``numbers``, in their order, but read in the order of their numbers.
+    """The items of the first ``numbers``, in the given order. They are read in ascending order of number.
 
-    Drops items from the end while the held ones exceed ``bytes_max``; keeps at least one.
+    Drops items from the end while the read ones exceed ``bytes_max`` together; keeps at least one.
     """
     held: dict[int, bytes] = {}
     end, size = len(numbers), 0

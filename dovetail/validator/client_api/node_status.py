@@ -24,7 +24,7 @@ from protos import node_pb2
 
 _FAMILY: Final = ("family", "version")
 _TICKS_A_SAMPLE: Final = 4
-"""Each sample of the CPU load is an average since the one before, which needs some time to mean anything."""
+"""Each sample of the CPU load is the average since the previous sample. Averages over a shorter time mean little."""
 
 
 class NodeStatus(Collector):
@@ -127,7 +127,7 @@ class NodeStatus(Collector):
             yield _gauge("disk_free_bytes", "Bytes that are free on the disk of the store.", free)
         yield _gauge("waiters", "Clients that wait for the statuses of batches.", self._statuses.waiters)
         head = self._store.head
-        # Absent without a chain, because 0 is the number of block 0.
+        # The metric is absent without a chain, because 0 is the number of block 0.
         if head is not None:
             yield _gauge("head_block_num", "Number of the newest block.", head.num)
 

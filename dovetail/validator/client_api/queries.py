@@ -115,7 +115,7 @@ class Queries:
         info = None if num is None else self._store.block(num)
         if info is None:
             return ClientBlockGetResponse(status="NO_RESOURCE", head_id=self._head_id)
-        # This parses bytes that are serialized again at once. The response has no raw form, and holds one block only.
+        # The parsed bytes are serialized again at once: the response has no raw form. It holds one block only.
         response = ClientBlockGetResponse(status="OK", head_id=self._head_id)
         response.block.ParseFromString(self._raw_block(info))
         return response
@@ -184,7 +184,7 @@ class Queries:
             listed = select(listed, request.ids[: self._limits.page_items_max], self._limits.page_bytes_max)
         start, end = self._bounds(request, listed)
         if request.max and not request.min:
-            # The request names the page's end, so entries that do not fit are left out at its beginning.
+            # The request names the end of the page, so entries that do not fit are left out at the page's beginning.
             kept = self._cut(listed.items(range(end - 1, start - 1, -1)))[::-1]
             start = end - len(kept)
         else:
@@ -309,7 +309,7 @@ class Queries:
 
     def _cut(self, items: Iterator[bytes]) -> list[bytes]:
         """The first items, as many as fit into a page, but at least one."""
-        # JSON with base64 and member names is about half as long again as the raw bytes.
+        # JSON with base64 and member names has about 1.5 times the length of the raw bytes.
         left = self._limits.page_bytes_max * 2 // 3
         kept: list[bytes] = []
         for item in items:
@@ -348,5 +348,5 @@ class Queries:
 
 
 def _index(text: str) -> int | None:
-    """The number in a text, for an index or block number; None if the text is no number."""
+    """The index or block number in a text; None if the text is no number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX else None

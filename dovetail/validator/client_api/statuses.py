@@ -71,10 +71,10 @@ class Statuses:
     def wait(self, identity: bytes, correlation_id: str, batch_ids: Sequence[str], timeout_s: float) -> None:
         """Answer once: when all the batches are committed or invalid, or after ``timeout_s``.
 
-        Waits for unknown ids too, since their batches may still arrive, but not for texts that are no ids. Unknown ids
-        have a limit of their own, so that they use none of the limit for pending ones; beyond it they are not waited
-        for. Answers at once if all waits together, or those of this peer, have reached their limit. If a peer reuses a
-        correlation id, its earlier wait is answered first.
+        Waits for unknown ids too, because their batches may still arrive, but not for texts that are no ids. Unknown
+        ids have a limit of their own, so that they do not use up the limit for pending ids. Unknown ids beyond that
+        limit are not waited for. Answers at once if all waits together, or the waits of this peer, have reached their
+        limit. If a peer reuses a correlation id, its earlier wait is answered first.
         """
         earlier = self._of_peer.get(identity, {}).get(correlation_id)
         if earlier is not None:
@@ -220,8 +220,8 @@ class Statuses:
 class _Wait:
     """A client's wait.
 
-    ``asked``: its ids; ``ids``: their count for the limits; ``unknown``: how many are unknown; ``left``: how many are
-    undecided.
+    ``asked``: the ids in the request; ``ids``: how many ids count for the limits; ``unknown``: how many ids are
+    unknown; ``left``: how many are undecided.
     """
 
     identity: bytes

@@ -1,1 +1,1 @@
-"""Stored history: its verification, and its execution once more."""
+"""Verifies stored history, and runs it again."""

@@ -138,7 +138,7 @@ class Replay:
             await self._wake()
 
     async def run(self, block: CheckedBlock) -> None:
-        """Start a verified block as soon as fewer blocks run. Raises ProcessorsMissing."""
+        """Start a verified block when enough of the running blocks have ended. Raises ProcessorsMissing."""
         while self._runs and self._is_full(block):
             await self._wake()
         base = Stored(self._read_node, block.base)
@@ -247,7 +247,7 @@ class Replay:
     def _pause(self, run: _Block, withdrawn: dict[int, Withdrawn]) -> bool:
         """Plan another try of a block, some of whose batches were withdrawn; False after the last try."""
         waiting = [index for index, result in withdrawn.items() if result.reason == "waiting_for_processor"]
-        # A batch that ends its processor leaves the others waiting for one. Such a run counts as a try.
+        # If a batch kills its processor, other batches wait for a processor. Such a run counts as a try.
         run.tries += len(waiting) < len(withdrawn)
         if run.tries >= TRIES_MAX:
             return False

@@ -33,7 +33,7 @@ class Ended(Exception):
 
 
 def run_in_child(on_step: OnStep, work: Callable[..., T], *arguments: Any) -> T:
-    """Call ``work(on_step, *arguments)`` in a child process, and return its result. ``work``: a module's function.
+    """Call ``work(on_step, *arguments)``, a function of a module, in a child process, and return its result.
 
     Raises Ended, and StorageFailed if ``work`` raised it or an OSError.
     """

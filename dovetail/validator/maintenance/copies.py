@@ -99,7 +99,7 @@ def _free_name(path: Path) -> Path:
 def restore(
     source: Path, store: Path, on_step: OnStep, finish: Finish, removed: list[Path], *, verify: bool
 ) -> BackupRecord:
-    """Make a backup the store in the folder ``store``, which must not exist. Raises StorageFailed and Ended."""
+    """Restore a backup as the store in the folder ``store``, which must not exist. Raises StorageFailed and Ended."""
     if not (source / DATA).is_file():
         raise StorageFailed(f"{source} holds no backup: there is no {DATA}")
     if store.exists():

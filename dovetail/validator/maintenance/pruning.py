@@ -12,7 +12,8 @@ from dovetail.validator.store.length import DATA
 
 
 class PrunedTo(NamedTuple):
-    """``states_from``: the first block with a state. ``nodes``: how many were removed. ``damage``: in what is left."""
+    """``states_from``: the first block with a state. ``nodes``: how many were removed. ``damage``: the damage in the
+    remaining records."""
 
     states_from: int
     head_num: int
@@ -23,7 +24,7 @@ class PrunedTo(NamedTuple):
 def prune(on_step: OnStep, path: Path, limits: Limits, depth_blocks: int) -> PrunedTo:
     """Keep the newest ``depth_blocks`` states of the store in a folder. Raises StorageFailed."""
     if not (path / DATA).exists():
-        # ``Store`` would create it.
+        # ``Store`` would create a missing store.
         raise StorageFailed(f"there is no store at {path}")
     with closing(Store(path, limits)) as store:
         if store.head is None:

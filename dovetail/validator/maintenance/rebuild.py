@@ -1,8 +1,8 @@
 """Builds a new store from the blocks, batches and receipts of a damaged one, as far as they can be proven.
 
-A block is proven by its signature, a batch by its own and by the block's header, receipts by the state root that their
-changes lead to, and every record by its checksum. State, indexes and statuses are built anew. Runs in a child process,
-because reading may kill it.
+A block is proven by its signature, a batch by its own signature and by the block's header, and receipts by the state
+root to which their changes lead. Checksums prove every record. State, indexes and statuses are built anew. Runs in a
+child process, because a read of a damaged page may kill the process.
 """
 
 import struct
@@ -45,7 +45,8 @@ class Plan(NamedTuple):
 
 
 class Rebuilt(NamedTuple):
-    """``held``: the number of blocks in the damaged store. If ``Plan.last`` is none of them, nothing is built.
+    """``held``: the number of blocks in the damaged store. If ``Plan.last`` is not one of these blocks, nothing is
+    built.
 
     ``lost``: why block ``blocks`` cannot be built; None if all were. ``dropped``: the number of blocks after
     ``Plan.last``. ``mended``: corrected records; ``let_go``: lost records beside the chain.
@@ -66,7 +67,9 @@ class _Lost(Exception):
 
 
 def rebuild(on_step: OnStep, plan: Plan, marker: Any, avoid: frozenset[ReadPosition]) -> Rebuilt:
-    """Build the new store, continuing after the last block of an earlier attempt. ``avoid``: reads that killed one.
+    """Build the new store, continuing after the last block of an earlier attempt.
+
+    ``avoid``: reads that killed earlier attempts.
 
     Raises StorageFailed.
     """
@@ -98,7 +101,7 @@ class _Rebuilding:
         if self._salvage.lacks_first_page:
             self._mended.append("one of the two first pages, which say where the tables are")
         if self._salvage.lacks_first_page or self._tail:
-            # Other records of that write cannot be used: they may be outdated.
+            # Other records of the newest write cannot be used: those that are found may be outdated.
             self._drop(
                 "what the newest write held beside the blocks, if nothing leads to it: accepted batches, verdicts"
             )
@@ -132,7 +135,7 @@ class _Rebuilding:
         )
 
     def _blocks_held(self) -> int:
-        """The number of blocks, from every source: the end of the table itself may be damaged."""
+        """The highest number of blocks that any source shows, because the end of the table may be damaged."""
         salvage = self._salvage
         most = max(salvage.last("blocks") + 1, salvage.count("blocks"))
         last_batch = salvage.last("batches")
@@ -179,7 +182,7 @@ class _Rebuilding:
             try:
                 info = records.decode_block_info(num, found.content)
                 header = decode_block_header(info.header_bytes)
-                # If the id in the record is damaged, the next block or the index may name it.
+                # If the id in the record is damaged, the next block or the index may name the right id.
                 ids = [one for one in (info.id, block_id) if one is not None and is_sealed(one, info.header_bytes)]
             except (NotDecodable, InvalidKey, ValueError, struct.error) as error:
                 what = f"its record is garbled: {error}"

@@ -86,7 +86,7 @@ def _is_sound(store: Path, on_step: OnStep) -> bool:
 
 
 def _rebuild(plan: Plan, on_step: OnStep) -> tuple[Rebuilt, list[ReadPosition]]:
-    """Rebuild in child processes. Repeats without the fatal read each time that a read kills the child."""
+    """Rebuild in child processes. Whenever a read kills the child, repeats without that read."""
     marker = multiprocessing.get_context("spawn").RawArray("q", 3)
     avoid: list[ReadPosition] = []
     while True:

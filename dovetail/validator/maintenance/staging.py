@@ -1,7 +1,7 @@
 """Staging folders for new files of a store, and the atomic step that puts such a file in place.
 
-A staging folder has a fixed name beside its target and is locked by its process. So a later run recognises what a
-killed one left, and removes it.
+A staging folder has a fixed name beside its target and is locked by its process. So a later run recognises and removes
+the folder of a killed run.
 """
 
 import errno
@@ -83,7 +83,7 @@ def leftovers(store: Path) -> list[Path]:
 
 
 def put_aside(store: Path) -> list[Path]:
-    """The damaged files that repairs kept, without second names of the store's own file from a killed repair."""
+    """The damaged files that repairs kept. Omits links to the store's current file, which a killed repair leaves."""
     return sorted(path for path in store.glob(DAMAGED) if not _is_live(path))
 
 

@@ -35,7 +35,7 @@ def dispatch(run: BlockRun, processors: Processors, packed_transactions_max: int
 def _next(
     run: BlockRun, processors: Processors, route: FamilyVersion, packed_transactions_max: int
 ) -> tuple[Processor, Task] | None:
-    """The next task of a family and its processor: the one with the fewest tasks that has a task it may run."""
+    """The next task of a family, and its processor: of those that may run a task now, the one with the fewest tasks."""
     takers = processors.free(route, migration=run.migrates(route))
     if not takers:
         return None
@@ -43,7 +43,7 @@ def _next(
     tried: set[tuple[int | None, bool]] = set()
     for processor in takers:
         behind = processor.followed.number if processor.followed is not None else None
-        # What ``next_task`` finds depends on these two only.
+        # The result of ``next_task`` depends on this pair only.
         if (behind, processor.takes_alone) in tried:
             continue
         tried.add((behind, processor.takes_alone))

@@ -21,8 +21,8 @@ _FOLLOWING_VERSION: Final = 2
 """The first version of packed execution in which a task may follow an unanswered one."""
 
 _TASK_MS: Final = 25
-"""The aim for a packed task: long enough to keep the processor busy while the validator writes a large block, short
-enough that a lost task costs little work."""
+"""The aim for the duration of a packed task: long enough to keep the processor busy while the validator writes a large
+block, short enough that a lost task costs little work."""
 
 _UNTIMED_TRANSACTIONS_MAX: Final = 256
 _SLOW_TRANSACTIONS_MAX: Final = 16
@@ -53,7 +53,7 @@ class Held(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """A task in flight: its processor, its family and size, and since how many milliseconds it is held."""
+    """A task in flight: its processor, its family and size, and for how many milliseconds the processor has held it."""
 
     connection_id: str
     family: FamilyVersion
@@ -68,13 +68,14 @@ class Processor:
         self.identity = identity
         self.families: dict[FamilyVersion, Registered] = {}
         self.packed_version = 0
-        """0: the 1.x conversation."""
+        """The version of packed execution; 0: the 1.x conversation."""
         self.raw_header = False
         self.occupancy = OCCUPANCY_DEFAULT
         self.draining = False
         """The processor unregistered, and finishes its tasks in flight."""
         self.silent = False
-        """Pings went unanswered too long: the tasks are lost, and new ones wait for the next frame."""
+        """Pings went unanswered too long. The tasks are lost, and the processor gets no new ones before its next
+        frame."""
         self.unreachable = False
         """A message could not be sent: the processor is dropped at the next tick."""
         self.held: dict[str, Held] = {}
@@ -91,7 +92,7 @@ class Processor:
         """When the oldest unanswered ping was sent; None if there is none."""
 
     def takes(self, family: FamilyVersion, *, migration: bool = False) -> bool:
-        """Whether the processor accepts tasks of ``family``; with ``migration``: its migration."""
+        """Whether the processor accepts tasks of ``family``; with ``migration``: tasks of its migration."""
         if family not in self.families or self.draining or self.silent or self.unreachable:
             return False
         return self.families[family].migrates or not migration
@@ -112,7 +113,8 @@ class Processor:
     def capacity(self) -> int:
         """How many more tasks the processor accepts now.
 
-        A packed processor gets no task behind one that runs alone: if it dies of that one, both would be lost.
+        A packed processor gets no task behind one that runs alone: if the processor dies of that task, both would be
+        lost.
         """
         if not self.packed_version:
             return self.occupancy - len(self.held)
@@ -124,7 +126,7 @@ class Processor:
     def takes_alone(self) -> bool:
         """Whether the processor accepts a task that must run alone. A 1.x processor runs at most one such task.
 
-        If a processor died with two of them, both would be held responsible.
+        If a processor died with two such tasks, both would count as the cause.
         """
         return bool(self.packed_version) or not self._held_alone
 
@@ -201,16 +203,16 @@ class Record:
         self.internal_errors = 0
         self._answered_ms = 0.0
         self._times: deque[tuple[float, int]] = deque(maxlen=_TIMED_TASKS_MAX)
-        """Milliseconds a transaction, and the number of transactions, of the newest tasks."""
+        """For each of the newest tasks: the milliseconds per transaction, and the number of transactions."""
         self._paces: dict[FamilyVersion, deque[tuple[float, int]]] = {}
-        """Milliseconds, and the number of answered transactions, of the newest tasks."""
+        """For each of the newest tasks: the milliseconds, and the number of answered transactions."""
         self._fastest_ms: dict[FamilyVersion, float] = {}
-        """Milliseconds a transaction in the fastest task of ``_paces``."""
+        """Milliseconds per transaction in the fastest task of ``_paces``."""
 
     def answered(self, held: Held, outcomes: Outcomes, now_ms: float) -> None:
         """Record the last answer to a task.
 
-        The task's time begins when it was given to the processor, or with the answer before if that came later.
+        The task's time begins when the processor got the task, or with the previous answer if that came later.
         """
         units = held.assignment.task.units
         transactions = _transactions(held.assignment.task)
@@ -236,9 +238,9 @@ class Record:
         self._fastest_ms[family] = min(passed_ms / max(1, count) for passed_ms, count in paces)
 
     def pace_ms(self, family: FamilyVersion) -> float | None:
-        """Milliseconds a transaction of ``family`` in the fastest of the newest tasks; None before the first.
+        """Milliseconds per transaction of ``family`` in the fastest of the newest tasks; None before the first task.
 
-        The fastest, because answers to the others may have waited while the validator was busy.
+        The fastest task counts, because answers to other tasks may have waited while the validator was busy.
         """
         return self._fastest_ms.get(family)
 

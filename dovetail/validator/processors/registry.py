@@ -67,13 +67,13 @@ class ProcessorUnavailable(NamedTuple):
     families: tuple[FamilyVersion, ...]
     why: str
     migrated: tuple[FamilyVersion, ...] = ()
-    """Those of ``families`` for which it had registered as a migrator."""
+    """Those of ``families`` for which the processor had registered as a migrator."""
 
 
 class TaskAnswered(NamedTuple):
     """A processor finished a task.
 
-    ``namespaces``: its processor's registered namespaces of the task's family. ``families``: the families of which the
+    ``namespaces``: the processor's registered namespaces of the task's family. ``families``: the families of which the
     processor accepts tasks again.
     """
 
@@ -108,11 +108,11 @@ class Processors:
         """By version: how many processors were lost during its migration since the last answer to it."""
 
     def has(self, family: FamilyVersion, *, migration: bool = False) -> bool:
-        """Whether a processor accepts tasks of ``family``; with ``migration``: its migration."""
+        """Whether a processor accepts tasks of ``family``; with ``migration``: tasks of its migration."""
         return any(processor.takes(family, migration=migration) for processor in self._connected.values())
 
     def count(self, family: FamilyVersion, *, migration: bool = False) -> int:
-        """How many processors accept tasks of ``family``; with ``migration``: its migration."""
+        """How many processors accept tasks of ``family``; with ``migration``: tasks of its migration."""
         return sum(processor.takes(family, migration=migration) for processor in self._connected.values())
 
     def counts(self) -> Counter[FamilyVersion]:
@@ -139,8 +139,8 @@ class Processors:
     def free(self, family: FamilyVersion, *, migration: bool = False) -> list[Processor]:
         """The processors of ``family`` that accept one more task, those with the fewest tasks first.
 
-        For its migration: only the newest processor, since that may be the repaired build of one that refused. Each
-        processor lost with the migration passes the turn to the one before.
+        With ``migration``: only the newest processor, because it may be the repaired build of one that refused. Each
+        time a processor is lost during the migration, the next older processor has its turn.
         """
         takers = [
             entry

@@ -61,7 +61,7 @@ class Carver:
             at = self._data.find(wanted, at + 1)
 
     def _up_to_checksum(self, table: str, name: bytes, start: int, most: int) -> bytes | None:
-        """The bytes from ``start`` up to their own checksum; None if there is no such place."""
+        """The bytes from ``start`` up to their own checksum; None if no checksum matches."""
         data = self._data[start : start + most]
         checksum = checksum_of(table, name, b"")
         for end in range(len(data) - SEAL_BYTES + 1):

@@ -83,7 +83,8 @@ def mend_first_pages(path: Path, scratch: Path) -> None:
                 file.write(content)
         numbers = [_tables_page(file, page) for page in range(FIRST_PAGES)]
         for page, number in enumerate(numbers):
-            # The table of the other first page is of another commit. Half the names suffice: the table may be damaged.
+            # Half of the names suffice, because the table may be damaged. The number in the other first page is not
+            # used: its table is of another commit.
             if not _names_tables(file, number, len(TABLES) // 2):
                 near = [one for bit in range(64) if _names_tables(file, one := number ^ 1 << bit)]
                 if len(near) == 1 and near[0] != numbers[1 - page]:

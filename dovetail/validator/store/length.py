@@ -65,7 +65,7 @@ class Claimed(NamedTuple):
     def follows(self) -> bool:
         """Whether the first pages are of consecutive commits with different roots, as every commit leaves them.
 
-        If not, LMDB might take the newest commit for an older one and silently drop it.
+        Otherwise LMDB might take the newest commit for an older one and silently drop it.
         """
         if self.commit == self.older == 0:
             return True
@@ -152,7 +152,8 @@ def _claimed(descriptor: int) -> Claimed | None:
 
 
 def _only_free_pages_lack(descriptor: int, claimed: Claimed, file_bytes: int) -> bool:
-    """Whether every page beyond the file's end is free: LMDB never writes pages that one commit takes and frees."""
+    """Whether every page beyond the file's end is free: LMDB never writes pages that one commit takes and frees
+    again."""
     there = file_bytes // claimed.page_bytes
     if claimed.pages - there > there:
         return False
@@ -186,6 +187,6 @@ def _free_pages(descriptor: int, claimed: Claimed, there: int) -> set[int]:
                 if marks & _LARGE:
                     (first,) = struct.unpack_from("=Q", page, start)
                     numbers = os.pread(descriptor, 8 * count, first * size + _HEADER_BYTES)
-                # The first number is their count.
+                # The first number is the count of the others.
                 free.update(struct.unpack_from(f"={count}Q", numbers)[1:])
     raise LookupError("it goes in circles")

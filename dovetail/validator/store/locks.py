@@ -38,8 +38,8 @@ def read_shared(path: Path) -> IO[bytes] | None:
     """Prevent the replacement of the store's file in the folder ``path`` until the returned file is closed.
 
     Waits at most _REPLACING_S_MAX while the file is being replaced, then raises StoreInUse. Returns None if there is no
-    lock file and this process may not create one: whoever replaces the file takes LMDB's own lock too. Raises
-    StorageFailed if the lock file cannot be opened or locked.
+    lock file and this process may not create one: a process that replaces the store's file takes LMDB's own lock too.
+    Raises StorageFailed if the lock file cannot be opened or locked.
     """
     lock = path / READERS_LOCK
     try:

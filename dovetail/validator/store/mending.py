@@ -23,9 +23,9 @@ class Mended(NamedTuple):
 def mended(table: str, name: bytes, record: bytes) -> Mended | None:
     """The record as written, if at most one bit of key, content or checksum is wrong; None otherwise.
 
-    Up to 512 MiB, each single wrong bit changes the checksum differently, so it is always found. Of records with many
-    wrong bits, one in 2**32 / (8 * length) looks like one with a single wrong bit. Callers therefore check the result
-    against the ids, signatures and roots that cover it.
+    In a record of up to 512 MiB, each single wrong bit changes the checksum differently, so it is always found. Of
+    records with many wrong bits, one in 2**32 / (8 * length) looks like one with a single wrong bit. Callers therefore
+    check the result against the ids, signatures and roots that cover it.
     """
     if len(record) < SEAL_BYTES or len(record) > MENDED_BYTES_MAX:
         return None
@@ -35,7 +35,8 @@ def mended(table: str, name: bytes, record: bytes) -> Mended | None:
         return Mended(name, content, "")
     if difference.bit_count() == 1:
         return Mended(name, content, "a bit of its checksum")
-    # ``effect`` is the change of the checksum by one wrong bit. From the last bit backwards, each is one CRC step more.
+    # ``effect`` is the change of the checksum by one wrong bit. The loop goes backwards from the last bit, with one
+    # more CRC step for each bit.
     both = bytearray(name + content)
     effect = _POLYNOMIAL
     for from_end in range(8 * len(both)):

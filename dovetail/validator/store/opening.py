@@ -17,7 +17,7 @@ READERS_MAX: Final = 512
 """The most read snapshots of a store at a time, in all processes together."""
 
 _SPARE_SNAPSHOTS: Final = 1
-"""An ended snapshot keeps its slot among READERS_MAX for the next one, so that no other process can take the slot."""
+"""An ended snapshot keeps its slot among READERS_MAX for the next snapshot, so that no other process takes the slot."""
 
 LOCK: Final = "lock.mdb"
 """The name of LMDB's table of readers in a store's folder."""
@@ -34,7 +34,7 @@ def make(folder: Path, map_bytes: int) -> None:
     Raises lmdb.Error and OSError, and then leaves no file.
     """
     made, path = folder / _MAKING, folder / DATA
-    # A killed process may have left one.
+    # A killed process may have left a file of this name.
     made.unlink(missing_ok=True)
     try:
         os.close(make_file(made))
@@ -61,10 +61,11 @@ def make(folder: Path, map_bytes: int) -> None:
 def open_file(folder: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
     """The environment of the existing store in ``folder``, and its tables by name.
 
-    Raises StorageFailed if the file is no whole store, lmdb.Error and OSError.
+    Raises StorageFailed if the file is no whole store; also raises lmdb.Error and OSError.
     """
     require_whole(folder)
-    # LMDB would create the lock file with this process's owner. If creating it fails, LMDB refuses or goes without.
+    # LMDB would create the lock file with this process's owner. If its creation fails here, LMDB refuses to open the
+    # store or works without a lock file.
     with suppress(OSError):
         make_where_absent(folder / LOCK)
     _make_room(folder / LOCK)

@@ -45,7 +45,7 @@ def make_folder(path: Path, *, exist_ok: bool = False) -> None:
 def lack_of_permission(error: Exception, store: Path, *used: Path) -> str:
     """A sentence about missing permissions; empty if permission is not the cause.
 
-    ``used``: the files of the ``store`` that LMDB opens, since its error does not name the refused one.
+    ``used``: the files of the ``store`` that LMDB opens, since LMDB's error does not name the refused file.
     """
     code = error.errno if isinstance(error, OSError) else getattr(error, "code", None)
     if code == errno.EROFS:

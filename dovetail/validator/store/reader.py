@@ -112,7 +112,7 @@ class StoreReader(Snapshot):
         self.pruned = self._read_pruned()
 
     def refresh_unless_pruned(self) -> None:
-        """``refresh``, but keep the snapshot of a pruned store, whose old states may be gone later.
+        """Like ``refresh``, but keeps the snapshot of a pruned store, whose later commits may lack old states.
 
         Raises StorageFailed, also if pruning began since the last snapshot.
         """
@@ -200,7 +200,7 @@ class StoreReader(Snapshot):
         return records.decode_transaction(number, self._require("transactions", number))
 
     def invalid(self, batch_id: BatchId) -> InvalidBatch | None:
-        """Why a batch is INVALID; None if it is not or is no longer remembered."""
+        """Why a batch is INVALID; None if the batch is not INVALID or is no longer remembered."""
         record = self._get("invalid", id_key(batch_id))
         return None if record is None else records.decode_invalid(record)
 

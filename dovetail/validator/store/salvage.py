@@ -58,7 +58,8 @@ def reset_marker(marker: Marker) -> None:
 
 
 class SalvagedRecord(NamedTuple):
-    """``sound``: the checksum matches, after the correction that ``mended`` names; if not, the content is as stored."""
+    """``sound``: the checksum matches, if necessary after the correction that ``mended`` names. If not ``sound``, the
+    content is as stored."""
 
     content: bytes
     sound: bool
@@ -130,7 +131,7 @@ class Salvage:
     def numbered(self, table: str, number: int, beginning: bytes = b"") -> Iterator[SalvagedRecord]:
         """Candidates for the entry ``number`` of a table, the likeliest first, each beginning with ``beginning``.
 
-        There is more than one only if the entry is not where its key leads.
+        There are several candidates only if the entry is not where its key leads.
         """
         found = self.named(table, key(number), number)
         if found is not None and found.sound:
@@ -176,7 +177,8 @@ class Salvage:
         return _opened(scratch)
 
     def _look_for_misplaced(self, table: str) -> dict[bytes, bytes]:
-        """Entries that a walk reaches and a search by key does not: a page above the entry or its key is damaged."""
+        """Entries that a walk reaches but a search by key does not, because their key or a page above them is
+        damaged."""
         found: dict[bytes, bytes] = {}
         for entry in self.all(table):
             if self._get(table, entry.name, int.from_bytes(entry.name[:NUMBER_BYTES], "big")) is None:
@@ -205,7 +207,7 @@ class Salvage:
                 for entry in entries:
                     yield entry
                     steps += 1
-                    # Damage can lead a walk in circles.
+                    # Damage can make a walk endless.
                     if steps > self._most() or not self._may(table, mode, steps):
                         return
             self._walked.add(table)

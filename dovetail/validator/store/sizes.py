@@ -16,14 +16,14 @@ def prune_bytes(lists: list[tuple[int, list[int]]]) -> int:
 
 
 def invalid_bytes(invalid: list[InvalidBatch]) -> int:
-    """The bytes remembered of invalid batches and their transactions, keys included."""
+    """The bytes that the store remembers of invalid batches and their transactions, keys included."""
     return sum(
         len(entry.message) + len(entry.extended_data) + 1024 + names_bytes(entry.transaction_ids) for entry in invalid
     )
 
 
 def names_bytes(transactions: Sequence[TransactionId]) -> int:
-    """The bytes remembered of transactions of invalid batches, keys included."""
+    """The bytes that the store remembers of the transactions of invalid batches, keys included."""
     return 256 * len(transactions)
 
 

@@ -1,7 +1,7 @@
 """One read snapshot of the store's tables: records by key and in order, each compared with its checksum.
 
-Together with ``opening``, ``reader``, ``store`` and ``salvage``, one of the modules that use LMDB. ``records`` decodes
-the records, ``reader`` combines them.
+Only this module, ``opening``, ``reader``, ``store`` and ``salvage`` use LMDB. ``records`` decodes the records, and
+``reader`` combines them.
 """
 
 import struct
@@ -85,7 +85,7 @@ class Snapshot:
             raise self._unreadable("of tables", error) from None
 
     def written(self) -> int:
-        """The number of the newest commit, by whatever process, whether or not the snapshot includes it."""
+        """The number of the newest commit of any process, whether or not the snapshot includes the commit."""
         return int(self._env.info()["last_txnid"])
 
     def file(self) -> FileFigures:

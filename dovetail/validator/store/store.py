@@ -1,7 +1,7 @@
 """Writes the store: write transactions, growth of the map, pruning.
 
 Everything runs in the thread of the validator's event loop, without locks. Reads see the newest commit, and each write
-is synced before it returns. ``reader`` has the reads, ``records`` the encoding.
+is synced before it returns. ``reader`` reads the store, and ``records`` encodes and decodes records.
 """
 
 import os
@@ -37,7 +37,7 @@ _PRUNED_NODES_MAX: Final = 5_000
 """One write removes the lists of whole blocks until it has removed this many nodes."""
 
 DEPTH_BLOCKS_MIN: Final = 2
-"""The next block executes on the previous state while the newest block is written."""
+"""The least number of states to keep: the next block runs on the previous state while the newest block is written."""
 
 log = structlog.get_logger("validator.store")
 
@@ -74,8 +74,8 @@ class Store(StoreReader):
 
     Raises StorageFailed if the store cannot be opened.
 
-    ``state_depth_blocks``: how many of the newest states each commit keeps; 0 keeps all. ``sync``: with False, writes
-    reach the disk only with ``sync()``, for stores that are discarded if that is not reached.
+    ``state_depth_blocks``: how many of the newest states each commit keeps; 0 keeps all. ``sync``: if False, writes
+    reach the disk only with a call of ``sync()``. This is for stores that are discarded if an error prevents the call.
     """
 
     def __init__(self, path: Path, limits: Limits, state_depth_blocks: int = 0, *, sync: bool = True) -> None:
@@ -87,7 +87,7 @@ class Store(StoreReader):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 make_folder(path, exist_ok=True)
                 undo.callback((lock := own(path)).close)
-                # ``lexists``: a broken link is no new store; its disk may not be mounted.
+                # ``lexists`` is used because a broken link is no new store: the link's disk may not be mounted.
                 if not os.path.lexists(path / DATA):
                     make(path, limits.store_map_bytes_initial)
                 env, tables = open_file(path, map_size=limits.store_map_bytes_initial, sync=sync)
@@ -102,7 +102,8 @@ class Store(StoreReader):
             self.refused_writes = 0
             """How many writes the disk has refused."""
             self.failure: str | None = None
-            """The last refusal; None after a successful write of at least as many bytes, or of ``retry_write``."""
+            """The last refusal; None after a successful write of at least as many bytes, or after a successful
+            ``retry_write``."""
             self._failed_bytes = 0
             super().__init__(path, env, tables)
             self.next_node_number: int = max(self._last_key("nodes") + 1, self.pruned.next_node)
@@ -345,13 +346,13 @@ class Store(StoreReader):
             raise StorageFailed(f"{given - added} of {given} entries are not behind the last of the table {table}")
 
     def _insert(self, transaction: Any, table: str, entries: list[_Entry]) -> None:
-        """Put entries under random keys. Sorted, so that neighbouring keys share copied pages."""
+        """Put entries under random keys, in key order, so that neighbouring keys share copied pages."""
         with transaction.cursor(db=self._tables[table]) as cursor:
             cursor.putmulti((name, sealed(table, name, content)) for name, content in sorted(entries))
 
     @contextmanager
     def _write(self, data_bytes: int) -> Iterator[Any]:
-        """One write transaction, synced at the end of the with-block. The reader then sees it.
+        """One write transaction, synced at the end of the with-block. Reads then see the write.
 
         Raises StorageFailed if the disk refused the whole write, StorageLost if the outcome is unknown.
         """

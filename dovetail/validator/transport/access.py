@@ -72,7 +72,7 @@ class AccessPolicy:
 
 
 OPEN: Final = AccessPolicy()
-"""For loopback."""
+"""The policy of an open port, for loopback addresses only."""
 
 
 def read_access_policy(config: ValidatorConfig) -> AccessPolicy:

@@ -1,7 +1,7 @@
 """Tells libzmq whether a key may connect to a restricted port, once for each connection.
 
-Request and reply follow ZAP (ZeroMQ RFC 27); the peer has proven its key by then. The rights of a key are checked
-elsewhere, message by message (``rights``).
+Request and reply follow ZAP (ZeroMQ RFC 27); the peer has proven its key by then. ``rights`` checks the rights of a
+key, message by message.
 """
 
 from typing import Final

@@ -51,7 +51,7 @@ class CannotBind(Exception):
 
 
 class Gateway:
-    """Listens on ``bind``. Calls ``on_sweep`` when requests wait, which reads them with ``requests``."""
+    """Listens on ``bind``. Calls ``on_sweep`` when requests wait; the callback reads them with ``requests``."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Gateway:
         router.set(zmq.LINGER, 0)
         router.set(zmq.ROUTER_MANDATORY, 1)
         router.set(zmq.SNDHWM, limits.peer_messages_max)
-        # For each connection. Messages beyond this number stay with their sender.
+        # This limit holds for each connection. Messages beyond the limit stay with their sender.
         router.set(zmq.RCVHWM, limits.connection_unread_messages_max)
         router.set(zmq.MAXMSGSIZE, limits.message_bytes_max)
         router.set(zmq.HEARTBEAT_IVL, limits.processor_ping_ms)
@@ -89,7 +89,8 @@ class Gateway:
             self._authenticator = Authenticator(self._context, access.callers)
         router.monitor(_MONITOR, EVENTS)
         monitor = self._context.socket(zmq.PAIR)
-        # With a bound, libzmq's thread would wait for this one, and this one for libzmq's thread in ``close``.
+        # The number is not limited (0). With a limit, libzmq's thread could wait for this thread, while ``close`` in
+        # this thread waits for libzmq's thread.
         monitor.set(zmq.RCVHWM, 0)
         monitor.connect(_MONITOR)
         try:

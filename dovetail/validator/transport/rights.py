@@ -50,7 +50,7 @@ def right_for(message_type: int) -> Right | None:
 
 
 class Rights:
-    """``send`` is the gateway's."""
+    """``send``: a method of the gateway."""
 
     def __init__(self, access: AccessPolicy, send: Send) -> None:
         self._callers = None if access.key is None else access.callers

@@ -19,7 +19,7 @@ _READABLE: Final = int(zmq.POLLIN)
 
 
 class DrainedSocket:
-    """Calls ``on_readable`` in the loop when messages may wait, which reads them with ``received``."""
+    """Calls ``on_readable`` in the loop when messages may wait; the callback reads them with ``received``."""
 
     def __init__(self, socket: zmq.Socket[bytes], on_readable: Callable[[], None]) -> None:
         self._socket = socket

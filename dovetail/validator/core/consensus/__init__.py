@@ -1,1 +1,1 @@
-"""Engines: deciding when to build a block and what to commit. Pure."""
+"""Engines, which decide when to build a block and what to commit. Pure."""

@@ -1,4 +1,4 @@
-"""The seam between the node and the engine that decides blocks: events go in, effects come out.
+"""The interface between the node and the engine that decides blocks: the engine takes events and returns effects.
 
 Values only: no clock, no sockets, no queue. ``dovetail.validator.blocks.production`` feeds an engine with events and
 carries out its effects, in their order.
@@ -12,10 +12,10 @@ from dovetail.ledger.ids import BlockId
 
 
 class Proposal(NamedTuple):
-    """The content of a block: what one node proposes at ``height``, and what all nodes run once it is decided.
+    """The content of a block that one node proposes at ``height``, and that all nodes run after it is decided.
 
-    ``batches``: in order, each with a verdict of its proposer, INVALID ones included. ``seal``: of the proposer; None
-    where no batch applies, and so no block is made.
+    ``batches``: in order, all that got a verdict from the proposer, INVALID ones included. ``seal``: the proposer's;
+    None if no batch applies, because then no block is made.
     """
 
     height: int
@@ -34,7 +34,7 @@ class WorkReady(NamedTuple):
 
 
 class Executed(NamedTuple):
-    """This node's own proposal has run. ``applies``: whether a batch of it applied."""
+    """This node's own proposal has run. ``applies``: whether any of its batches applied."""
 
     height: int
     applies: bool
@@ -53,21 +53,21 @@ class Proposed(NamedTuple):
 
 
 class Processed(NamedTuple):
-    """The proposal of ``Process`` has run here. ``refusal``: why this node would not agree to it, or None."""
+    """The proposal of ``Process`` has run here. ``refusal``: why this node does not agree to the proposal, or None."""
 
     height: int
     refusal: str | None
 
 
 class Finalized(NamedTuple):
-    """The decided proposal has run here. ``block_id``: None where it makes no block. Nothing is written yet."""
+    """The decided proposal has run here. ``block_id``: None if the proposal makes no block. Nothing is written yet."""
 
     height: int
     block_id: BlockId | None
 
 
 class Diverged(NamedTuple):
-    """The decided proposal does not come out here as its seal says; ``reason`` names both values."""
+    """The result of the decided proposal on this node differs from the seal; ``reason`` names both values."""
 
     height: int
     reason: str
@@ -106,7 +106,7 @@ Event = (
 
 
 class Propose(NamedTuple):
-    """Choose batches from the queue and run them, on top of the own proposal that ran last, if one is not written yet.
+    """Choose batches from the queue and run them. They build on this node's last proposal, if it is not written yet.
 
     Answered by ``Executed`` or ``NothingProposed``.
     """
@@ -115,13 +115,13 @@ class Propose(NamedTuple):
 
 
 class SealProposal(NamedTuple):
-    """Hash and sign the own proposal that has run. Answered by ``Proposed``."""
+    """Hash and sign this node's proposal that has run. Answered by ``Proposed``."""
 
     height: int
 
 
 class Process(NamedTuple):
-    """Run exactly this proposal of another node and compare. Answered by ``Processed``."""
+    """Run exactly this proposal of another node, and compare the result with its seal. Answered by ``Processed``."""
 
     proposal: Proposal
 
@@ -129,7 +129,7 @@ class Process(NamedTuple):
 class Finalize(NamedTuple):
     """Run exactly this decided proposal, unless it has run here. Answered by ``Finalized`` or ``Diverged``.
 
-    A verdict that is missing, for want of a processor for instance, is waited for without end.
+    If a verdict is missing, for example because a processor is missing, the node waits without a time limit.
     """
 
     proposal: Proposal
@@ -142,7 +142,8 @@ class Commit(NamedTuple):
 
 
 class Discard(NamedTuple):
-    """Drop all that runs and is not written. Its pending batches may be proposed again. Not answered."""
+    """Drop all proposals that run or wait for their write. Their pending batches may be proposed again. Not
+    answered."""
 
 
 class Send(NamedTuple):
@@ -155,17 +156,19 @@ Effect = Propose | SealProposal | Process | Finalize | Commit | Discard | Send
 
 
 class Engine(Protocol):
-    """Decides which proposals become blocks. Two engines hold tests/contracts/test_engines.py.
+    """Decides which proposals become blocks. Every engine keeps the contract in tests/contracts/test_engines.py.
 
-    An order that drops a run (``Process`` of another list, ``Finalize`` of one, ``Discard``) leaves the earlier order
-    unanswered. Between ``Finalize`` and ``Commit`` of a height an engine orders neither ``Process`` nor ``Discard``.
+    ``Discard``, and ``Process`` or ``Finalize`` of another proposal, drop a run. The effect that started the dropped
+    run gets no answer. Between ``Finalize`` and ``Commit`` of a height an engine returns neither ``Process`` nor
+    ``Discard``.
     """
 
     name: str
-    """What the header's ``consensus`` names as the engine (``protos/consensus.proto``)."""
+    """The engine's name in the ``consensus`` of block headers (``protos/consensus.proto``)."""
 
     alone: bool
-    """Whether this node is the whole network: only then may a verdict rest on its own trouble, or on its clock."""
+    """Whether this node is the whole network. Only then may a verdict depend on trouble of this node, or on its
+    clock."""
 
     def step(self, event: Event) -> list[Effect]:
         """The effects of one event, to be carried out in order."""

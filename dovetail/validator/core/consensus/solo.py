@@ -1,12 +1,12 @@
-"""The engine of a network of one node: it decides every proposal of its own at once. No clock, no sockets."""
+"""The engine of a network of one node: it decides each of its own proposals at once. No clock, no sockets."""
 
 from dovetail.validator.core.consensus import engine as consensus
 
 
 class SoloEngine:
-    """One proposal runs at most, and one that has run waits for its write at most.
+    """At most one proposal runs, and at most one other proposal has run and waits for its write.
 
-    ``height``: of the next block, which is its number: a proposal without a block takes no height.
+    ``height``: the next block's. It equals the block's number, because a proposal without a block takes no height.
     """
 
     name = "solo"

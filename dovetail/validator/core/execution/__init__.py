@@ -1,1 +1,1 @@
-"""Execution: running batches through processors so that the result equals their serial order. Pure; no sockets."""
+"""Execution: runs batches through processors so that the result equals that of serial order. Pure; no sockets."""

@@ -211,7 +211,7 @@ class Execution:
         return task
 
     def _blocked_by(self, task: _RunningTask | None) -> dict[int, int]:
-        """By later batch: how many batches that ``task`` can finish it waits for."""
+        """For each later batch: the number of earlier batches that block it and that ``task`` can finish."""
         blocked: dict[int, int] = {}
         for index in task.indexes if task else ():
             if index is not None and self._results[index] is None and len(self._runs[index].segments) == 1:
@@ -230,8 +230,9 @@ class Execution:
     ) -> None:
         """Merge the answers for a task: for each unit, outcomes of its transactions up to the first that is not OK.
 
-        ``namespaces``: those that the processor registered. If the rules refuse an outcome with verdict OK, nothing of
-        its batch is merged; later units of the task, and a task that follows, ran on its effects and run again.
+        ``namespaces``: the namespaces that the processor registered. If the rules refuse an outcome with verdict OK,
+        nothing of its batch is merged. Later units of the task, and a task that follows it, ran on the refused effects,
+        so they run again.
         """
         running = self._remove(task)
         again = task.follows in self._tasks or task.number in self._unsound
@@ -265,8 +266,8 @@ class Execution:
     def abandon(self, task: Task, begun: bool) -> list[int]:
         """A task was lost with its processor. Returns the indexes of its batches.
 
-        The batches run again. If the task was ``begun``, each gets a task of its own, because one of them may end the
-        processor; a batch that was alone already is withdrawn.
+        The batches run again. If the task was ``begun``, each batch gets a task of its own, because one of them may
+        have ended the processor. A batch that had a task of its own before is withdrawn.
         """
         indexes = [index for index in self._remove(task).indexes if index is not None]
         self._ended(task.number, sound=False)
@@ -300,7 +301,7 @@ class Execution:
             self._unsound.add(follower)
 
     def withdraw(self, route: FamilyVersion) -> None:
-        """Withdraw the batches that need a processor of ``route`` and are in no task: no such processor is left."""
+        """Call when no processor of ``route`` is left. Withdraws the batches that need one and are in no task."""
         for index, run in enumerate(self._runs):
             if (
                 self._results[index] is None
@@ -344,8 +345,8 @@ class Execution:
     def _free(self, index: int) -> None:
         """Release the batches that wait for a batch with a result.
 
-        A batch that gets its result while it waits for earlier batches releases none until those have results, because
-        it orders its followers behind them.
+        A batch may get its result while it still waits for earlier batches. It then releases its followers only when
+        the earlier batches have results, because it orders the followers behind them.
         """
         freed = [index]
         while freed:

@@ -11,7 +11,8 @@ from dovetail.ledger.batch import VerifiedBatch
 from dovetail.ledger.ids import TransactionId
 
 _LIST_MAX: Final = 64
-"""The most batches in one list that a later access waits for. A longer list is chained, which costs parallelism."""
+"""The most batches in one list that a later access waits for. The next batch replaces a full list and waits for it,
+which costs parallelism."""
 
 
 class Dependent(NamedTuple):
@@ -76,7 +77,8 @@ class _AccessIndex:
                 lengths.update(map(len, transaction.inputs))
                 lengths.update(map(len, transaction.outputs))
         self._shorter = {length: sorted(other for other in lengths if other < length) for length in lengths}
-        """By length of an address: the shorter lengths that the block declares, which may be prefixes of it."""
+        """By length of an entry: the shorter lengths that the block declares. Entries of those lengths may be its
+        prefixes."""
         self._at: dict[str, _Accesses] = {}
         self._below_readers: dict[str, list[int]] = {}
         self._below_writers: dict[str, list[int]] = {}
@@ -119,7 +121,7 @@ class _AccessIndex:
                 blockers.update(accesses.readers)
 
     def _record_write(self, entry: str, index: int, blockers: set[int]) -> None:
-        # Later batches wait for this write, which itself waits for all earlier accesses here and below.
+        # Later batches wait for this write, which itself waits for all earlier accesses at and below ``entry``.
         self._at[entry] = _Accesses(index)
         self._below_writers.pop(entry, None)
         self._below_readers.pop(entry, None)
@@ -136,7 +138,10 @@ class _AccessIndex:
 
 
 def _append(entries: list[int], index: int, blockers: set[int]) -> None:
-    """Add a batch to a list that later accesses wait for. The batch itself replaces a full list, and waits for it."""
+    """Add a batch to a list that later accesses wait for.
+
+    If the list is full, the batch replaces it, and waits for all batches that were in it.
+    """
     if len(entries) >= _LIST_MAX:
         blockers.update(entries)
         entries.clear()

@@ -34,7 +34,7 @@ class Concluded(NamedTuple):
 
 
 class BlockRun:
-    """The batches of one block on their way through processors. All indexes count within ``batches``.
+    """The batches of one block on their way through processors. All indexes are positions in ``batches``.
 
     ``base``: the state that the block builds on. ``refused``: batches that the rules on blocks refuse; they do not run.
     ``migrations``: batches that only migrating processors run. Each runs in its own task, as each of ``alone`` does.
@@ -132,7 +132,7 @@ class BlockRun:
         self._owners.pop(task.number).split(task)
 
     def withdraw(self, route: FamilyVersion) -> None:
-        """No processor of ``route`` is there: the batches that need one end without a verdict."""
+        """Call when ``route`` has no processor. The batches that need one end without a verdict."""
         self._execution.withdraw(route)
 
     def reject(self, index: int, verdict: Rejected | Withdrawn) -> None:

@@ -12,7 +12,8 @@ from dovetail.validator.core.state.nodes import Ref
 class InvalidBatch(NamedTuple):
     """Why a batch is INVALID (API.md, Batches and their status).
 
-    ``transaction_ids``: the batch's transactions. The store keeps them apart, to refuse batches that depend on them.
+    ``transaction_ids``: the batch's transactions. The store keeps these ids separately, to refuse batches that depend
+    on them.
     """
 
     batch_id: BatchId

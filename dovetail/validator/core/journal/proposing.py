@@ -1,6 +1,6 @@
 """Chooses the pending batches of the next proposal, by this node's queue, clock, processors and limits.
 
-Whatever depends on this one node belongs here, not in ``block_run``. Nothing runs here.
+Everything that depends on this one node belongs here, not in ``block_run``. Nothing runs here.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,8 @@ def choose(
 ) -> Candidate:
     """Choose batches from the queue in order of arrival; park those that must wait.
 
-    The proposal begins with the batches of ``before`` that still run. Its other unfinished batches are queued again.
+    The proposal begins with the batches of ``before`` that still run. Other unfinished batches of ``before`` are queued
+    again.
     """
     entries: list[Pending] = []
     if before is not None:
@@ -100,7 +101,7 @@ def choose(
 
 
 class _Size:
-    """The size of a proposal so far, without the batches that still run from the one before."""
+    """The size of a proposal so far, without the batches of the previous proposal that still run."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

@@ -75,7 +75,8 @@ class Body:
         self._included: set[TransactionId] = set()
         self._barred: dict[FamilyVersion, str | Withdrawn | None] = {}
         self.due: list[Permission] = []
-        """The versions whose migration this block may hold: not yet migrated, and the first in line for their state."""
+        """The versions whose migration this block may hold: not yet migrated, and with no earlier migration of the same
+        state due."""
         self._awaiting: dict[FamilyVersion, str] = {}
         awaiting = awaiting_migration(self._permitted, block_num, self._is_migrated)
         for place, entry in enumerate(awaiting):

@@ -1,4 +1,4 @@
-"""Makes the header of a block: the only place that does. Runs nothing and writes nothing."""
+"""Makes the headers of blocks; no other module does. Runs nothing and writes nothing."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from dovetail.validator.core.state.nodes import Ref
 class Parent(NamedTuple):
     """The block that another one extends; number -1 before block 0. ``next_node``: the store's first free node number.
 
-    ``time_ms``: when it was proposed.
+    ``time_ms``: when the parent was proposed.
     """
 
     num: int
@@ -26,11 +26,11 @@ class Parent(NamedTuple):
 
 
 class WrongSeal(Exception):
-    """A proposal does not come out as its proposer sealed it; the message names both values."""
+    """The result of a proposal differs from its proposer's seal; the message names both values."""
 
 
 class OwnSeal(NamedTuple):
-    """Seals this node's own proposal. ``block`` takes the applied batches in order, and the state behind them."""
+    """Seals this node's own proposal. ``block`` takes the applied batches in order, and the state after them."""
 
     signer: Signer
     consensus: Consensus
@@ -45,14 +45,14 @@ class OwnSeal(NamedTuple):
 
 
 class GivenSeal(NamedTuple):
-    """Checks another node's proposal against its seal. ``engine`` and ``height``: what the seal must name."""
+    """Checks another node's proposal against its seal. ``engine`` and ``height``: those that the seal must name."""
 
     seal: Seal | None
     engine: str
     height: int
 
     def block(self, parent: Parent, applied: Sequence[CommittedBatch], root: Ref) -> SealedBlock | None:
-        """The same block as its proposer's. Raises WrongSeal."""
+        """The block as its proposer made it. Raises WrongSeal."""
         seal = self.seal
         num = parent.num + 1
         if seal is None:
@@ -80,7 +80,7 @@ class GivenSeal(NamedTuple):
         header = _header(parent, applied, root, seal.signer_pubkey, seal.consensus)
         header_bytes = block.encode_block_header(header)
         try:
-            # In upper case a signature would be a second id of the same block.
+            # A signature in upper case would be a second id of the same block.
             signed = is_id(seal.signature) and signing.verify(seal.signer_pubkey, header_bytes, seal.signature)
         except InvalidKey as error:
             raise WrongSeal(f"block {num}: {error}") from None
@@ -93,7 +93,7 @@ class GivenSeal(NamedTuple):
 
 
 def seal_of(sealed: SealedBlock) -> Seal:
-    """What a proposal carries of a sealed block."""
+    """The seal that a proposal carries for a sealed block."""
     header = sealed.header
     return Seal(header.signer_pubkey, sealed.id, header.consensus, header.state_root_hash)
 

@@ -7,7 +7,7 @@ from dovetail.ledger.ids import BatchId, TransactionId
 
 
 class TransactionIndex:
-    """Batches that hold the same transaction are kept in an order. Nearly always there is only one."""
+    """For each transaction, the batches that hold it, in an order. Nearly always only one batch holds a transaction."""
 
     def __init__(self) -> None:
         self._first: dict[TransactionId, BatchId] = {}

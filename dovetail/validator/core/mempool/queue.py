@@ -1,7 +1,7 @@
 """The pending queue: accepted batches in order of arrival, ready or waiting. No disk, no clock.
 
-A waiting batch is parked under the thing that it waits for. The queue does not look at the batch again before that
-thing comes, and the batch holds up no other.
+A waiting batch is parked under its cause: a processor, an activation or a transaction. The queue does not look at the
+batch again before the cause has come, and the batch delays no other.
 """
 
 from collections import Counter, defaultdict
@@ -61,9 +61,9 @@ class Pending:
         self.family: FamilyVersion | None = None
         self.dependency: TransactionId | None = None
         self.activation = ""
-        """When its family may enter a block, in words. Empty unless it waits for that."""
+        """When the batch's family may enter a block, in words. Empty unless the batch waits for its family."""
         self.due_ms: int | None = None
-        """When its wait for a dependency, or its back-off, ends."""
+        """When the batch's wait for a dependency, or its back-off, ends."""
         self.tries = 0
         """How often its processor answered with an internal error."""
         self.losses = 0
@@ -74,9 +74,9 @@ class Pending:
         """Whether it needs a task of its own, because a processor was lost while it held this batch."""
 
     def asks_for(self, dependency: TransactionId) -> TransactionId | None:
-        """The transaction of this batch that depends on ``dependency``; None if the batch itself holds it before.
+        """The transaction of this batch that depends on ``dependency``; None if the batch holds it earlier.
 
-        In the second case the batch waits only because another batch with the same transaction goes first.
+        If None, the batch waits only because another batch with the same transaction goes first.
         """
         for transaction in self.batch.transactions:
             if transaction.id == dependency:
@@ -99,9 +99,9 @@ class PendingQueue:
         self._parked: defaultdict[_Cause, dict[BatchId, None]] = defaultdict(dict)
         self._backing_off: dict[BatchId, None] = {}
         self._index = TransactionIndex()
-        """Batches that wait for a dependency come behind the others."""
+        """In the index, batches that wait for a dependency come after the others."""
         self._leads: defaultdict[BatchId, dict[TransactionId, None]] = defaultdict(dict)
-        """The transactions for which other batches with the same transaction wait behind this batch."""
+        """By batch: its transactions for which other batches with the same transaction wait behind it."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -210,7 +210,7 @@ class PendingQueue:
         self._step_aside(entry)
 
     def park_for_dependency(self, entry: Pending, dependency: TransactionId, due_ms: int) -> None:
-        """Park a batch until a transaction comes. The first ``due_ms`` of a batch counts."""
+        """Park a batch until a transaction comes. A ``due_ms`` that the batch already has stays."""
         entry.reason = Reason.WAITING_FOR_DEPENDENCY
         entry.dependency = dependency
         if entry.due_ms is None:
@@ -235,7 +235,7 @@ class PendingQueue:
         self._step_aside(entry)
 
     def wake(self, cause: FamilyVersion | TransactionId) -> None:
-        """Make the batches ready that wait for ``cause``: it has come, or, for a dependency, will not come."""
+        """Make the batches ready that wait for ``cause``. It has come or, if it is a dependency, will not come."""
         if self._parked:
             self._wake(cause)
             if not isinstance(cause, FamilyVersion):
@@ -260,9 +260,10 @@ class PendingQueue:
             self._leads[batch_id][transaction_id] = None
 
     def _step_aside(self, entry: Pending, behind: TransactionId | None = None) -> None:
-        """Call when a batch begins to wait or is removed. The next batch then leads those that waited behind it.
+        """Call when a batch begins to wait or is removed. The first batch that waited behind it becomes ready.
 
-        ``behind``: the transaction for which the batch itself waits behind another; its followers stay.
+        ``behind``: the transaction for which the batch itself waits behind another batch. Batches that wait behind it
+        for this transaction stay where they are.
         """
         for transaction_id in self._leads.pop(entry.batch.id, ()):
             if transaction_id != behind:

@@ -1,4 +1,4 @@
-"""Quotas of the pending queue: how much may be pending in all, and of each batcher's key.
+"""Quotas of the pending queue: how much may be pending in total, and how much for each batcher's key.
 
 Order, waits and reasons belong to ``queue``.
 """
@@ -108,7 +108,10 @@ class Quota:
         return self._share_refusal(more_of)
 
     def claims_refusal(self, claimed: Mapping[str, int]) -> ShareRefusal | str | None:
-        """Both refusals for batches that are not verified: so many of each key, each of the smallest size."""
+        """Either refusal for unverified batches.
+
+        ``claimed``: the number of batches by key. Each counts as the smallest batch.
+        """
         every = sum(claimed.values())
         share = self._share_refusal({signer: _Size(count, count, count) for signer, count in claimed.items()})
         return share if share is not None and share.for_ever else self._refusal(_Size(every, every, every)) or share

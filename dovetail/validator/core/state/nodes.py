@@ -1,7 +1,7 @@
 """The encoding of trie nodes: fields and hashes. No reading, no walking.
 
 A leaf holds its whole address and a branch its whole prefix, so that splitting or merging an edge rewrites no node
-below. The part after the hashed one is local to a store: the children's numbers and leaf counts.
+below. The part after the hashed part is local to a store: the children's numbers and leaf counts.
 
     leaf    00 | address, 35 bytes | value
     branch  01 | prefix length n | prefix, n hex characters | child bitmap, 16 bits | child hashes, 32 bytes each

@@ -38,7 +38,8 @@ class CheckedBatch(NamedTuple):
 def check_batch(raw: bytes, receipts: list[bytes | None] | None) -> CheckedBatch:
     """Check a batch and the stored receipts of its transactions, in order.
 
-    A receipt of None and an empty batch are unreadable. ``receipts`` is None if the batch is in no block yet.
+    A receipt of None, or an empty batch, stands for an unreadable record. ``receipts`` is None if the batch is in no
+    block yet.
     """
     faults: list[Fault] = []
     verified, migrates = None, False
@@ -79,7 +80,8 @@ def check_batch(raw: bytes, receipts: list[bytes | None] | None) -> CheckedBatch
 
 
 def decode_receipt(content: bytes) -> Receipt | None:
-    """Decode a serialized TransactionReceipt; None if it is none, or if it changes something that is no address."""
+    """Decode a serialized TransactionReceipt; None if the bytes are no receipt, or if a changed address is
+    malformed."""
     try:
         message = transaction_receipt_pb2.TransactionReceipt.FromString(content)
     except DecodeError:

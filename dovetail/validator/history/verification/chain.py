@@ -26,7 +26,7 @@ from dovetail.validator.store import StoreReader
 _GROUP_BYTES: Final = 512 * 1024
 _GROUP_BLOCKS: Final = 256
 _PIECE_BYTES: Final = 128 * 1024
-"""Blocks are read in groups, with a refresh of the snapshot after each, and sent to the workers in pieces."""
+"""Blocks are read in groups and sent to the workers in pieces. The snapshot is refreshed after each group."""
 
 
 class CheckedBlock(NamedTuple):
@@ -70,7 +70,7 @@ class Verification:
         """The number of the last block when verification began; -1 if there was none."""
         self.last = self.head if last is None else min(last, self.head)
         self.sealed_by: Counter[str] = Counter()
-        """The number of blocks so far by the public key of their signer. A store does not name its own node."""
+        """The number of blocks so far by the public key of their signer. A store does not say which node wrote it."""
         self.states_from = reader.pruned.states_from
         """The first block whose state is stored; above 0 if states are pruned."""
         self.pages_walked = False
@@ -79,7 +79,7 @@ class Verification:
         """The id of the newest block so far, to compare with another node's; None if it cannot be read."""
         self._state = StateCheck(reader, self._add)
         self.node = self._state.node
-        """A function that reads a node of a sound block's state."""
+        """A function that reads a trie node of a sound block's state."""
         self._loader = Loader(reader, self._counts, self._add)
 
     def blocks(self) -> Iterator[CheckedBlock]:
@@ -118,7 +118,7 @@ class Verification:
             if data_bytes >= _GROUP_BYTES or len(group) >= _GROUP_BLOCKS:
                 yield group
                 group, data_bytes = [], 0
-                # Let a running validator reuse the space of what it replaced meanwhile.
+                # Let a running validator reuse the pages that it replaced meanwhile.
                 self._reader.refresh_unless_pruned()
         if group:
             yield group
@@ -208,8 +208,9 @@ class Verification:
     def _check_rules(self, loaded: Loaded, base: Ref, checked: list[CheckedBatch]) -> None:
         """Apply the journal's rules to the state and the chain before the block.
 
-        A migration may be sliced in either of two ways: a waiting one is sliced for the state when it was made, and the
-        block that it was meant for may have been abandoned since. A block may hold it once.
+        A migration may be sliced or not, whatever the size of the state before the block. The validator slices a
+        migration when it makes the batch, and the state may change before a block holds the batch. A block may hold a
+        migration once.
         """
 
         def committed(transaction_id: TransactionId) -> bool:

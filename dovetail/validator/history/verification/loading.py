@@ -38,7 +38,10 @@ class Loaded:
         return sum(len(raw) + sum(len(receipt or b"") for receipt in receipts) for raw, receipts in self.entries)
 
     def expect(self, what: str, where: str, expected: object, found: object) -> None:
-        """Add a finding if the two differ. ``where``: the place in the block; empty for the block itself."""
+        """Add a finding if ``expected`` and ``found`` differ.
+
+        ``where``: the place in the block; empty for the block itself.
+        """
         if expected != found:
             self.find(what, where, shown(expected), shown(found))
 
@@ -53,7 +56,7 @@ class Loader:
 
     def __init__(self, reader: StoreReader, counts: Mapping[str, int], add: Callable[[Finding], None]) -> None:
         self._reader = reader
-        # With a missing entry, the last one has a higher number than the count suggests.
+        # If an entry is missing, the last entry has a higher number than the count suggests.
         head = reader.head
         ends = {"batches": head.batch_end, "transactions": head.transaction_end} if head else {}
         behind = {table: max(counts[table], min(end, counts[table] + _GAPS_MAX)) for table, end in ends.items()}
@@ -63,7 +66,7 @@ class Loader:
         self._previous_time_ms = 0
         self.next_batch: int | None = 0
         self.next_transaction: int | None = 0
-        """The next numbers; None if unknown."""
+        """The numbers of the next batch and the next transaction; None if unknown."""
 
     def start_after(self, num: int) -> Loaded:
         """Start after the stored block ``num``."""
@@ -112,7 +115,7 @@ class Loader:
         return loaded
 
     def _check_consensus(self, loaded: Loaded, header: BlockHeader) -> None:
-        """The engine is named, and the time is not before the parent's."""
+        """Check that the engine is named, and that the time is not before the parent's."""
         try:
             consensus = decode_consensus(header.consensus)
         except NotDecodable as error:

@@ -24,8 +24,9 @@ _LOST: Final = "look into the log of its processor, and run the block with a bui
 def compare(block: CheckedBlock, run: BlockRun, read_node: ReadNode, add: Callable[[Finding], None]) -> None:
     """Add the differences between a finished execution of a sound block and the stored block.
 
-    A batch without a verdict gets a finding of its own. Batches that have none because of it, or that differ because
-    they ran without its writes, share one finding: neither they nor the root can be compared.
+    A batch without a verdict gets a finding of its own. Later batches may lack a verdict because of it, or differ
+    because they ran without its writes. The later batches share one finding, and neither they nor the root can be
+    compared.
     """
     same, withdrawn, unknown = True, False, 0
     for batch, stored, result in zip(block.batches, block.receipts, run.results(), strict=True):

@@ -1,6 +1,6 @@
 """Checks the page structure of the store's file: each page is either free or reached once.
 
-Otherwise a later write could overwrite a page in use. The contents of pages are checked elsewhere.
+If a page in use were also free, a later write could overwrite it. The contents of pages are checked elsewhere.
 """
 
 from pathlib import Path
@@ -11,7 +11,8 @@ from dovetail.validator.store.snapshot import page_faults
 
 
 def check_pages(reader: StoreReader, path: Path, findings: Findings) -> bool:
-    """Walk the pages of the file that ``reader`` has open. False, without findings, if it was written meanwhile."""
+    """Walk the pages of the file that ``reader`` has open. False, with no findings, if the file has changed
+    meanwhile."""
     before = reader.written()
     faults = page_faults(path)
     if reader.written() != before:

@@ -71,7 +71,7 @@ class StateCheck:
     def apply(self, info: BlockInfo, root_hash: bytes, changes: Mapping[str, bytes | None]) -> bool:
         """Rebuild the state of the next block and compare. Returns whether all is right.
 
-        ``root_hash``: that of the signed header. A wrong node gives one finding: later blocks use the rebuilt node.
+        ``root_hash``: the one in the signed header. A wrong node gives one finding: later blocks use the rebuilt node.
         """
         where, num = f"block {info.num}", info.num
         if self.base is None:

@@ -81,7 +81,10 @@ def _invalid_transactions(reader: StoreReader, _: Checkers, add: Callable[[Findi
 
 
 def _remembered(reader: StoreReader, table: str, add: Callable[[Finding], None]) -> Iterator[tuple[str, bytes, bytes]]:
-    """Place, id and record of each sound entry. Checks that table and order table name each other one to one."""
+    """Place, id and record of each sound entry.
+
+    Checks that each entry has exactly one entry in the order table, and the reverse.
+    """
     order: dict[bytes, bytes | None] = {}
     for place, record in reader.raw_entries(f"{table}_order"):
         order[place] = records.opened(f"{table}_order", place, record)

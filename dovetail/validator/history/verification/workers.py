@@ -1,6 +1,6 @@
 """Worker processes that check batches and receipts (``batches``).
 
-A worker is stateless, and ends when its standard input does, which only its parent holds.
+A worker is stateless. It ends when its parent ends, or closes the worker's standard input.
 """
 
 import os
@@ -27,7 +27,7 @@ class CheckerDied(Exception):
 
 
 class Checkers:
-    """``count`` worker processes; 0: one for each processor core. A context manager, at whose end they are killed."""
+    """``count`` worker processes; 0: one for each processor core. A context manager, which kills them at its end."""
 
     def __init__(self, count: int) -> None:
         self.count = count or os.cpu_count() or 1
@@ -38,7 +38,7 @@ class Checkers:
 
     def __enter__(self) -> "Checkers":
         for _ in range(self.count):
-            # In a session of its own: a terminal's Ctrl-C is for the parent.
+            # The worker has a session of its own, because a terminal's Ctrl-C is for the parent.
             worker = subprocess.Popen(
                 [sys.executable, "-m", "dovetail.validator.history.verification.workers"],
                 stdin=subprocess.PIPE,
