@@ -10,7 +10,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc"]
 html_theme = "furo"
 html_title = "Dovetail"
 html_copy_source = False
-# Blocks of a page are typed into a shell or compared with its output by tests, which allow … for the rest of a line.
+# Code blocks are commands and outputs for tests. In an output, … means the rest of a line, which breaks highlighting.
 suppress_warnings = ["misc.highlighting_failure"]
 myst_heading_anchors = 4
 autodoc_member_order = "bysource"
