@@ -1,10 +1,10 @@
-"""A family of one's own, for the compose file: a note at an address, written once."""
+"""An example family for the compose file: an address holds one note, which is written once."""
 
 from processor_sdk import Context, InvalidTransaction, Transaction, TransactionHandler
 
 
 class NotesHandler(TransactionHandler[bytes]):
-    """The payload is the note, the one output its address."""
+    """The payload is the note. The transaction's only output is the note's address."""
 
     family_name = "notes"
     family_version = "1.0"
