@@ -28,14 +28,14 @@ SLOW: Final = {
     "tests/system/faults": "nodes that are killed again and again",
     "tests/system/linearizability/test_node.py": "nodes under load for seconds",
 }
-"""What the README's test command leaves out, and what it costs: the marker ``slow``."""
+"""The tests that the README's test command leaves out (marker ``slow``), and the reason for each."""
 
 NOT_SLOW: Final = (
     "tests/properties/test_serial_equivalence.py::test_equals_plain_serial_execution",
-    # Real processes, a foreign client and a foreign processor.
+    # Real processes, with a client and a processor that use no code of the project.
     "tests/system/e2e/test_processors.py",
     "tests/system/e2e/test_submission.py",
-    # kill -9.
+    # Processes that are killed with SIGKILL.
     "tests/system/e2e/test_restart.py::TestUpRestartsWhatDies::test_validator_killed_in_the_middle_of_a_load",
 )
 """Tests below ``SLOW`` that the README's command runs nevertheless."""
@@ -45,7 +45,7 @@ _ROOT: Final = Path(__file__).parent.parent
 hypothesis.settings.register_profile(
     "dovetail", derandomize=True, print_blob=True, deadline=None, database=None, max_examples=60
 )
-# More and random examples: pytest --hypothesis-profile=explore
+# This profile runs more examples, drawn at random: pytest --hypothesis-profile=explore
 hypothesis.settings.register_profile("explore", print_blob=True, deadline=None, max_examples=2000)
 hypothesis.settings.load_profile("dovetail")
 
@@ -77,7 +77,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol() -> Generator[None, object, object]:
-    """Restore signal handlers: a command that is told to end resets them, and the next signal would end pytest."""
+    """Restore signal handlers.
+
+    A command that a signal ends resets the handlers, so the next signal would end pytest.
+    """
     handlers = {number: signal.getsignal(number) for number in _RESTORED}
     try:
         return (yield)

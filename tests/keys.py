@@ -36,13 +36,13 @@ def make_ring(folder: Path) -> Ring:
 
 
 def use_keys(socket: "zmq.Socket[bytes]", own: KeyFiles, server: KeyFiles) -> None:
-    """Give a client's socket its keys. Call before the socket connects."""
+    """Give a client's socket its keys. Call this before the socket connects."""
     socket.setsockopt(zmq.CURVE_SERVERKEY, server.public_key.encode())
     socket.setsockopt(zmq.CURVE_PUBLICKEY, own.public_key.encode())
     socket.setsockopt(zmq.CURVE_SECRETKEY, own.private.read_bytes().strip())
 
 
 def use_server_key(socket: "zmq.Socket[bytes]", own: KeyFiles) -> None:
-    """Make a socket require keys, of which it accepts any. Call before the socket binds."""
+    """Make a socket require keys. It accepts any key. Call this before the socket binds."""
     socket.setsockopt(zmq.CURVE_SERVER, 1)
     socket.setsockopt(zmq.CURVE_SECRETKEY, own.private.read_bytes().strip())

@@ -1,4 +1,4 @@
-"""The layers of the packages: allowed imports, what pure packages must not use, what a processor needs."""
+"""The layers of the packages: allowed imports, the limits of pure packages, the packages that a processor needs."""
 
 import ast
 import importlib.metadata
@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 PURE = ["dovetail/ledger", "dovetail/validator/core"]
-"""Packages without sockets, clocks and random numbers of their own: these come in as arguments."""
+"""Packages that open no sockets and read no clocks or random numbers. They get these as arguments."""
 
 NOT_PURE = {
     "asyncio", "concurrent", "datetime", "logging", "multiprocessing", "os", "random", "secrets", "selectors",
@@ -134,7 +134,7 @@ def loaded_by(module: str) -> set[str]:
 )
 def test_a_processor_needs_few_packages(module: str) -> None:
     outside = loaded_by(module) - PROCESSOR_NEEDS - {"protos", "dovetail", "processor_sdk", "families"}
-    # Parts of compiled packages are not packages to install.
+    # Modules inside compiled packages are not packages to install.
     assert not {name for name in outside if "cython" not in name and name != "_cffi_backend"}
 
 

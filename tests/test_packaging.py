@@ -1,4 +1,4 @@
-"""What is installed and run: the distribution's name, typed packages, locked versions, and the list of slow tests."""
+"""The distribution's name, typed packages, locked versions, and the list of slow tests."""
 
 import re
 import tomllib

@@ -26,7 +26,7 @@ def public_names(module: ModuleType) -> set[str]:
 
 
 def definitions(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
-    """What a module defines at its top, type variables excepted: each name with its docstring."""
+    """Each name that a module defines at its top level (except type variables), with its docstring."""
     for place, node in enumerate(tree.body):
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             yield node.name, ast.get_docstring(node)
@@ -45,7 +45,7 @@ def definitions(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
 
 
 def defined_in(module: ModuleType, name: str) -> tuple[ModuleType, str | None]:
-    """The module whose own name it is, and its docstring there."""
+    """The module that defines a name, and the docstring of the name there."""
     tree = ast.parse(inspect.getsource(module))
     own = dict(definitions(tree))
     if name in own:

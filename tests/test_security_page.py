@@ -1,4 +1,4 @@
-"""SECURITY.md, held to the tests that it names: each is there, and each kind of access has some."""
+"""Checks the tests that SECURITY.md names: each test exists, and each kind of access has tests."""
 
 import ast
 import re
@@ -18,7 +18,7 @@ def test_each_test_that_the_page_names_is_there() -> None:
     files = {file: [_tests_in(path) for path in TESTS.rglob(file)] for file, _ in NAMED}
     missing = [f"{file}::{name}" for file, name in NAMED if not any(name in tests for tests in files[file])]
     assert missing == []
-    # In code marks nothing else has this form, so that a misspelled one is no silence.
+    # On the page, only names of tests contain "::". So a misspelled name makes the counts differ.
     assert len(NAMED) == PAGE.count("::") - PAGE.count("`FILE::NAME`")
 
 

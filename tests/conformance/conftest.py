@@ -17,7 +17,7 @@ from tests.system.e2e.network import Network
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option exists only in runs that name this folder on the command line."""
+    """Add ``--url``. The option exists only in runs that name this folder on the command line."""
     parser.addoption("--url", help="URL of the REST API to test; default: a node that the suite starts")
 
 
@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     except httpx.TransportError as error:
         raise pytest.UsageError(f"--url: nothing answers at {url}: {error}") from None
     except (AssertionError, ValueError):
-        # A node answers; the rows report what is wrong with the answer.
+        # Any answer shows that a node is there. The rows report what is wrong with the answer.
         return
     finally:
         http.close()

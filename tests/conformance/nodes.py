@@ -14,7 +14,7 @@ from tests.system.e2e.script_family import Gate
 
 
 class Nodes:
-    """Makes nodes that end with the row, or with ``shared``. ``connect`` opens a client for a URL."""
+    """Makes nodes that end with the row; shared nodes end with ``shared``. ``connect`` opens a client for a URL."""
 
     def __init__(self, folder: Path, connect: Callable[[str], Http], shared: "Nodes | None" = None) -> None:
         self._folder = folder
@@ -26,7 +26,7 @@ class Nodes:
         self.https: list[Http] = []
 
     def network(self, **settings: str) -> Network:
-        """A node that is not started; ``settings``: names without DOVETAIL_."""
+        """A node that is not started. The names in ``settings`` lack the prefix DOVETAIL_."""
         environment = {f"DOVETAIL_{name}": value for name, value in settings.items()}
         self.networks.append(Network(self._folder / f"node{len(self.networks)}", **environment))
         return self.networks[-1]
@@ -68,7 +68,7 @@ class Nodes:
 
 
 class Surrounded(NamedTuple):
-    """A rule and the function that tests it, given a maker of nodes."""
+    """A rule and the function that tests it. The function gets a maker of nodes."""
 
     id: str
     rule: str

@@ -51,7 +51,7 @@ def walk(world: World, path: str, query: str, head: str = "") -> None:
 
 
 def to_the_end(world: World, page: Any, name: str, own: dict[str, str]) -> list[Any]:
-    """The page and all those behind its links of that name."""
+    """The page, and all pages that its links called ``name`` lead to, one after the other."""
     pages = [page]
     while name in page["paging"]:
         link = page["paging"][name]
@@ -70,7 +70,7 @@ def to_the_end(world: World, page: Any, name: str, own: dict[str, str]) -> list[
 
 
 def _walk_from(world: World, path: str, count: int, start: str) -> None:
-    # The suite has few leaves of its own. Of the chain, only the beginning is walked.
+    # The suite has few leaves of its own. Lists of the chain are walked at an early head only.
     head = world.short_head if path in BY_ID else world.head
     reference = world.reference(path, head)
     count = max(count, reference.total // _PAGES_MAX)

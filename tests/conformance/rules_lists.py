@@ -1,6 +1,6 @@
 """Rows on lists: order, count, min, max, head, id, and links that can be followed to both ends and back.
 
-``_expected`` implements API.md, Lists: a page of a list whose items are known.
+``_expected`` implements the rules of API.md (Lists) for a list whose items are known.
 """
 
 from functools import partial
@@ -29,7 +29,7 @@ def _expected(total: int, count: int, first: int | None, last: int | None) -> ra
 
 
 def ask(world: World, path: str, query: str, head: str = "") -> Any:
-    """The body of a page at ``head``, by default the suite's own."""
+    """The body of a page at ``head``, by default the head of the suite's last batch."""
     target = world.fill(path)
     answer = world.http.get(f"{target}{'&' if '?' in target else '?'}head={head or world.head}{query}")
     assert answer.status == 200, answer.shown()
@@ -42,7 +42,7 @@ def _named(reference: Reference, index: int | None, by_key: bool) -> str:
 
 def _page(world: World, path: str, count: int | None, first: int | None, last: int | None, by_key: bool) -> None:
     reference = world.reference(path)
-    # The last known index: the suite has few leaves of its own.
+    # The last known index. It may be small, because the suite has few leaves of its own.
     most = min(reference.total, len(reference.keys)) - 1
     first, last = (None if index is None else min(index, most) for index in (first, last))
     query = "".join(

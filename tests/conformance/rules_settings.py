@@ -73,11 +73,11 @@ def _(nodes: Nodes) -> None:
     _, world = nodes.shared_up(**_OF_OPERATORS)
     for path, kind in (("/batches", OCTETS), ("/batch_status", JSON)):
         with world.http.raw() as raw:
-            # Announced, but not sent.
+            # The header announces a body that is too large. The body is not sent.
             raw.send("POST", path, kind, ("Content-Length", str(_BODY_BYTES + 1)))
             error(36, str(_BODY_BYTES + 1), str(_BODY_BYTES))(raw.answer(), world)
         with world.http.raw() as raw:
-            # Not announced, and without an end.
+            # The header does not announce the length of the body, and the body does not end.
             raw.send("POST", path, kind, ("Transfer-Encoding", "chunked"))
             raw.send_bytes(f"{_BODY_BYTES + 1:x}\r\n".encode() + b"x" * (_BODY_BYTES + 1) + b"\r\n")
             error(36, str(_BODY_BYTES))(raw.answer(), world)

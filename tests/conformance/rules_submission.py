@@ -87,7 +87,7 @@ _SAMPLE: Final = make_sample("conformance")
 
 
 def _forged(world: World, index: int) -> None:
-    """A list of a good batch and a forged one is refused as a whole, and no id of it has a status."""
+    """A list of a good batch and a forged one is refused as a whole: the status of both batches is UNKNOWN."""
     sample = make_sample(f"conformance {world.run} {index}")
     name, batch_list, _ = list(mutations(sample.batch, batch_key=sample.batch_key,
                                          transaction_keys=sample.transaction_keys))[index]  # fmt: skip
@@ -102,7 +102,7 @@ def _forged(world: World, index: int) -> None:
         data = world.status(forged.id)["data"]
         assert data == {forged.id: "UNKNOWN"}
     if forged.id == sample.batch.id:
-        # A forged copy leaves the good batch acceptable.
+        # After the refusal of a forged copy, the genuine batch is still accepted.
         world.commit(sample.batch)
 
 

@@ -72,7 +72,7 @@ def _(nodes: Nodes) -> None:
     world.accept(first)
     nodes.gate.wait()
     assert world.status(first.id) == {"data": {first.id: "PENDING"}, "details": {first.id: {"reason": "executing"}}}
-    # Declares the addresses of the first, and so must come after it.
+    # The second batch declares the addresses of the first, so it runs after the first.
     second = world.batch(_script(world))
     world.accept(second)
     assert world.status(second.id)["details"][second.id]["reason"] in ("queued", "executing")
@@ -165,7 +165,7 @@ def _(nodes: Nodes) -> None:
         error(17, "1 second")(world.http.get("/blocks"), world)
     finally:
         parts["validator"].signal(signal.SIGCONT)
-    # If the API gave the validator up meanwhile, it connects anew.
+    # The API may have closed its connection to the silent validator. Then the API connects again.
     assert world.http.get("/").status == 200
 
 

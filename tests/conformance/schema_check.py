@@ -1,6 +1,7 @@
 """Checks answers against the OpenAPI document: a node may only answer what its document declares.
 
-Finding an answer's declaration and validating. Requests, and rules on what a node should answer, do not belong here.
+This module finds the declaration of an answer and validates the answer. Requests, and rules on what a node should
+answer, do not belong here.
 """
 
 import json
@@ -30,7 +31,8 @@ def check(
 ) -> None:
     """Raise AssertionError that says what is wrong with the answer to ``method`` ``path``.
 
-    ``path`` may have a query string; ``headers`` may be in any case; ``document``: by default this tree's.
+    ``path`` may have a query string. Names in ``headers`` may be in any case. By default, ``document`` is that of this
+    source tree.
     """
     document = own_document() if document is None else document
     asked = f"{method} {path} -> {status}"

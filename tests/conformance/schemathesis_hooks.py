@@ -1,7 +1,7 @@
 """Hooks that give schemathesis what no document declares: signed bodies, and positions that a list really has.
 
-Loaded by schemathesis, see test_schemathesis. The hooks change no check; they make requests that are valid by the
-document valid for the node too.
+Loaded by schemathesis, see test_schemathesis. The hooks change no check. They change requests that are valid by the
+document, so that the node finds them valid too.
 """
 
 import json
@@ -18,7 +18,7 @@ from families.intkey.client import intkey_transaction
 
 _SIGNER = Signer("77" * 32)
 _ITEMS_MIN = 4
-"""Every list of the node under test has at least so many items, so that these indexes exist."""
+"""Every list of the node under test has at least so many items, so smaller indexes exist."""
 
 
 def _batch_list(numbers: list[int]) -> bytes:
@@ -42,7 +42,7 @@ _is_name = re.compile(r"[0-9]+|[0-9a-f]{70}|[0-9a-f]{128}").fullmatch
 
 @schemathesis.hook
 def before_call(context: schemathesis.HookContext, case: schemathesis.Case[Any], kwargs: dict[str, Any]) -> None:
-    """Replace every other id in a path by one that exists, and move the ends of a page into the list."""
+    """Replace about half of the ids in paths by existing ids, and move the ends of a page into the list."""
     named = case.path_parameters or {}
     for name, value in named.items():
         if isinstance(value, str) and _is_name(value) and value[-1] in "02468ace":
@@ -50,7 +50,7 @@ def before_call(context: schemathesis.HookContext, case: schemathesis.Case[Any],
     query = case.query or {}
     ends = {"min": "0", "max": str(_ITEMS_MIN - 1)}
     given = [name for name in ends if isinstance(query.get(name), str) and _is_name(query[name])]
-    # A list that is narrowed otherwise may have no item to name.
+    # A list that another parameter narrows may be empty. Then no item can be an end of the page.
     narrowed = "{address}" in case.operation.path or any(name in query for name in ("head", "id", "address"))
     for name in given:
         if narrowed:

@@ -92,7 +92,10 @@ def status(wanted: int) -> Check:
 
 
 def error(code: int, *words: str) -> Check:
-    """Expect an error with this code, its status and title, whose message holds ``words`` (``{names}`` filled in)."""
+    """Expect an error with this code and its status and title.
+
+    Its message must hold ``words`` (``{names}`` filled in).
+    """
 
     def check(answer: Answer, world: World) -> None:
         assert (answer.status, answer.error["code"]) == (ERRORS[code][0], code)

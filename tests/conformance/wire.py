@@ -23,7 +23,7 @@ MEMBERS: Final = ("data", "details", "head", "link", "paging")
 _SHOWN_CHARACTERS: Final = 1500
 
 _TARGET_CHARACTERS: Final = 32_000
-"""The client library refuses longer URLs. These are sent over a raw connection."""
+"""The client library refuses longer URLs, so longer targets are sent over a raw connection."""
 
 
 class Request(NamedTuple):

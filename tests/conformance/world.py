@@ -1,4 +1,4 @@
-"""The suite's batches, blocks and leaves on the chain, under names of its own, so that any shared node will do.
+"""The suite's batches, blocks and leaves on the chain. Their names are unique, so the node may have other clients.
 
 The independent client builds and signs batches. Rules do not belong here, and this module must not import the
 project's packages.
@@ -75,7 +75,7 @@ class World:
         return self.batch(self.intkey("set", self.name(), 1, dependencies=[secrets.token_hex(64)]))
 
     def held(self) -> tuple[Batch, Batch]:
-        """A batch that waits for a dependency, and the batch with the dependency."""
+        """Two batches: one waits for a dependency, the other contains that dependency."""
         release = self.new()
         return self.batch(self.intkey("set", self.name(), 2, dependencies=[release.transactions[0].id])), release
 
@@ -110,13 +110,14 @@ class World:
 
     def held_answer(self, raw: Raw, release: Batch) -> Answer:
         """The answer to a request that must not be answered before ``release`` commits."""
-        # A later request on another connection: after its answer, a request that is not held has been answered too.
+        # Send a later request on another connection. After its answer, the first request has an answer too, unless the
+        # node holds it.
         self.http.get("/")
         assert raw.is_silent(), "answered at once instead of waiting"
         self.commit(release)
         return raw.answer()
 
-    # The suite's own part of the chain
+    # The batches, blocks and leaves that the suite made
 
     @cached_property
     def leaves(self) -> dict[str, str]:
@@ -133,7 +134,10 @@ class World:
 
     @property
     def prefix(self) -> str:
-        """The common prefix of the addresses of the suite's leaves; it is unlikely that another address has it."""
+        """The common prefix of the addresses of the suite's leaves.
+
+        Other addresses are unlikely to have this prefix.
+        """
         return next(iter(self.leaves))[: len(ledger.INTKEY_NAMESPACE) + _SHARED_CHARACTERS]
 
     @cached_property
@@ -191,12 +195,12 @@ class World:
 
     @cached_property
     def short_head(self) -> str:
-        """A head at which a list of the chain is short enough to follow from end to end."""
+        """An early block. At this head, lists of the chain are short enough to follow from end to end."""
         num = min(int(self.names["head_num"]), _SHORT_HEAD_NUM)
         return str(self.http.get(f"/blocks/{num}").json["data"]["header_signature"])
 
     def reference(self, path: str, head: str = "") -> "Reference":
-        """The first items of a list at ``head`` (by default the suite's own), to compare pages with."""
+        """The first items of a list at ``head``, for comparison with pages. By default, ``head`` is ``self.head``."""
         head = head or self.head
         found = self._references.get((path, head))
         if found is None:

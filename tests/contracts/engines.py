@@ -1,7 +1,7 @@
 """For the tests of engines: a scripted engine that behaves as a BFT engine does, and a node that any engine drives.
 
-The scripted engine does what its network orders and reports what came of it. Its network is the test itself, in memory
-or over a socket.
+The scripted engine carries out the orders of its network and reports their results. Its network is the test itself, in
+memory or over a socket.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ Report = Proposed | NothingProposed | Processed | Finalized | Diverged | Committ
 
 
 class ScriptedEngine:
-    """An engine that decides nothing itself: it carries out orders and sends a report of each."""
+    """An engine that makes no decisions: it carries out orders and sends a report of each."""
 
     name = "scripted"
     alone = False
@@ -84,7 +84,10 @@ class ScriptedEngine:
 
 
 class EngineNode:
-    """Production over a real store, with processors in memory, whose answers come in an order that ``choose`` draws."""
+    """Production over a real store, with processors in memory.
+
+    ``choose`` draws the order of the processors' answers.
+    """
 
     def __init__(
         self,
@@ -144,7 +147,7 @@ class EngineNode:
         return self.work(steps_max=steps_max)
 
     def work(self, *, steps_max: int | None = None) -> list[object]:
-        """Let processors answer, at most ``steps_max`` times, until nothing more happens; returns the reports."""
+        """Let processors answer until nothing more happens, but at most ``steps_max`` times. Returns the reports."""
         steps = 0
         while True:
             self._advance()
@@ -163,7 +166,7 @@ class EngineNode:
         return self.work()
 
     def fill(self, batches: Sequence[VerifiedBatch]) -> None:
-        """Queue what was accepted before the last stop, as a node does that starts."""
+        """Queue the batches that were accepted before the last stop, as a node does at its start."""
         by_raw = {batch.raw: batch for batch in batches}
         for arrival, raw in self.store.pending():
             self.queue.add(arrival, by_raw[raw])
@@ -181,7 +184,7 @@ class EngineNode:
 
     @property
     def head(self) -> BlockInfo:
-        """The newest block, which must be there."""
+        """The newest block. The chain must not be empty."""
         assert self.store.head is not None
         return self.store.head
 
@@ -190,7 +193,7 @@ def propose_anything(
     store: Store, handlers: Sequence[TransactionHandler[Any]], signer: Signer, consensus: Consensus,
     batches: Sequence[VerifiedBatch], limits: Limits, time_ms: int = 0,
 ) -> Proposal:  # fmt: skip
-    """The proposal of a node that puts any list into it, whatever the rules say, and seals what comes out of it."""
+    """The proposal of a node that ignores the rules: it executes any list of batches, and seals the result."""
     head = store.head
     assert head is not None
     base = Stored(store.node, head.root)

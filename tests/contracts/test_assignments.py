@@ -70,7 +70,7 @@ def listing(bench: Bench, *inputs: str, state: Mapping[str, bytes]) -> str:
 
 
 def pages(bench: Bench, context_id: str, prefix: str) -> list[list[tuple[str, bytes]]]:
-    """All pages of a list, each requested from the last address of the page before."""
+    """All pages of a list. Each request names the last address of the page before."""
     found: list[list[tuple[str, bytes]]] = []
     after, more = "", True
     while more:
@@ -140,7 +140,7 @@ def test_an_address_asked_for_many_times_is_answered_once(bench: Bench) -> None:
 
 
 def test_an_answer_to_a_read_has_a_bound(bench: Bench) -> None:
-    """Half a message of data is served. One byte more is refused, though each address alone can be read."""
+    """A read of half a message's limit is answered. One byte more is refused, though each address alone can be read."""
     state = {address(1): bytes(6_000), address(2): bytes(4_000), address(3): bytes(4_001)}
     context_id = listing(bench, "1cf126", state=state)
     for number, status in ((2, GetResponse.OK), (3, GetResponse.AUTHORIZATION_ERROR)):
@@ -200,7 +200,7 @@ def test_an_answer_that_cannot_be_decoded_is_no_verdict(bench: Bench, content: b
 
 
 def test_writes_outside_are_refused_and_leave_nothing(bench: Bench) -> None:
-    """The 1.x conversation refuses at once; a packed processor may write in its answer only."""
+    """The 1.x conversation refuses the write at once. Packed execution refuses the answer, which holds the writes."""
     context_id = context_of(bench.start(make_task(1)))
     entries = [state_context_pb2.TpStateEntry(address=name, data=b"x") for name in (address(3), address(1))]
     set_request = state_context_pb2.TpStateSetRequest(context_id=context_id, entries=entries)

@@ -1,4 +1,4 @@
-"""What production makes of orders in an unusual order, and of proposals that no honest node makes."""
+"""How production treats orders in an unusual sequence, and proposals that no honest node makes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,7 +76,7 @@ def test_an_own_proposal_ends_when_another_one_that_has_run_is_decided(four: Fou
     node.order(Process(other))
     mine = batch(4, ("get", 1), ("set", 4))
     node.accept(mine)
-    # The next round is this node's, and the round before is decided after all.
+    # This node proposes in the next round, but then the network decides the round before.
     assert node.order(Propose(1), steps_max=0) == []
     [finalized] = node.order(Finalize(other), steps_max=0)
     assert isinstance(finalized, Finalized)
@@ -119,7 +119,7 @@ def test_what_a_sealed_proposal_left_unfinished_comes_with_the_next(four: FourNo
     [proposed] = node.wait(2 * LIMITS.block_execution_ms_max)
     assert isinstance(proposed, Proposed)
     assert [made.id for made in proposed.proposal.batches] == [quick.id]
-    # The slow one is answered behind the seal.
+    # The answer to the slow batch comes after the block is sealed.
     frames.append(held)
     assert node.work() == []
     if early:
@@ -154,7 +154,7 @@ def test_what_waits_for_a_migration_goes_on_when_a_decided_block_holds_that(tmp_
     second.connect(b"q", [_Migrating()])
     assert second.order(Process(proposal)) == [Processed(1, None)]
     second.kill(b"q")
-    # The next round is this node's, which cannot migrate now, and the round before is decided after all.
+    # This node proposes in the next round, although it cannot migrate now. Then the network decides the round before.
     assert second.order(Propose(1)) == [NothingProposed(1)]
     assert [entry.reason for entry in second.queue] == [Reason.WAITING_FOR_ACTIVATION]
     four.decide(proposal, second)

@@ -1,4 +1,4 @@
-"""Two real nodes under a BFT engine at the other end of a socket: they take orders, report, and make the same block."""
+"""Two real nodes, each driven over a socket by a BFT engine: they take orders, report, and make the same block."""
 
 import asyncio
 import pickle
@@ -38,7 +38,7 @@ CONNECT_MS_MAX = 10_000
 
 
 class Conductor:
-    """The network's end of one engine: sends orders, receives reports."""
+    """The network's side of the connection to one engine: sends orders, receives reports."""
 
     def __init__(self) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -69,7 +69,7 @@ class Conductor:
 
 
 def engine_at(conductor: Conductor) -> Callable[[int, Callable[[object], None]], EngineConnection]:
-    """What opens a scripted engine whose network is ``conductor``."""
+    """A function that opens a scripted engine whose network is ``conductor``."""
 
     def open_engine(height: int, on_message: Callable[[object], None]) -> EngineConnection:
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -96,7 +96,10 @@ def engine_at(conductor: Conductor) -> Callable[[int, Callable[[object], None]],
 async def open_network_node(
     folder: Path, number: int, pending: bool, *orders: Order
 ) -> AsyncIterator[tuple[Node, Conductor]]:
-    """A node of a network, with a batch pending or none. ``orders``: given before pending batches are restored."""
+    """A node of a network, with one pending batch or none.
+
+    The engine gets ``orders`` before pending batches are restored.
+    """
     conductor = Conductor()
     store = open_store(folder, LIMITS)
     try:
@@ -137,7 +140,7 @@ def test_two_nodes_commit_a_block_that_one_of_them_proposed(tmp_path: Path) -> N
             # Nothing is committed before the network decides.
             assert (await status_of(client, signed_batch())).status == ClientBatchStatus.PENDING
             other_conductor.order(Process(proposed.proposal))
-            # Its processor comes late, and the proposal is not agreed to before.
+            # The processor of the other node connects late. Until then, that node does not agree to the proposal.
             refused = await other_conductor.report()
             assert isinstance(refused, Processed)
             assert "waiting_for_processor" in (refused.refusal or "")
@@ -161,7 +164,7 @@ def test_orders_wait_until_pending_batches_are_restored(tmp_path: Path) -> None:
     async def test() -> None:
         async with open_network_node(tmp_path, 1, True, Propose(1)) as (node, conductor), open_peers(node, 1) as peers:
             assert await asyncio.wait_for(conductor.report(), 10) == NothingProposed(1)
-            # The order found the batch, and no processor for it.
+            # The order was carried out after the batch was restored. The batch has no processor.
             assert (await status_of(peers[0], signed_batch())).reason == "waiting_for_processor"
 
     run(test)

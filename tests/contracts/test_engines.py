@@ -1,4 +1,7 @@
-"""The contract of engines: what production does with an engine's effects. For the solo engine and a BFT engine."""
+"""The contract of engines: what production does with an engine's effects.
+
+The tests run for the solo engine and for a BFT engine.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -58,7 +61,7 @@ OTHER = FamilyVersion(OtherHandler.family_name, OtherHandler.family_version)
 def batch(
     number: int, *operations: tuple[str, int], dependencies: Sequence[TransactionId] = (), family: int = 0
 ) -> VerifiedBatch:
-    """A batch of one transaction that declares what it touches."""
+    """A batch of one transaction, which declares the addresses that it reads and writes."""
     places = tuple(sorted({address(place) for _, place in operations}))
     made = make_batch(number, [Script(list(operations), places, places, tuple(dependencies), family)])
     raw = raw_pb2.RawBatch(header_signature=made.id, transactions=[item.raw for item in made.transactions])
@@ -69,7 +72,7 @@ VALID, FAILING = batch(1, ("set", 1)), batch(2, ("fail", 0), ("set", 2))
 
 
 class Watched:
-    """An engine whose effects and events are held to the order that the seam promises."""
+    """An engine that checks that its effects and events come in the order that the engine interface promises."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -102,7 +105,7 @@ class Bench:
         commit(self.node.store, [genesis_batch("genesis")])
 
     def make_block(self) -> None:
-        """Make a block of what is pending, if anything is."""
+        """Make a block of the pending batches, if there are any."""
         if self.kind == "solo":
             self.node.work()
             return
@@ -229,7 +232,7 @@ class FourNodes:
         return propose_anything(node.store, HANDLERS, OTHER_SIGNER, Consensus("scripted", height, 5), batches, LIMITS)
 
     def decide(self, proposal: Proposal, *nodes: EngineNode) -> None:
-        """Have nodes, all by default, finalize and commit a proposal."""
+        """Let nodes (by default all) finalize and commit a proposal."""
         for node in nodes or self.nodes:
             [finalized] = node.order(Finalize(proposal))
             assert isinstance(finalized, Finalized), finalized
@@ -278,7 +281,7 @@ def test_after_a_failed_round_another_proposal_is_decided(four: FourNodes) -> No
         node.order(Discard())
     four.decide(second)
     assert len({node.head.id for node in four.nodes}) == 1
-    # The batch of the failed round is pending where it was accepted, and comes with the next proposal.
+    # The batch of the failed round is still pending at the node that accepted it, and enters the next proposal.
     [entry] = four.nodes[0].queue
     assert entry.batch.id == VALID.id
     third = four.nodes[0].order(Propose(2))
@@ -294,7 +297,7 @@ def test_a_block_decided_elsewhere_interrupts_an_own_proposal(four: FourNodes) -
     assert node.order(Propose(1), steps_max=0) == []
     decided = four.force(VALID, batch(3, ("set", 3)))
     four.decide(decided)
-    # What the block holds is settled; the other batch is still pending.
+    # The batches of the decided block are settled. The other batch is still pending.
     assert [entry.batch.id for entry in node.queue] == [batch(4, ("set", 4)).id]
     [proposed] = node.order(Propose(2))
     assert isinstance(proposed, Proposed)
@@ -342,7 +345,7 @@ def test_a_lost_processor_is_no_verdict(four: FourNodes) -> None:
 
 
 class _Troubled(ScriptHandler):
-    """Fails without a verdict as many times as it is told."""
+    """Fails without a verdict in its first ``times`` applies."""
 
     def __init__(self, times: int) -> None:
         self.times = times
@@ -433,7 +436,7 @@ def test_time_never_goes_back(four: FourNodes) -> None:
     four.connect()
     four.nodes[0].now_ms = 9_000
     four.decide(four.propose(VALID))
-    # Its own clock may be set back: the block gets its parent's time.
+    # The proposer's clock may be set back. Then the block gets the time of its parent.
     four.nodes[0].now_ms = 100
     later = four.propose(batch(3, ("set", 3)))
     assert later.seal is not None
@@ -472,7 +475,7 @@ def test_every_batch_of_a_given_list_gets_the_same_verdict_on_every_node(four: F
     behind = batch(8, ("set", 8), dependencies=[transaction_id_of(2, 0)])
     decided = four.force(VALID, twice, twice, copy, unmet, FAILING, behind)
     for node in four.nodes[:2]:
-        # A batch is pending on some nodes only: that must not change the verdicts.
+        # A batch is pending on some nodes only. This must not change the verdicts.
         node.accept(unmet)
     four.nodes[1].order(Process(decided))
     four.decide(decided)

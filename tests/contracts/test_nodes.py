@@ -50,7 +50,7 @@ _changes = st.dictionaries(
 @given(history=st.lists(_changes, max_size=4))
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_state_is_the_dictionary_of_all_changes(nodes: Nodes, history: list[Mapping[str, bytes | None]]) -> None:
-    # The fixture is shared by all examples of a run, so the model starts from what the earlier ones left.
+    # All examples of a run share the fixture, so the model starts from the state that earlier examples left.
     model = {} if not nodes.root.number else {leaf.address: leaf.value for leaf in walk.leaves(nodes.node, nodes.root)}
     for changes in history:
         update = nodes.apply(changes)

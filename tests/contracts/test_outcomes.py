@@ -1,6 +1,6 @@
-"""One apply's result before the validator, the test kit and the rehearsal: the same receipt, or the same refusal.
+"""The validator, the test kit and the rehearsal judge an apply alike: the same receipt, or the same refusal.
 
-The handler writes past the SDK's own checks, as a processor in another language may.
+The handler bypasses the SDK's own checks, as a processor in another language may.
 """
 
 from typing import Any, NamedTuple
@@ -34,7 +34,7 @@ STATE = {ADDRESSES[0]: b"held"}
 
 
 class Effects(NamedTuple):
-    """Everything that an apply leaves."""
+    """Everything that an apply produces: writes, events and receipt data."""
 
     changes: dict[str, bytes | None]
     events: tuple[Event, ...] = ()
@@ -42,7 +42,7 @@ class Effects(NamedTuple):
 
 
 class Careless(TransactionHandler[bytes]):
-    """Leaves ``effects``, whatever the SDK would say."""
+    """Produces ``effects`` without the SDK's checks."""
 
     family_name, family_version = FAMILY
     namespaces = (NAMESPACE,)

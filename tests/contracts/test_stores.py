@@ -56,7 +56,7 @@ def tables_of(store: Store) -> Tables:
 
 
 def write_much(store: Store, seed: int, steps: int) -> None:
-    """Accept, commit and reject ``steps`` times, drawn from a seed, on top of what the store holds."""
+    """Accept, commit or reject batches ``steps`` times, as a seed draws. The store may hold data already."""
     rng = Random(seed)
     for step in range(steps):
         name = (seed, step)

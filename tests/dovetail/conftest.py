@@ -1,4 +1,4 @@
-"""A user's home of their own, a REST API that answers what a test says, and the command line as a function."""
+"""Fixtures: a home folder for the user, a REST API whose answers a test sets, and the command line as a function."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ from tests.dovetail.validator.history.verified import Here
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """DOVETAIL_HOME, not made yet; no other variable of ours is set."""
+    """The folder in DOVETAIL_HOME, which does not exist yet. No other DOVETAIL variable is set."""
     for variable in ("URL", "KEY", "DEBUG"):
         monkeypatch.delenv(f"DOVETAIL_{variable}", raising=False)
     monkeypatch.setenv("DOVETAIL_HOME", str(tmp_path / "home"))
@@ -47,7 +47,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a command line, without the program's name."""
 
     def run(*arguments: str) -> Outcome:
-        # A command may let nobody interrupt its end, which is the process's own.
+        # A command may ignore SIGINT until its process ends. Here the process continues, so the handler is restored.
         interrupt = signal.getsignal(signal.SIGINT)
         try:
             code = main(arguments)
@@ -62,7 +62,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with a store, which nobody changes."""
+    """A data folder with a store. Tests must not change this folder."""
     folder = tmp_path_factory.mktemp("made")
     long_chain(folder / STORE_NAME, BLOCKS * 10, 10, 20)
     return folder
@@ -70,15 +70,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def data(made: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
+    """A copy of ``made``, which a test may change."""
     return Path(shutil.copytree(made, tmp_path / "data"))
 
 
 @pytest.fixture
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fresh interpreters cost most of the time: here the processes are forked, and those that check are this one.
+    """Fork child processes, and check in this process: starting new interpreters would take most of the test's time.
 
-    Commands with processes as they are, are in tests/system/e2e/test_store_tools.py and in the tests of kills.
+    tests/system/e2e/test_store_tools.py and the tests of kills run the commands with their real processes.
     """
     for module in (
         "cli.commands.chain", "cli.commands.store", "validator.maintenance.copies", "validator.maintenance.repair"
@@ -98,7 +98,7 @@ class Request(NamedTuple):
 
 @dataclass
 class FakeApi:
-    """Answers each ``METHOD target`` as told, anything else with 404; remembers what was asked."""
+    """Answers each ``METHOD target`` as the test set, and other requests with 404. Records all requests."""
 
     url: str
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
@@ -138,7 +138,8 @@ def api() -> Iterator[FakeApi]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        # The end of the server waits for answers that nobody takes any more: what they say is not another test's.
+        # The server's end waits for the threads of unfinished answers, so that their output does not appear in another
+        # test.
         server.daemon_threads = False
         fake = FakeApi(f"http://127.0.0.1:{server.server_port}")
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -68,7 +68,7 @@ def test_set_inc_dec(ledger: Ledger, version: str) -> None:
 
 
 TOP = -1
-"""Stands for the version's largest value, plus an offset."""
+"""Stands for the version's largest value. TOP - 1 stands for the value below it."""
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_both_versions_change_the_same_names(ledger: Ledger) -> None:
 
 
 def test_1_0_refuses_entries_with_wider_values(ledger: Ledger) -> None:
-    """Even if it is the value of another name at the address."""
+    """Version 1.0 refuses the entry even if the wide value belongs to another name at the address."""
     address = intkey_address("n")
     assert do(ledger, "2.0", "set", "n", 2**32)
     before = dict(ledger.state)
@@ -152,7 +152,7 @@ def changed(**fields: Any) -> bytes:
 
 
 INDEFINITE = b"\xbf" + b"".join(cbor2.dumps(item) for pair in GOOD.items() for item in pair) + b"\xff"
-# A 16-bit length, which some encoders write for every map.
+# The map has a 16-bit length, which some encoders write for every map.
 WIDE = b"\xb9\x00\x03" + cbor2.dumps(GOOD)[1:]
 
 

@@ -22,7 +22,7 @@ class Validator:
         context: "zmq.Context[zmq.Socket[bytes]] | None" = None,
         keys: KeyFiles | None = None,
     ) -> None:
-        """``keys``: its own keys, if it asks processors for keys."""
+        """``keys``: the validator's own keys, if it asks processors for keys."""
         self._context = context or zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
         self._router.setsockopt(zmq.LINGER, 0)

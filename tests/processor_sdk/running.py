@@ -1,4 +1,4 @@
-"""A processor with workers, in a thread of the test or as a script."""
+"""Runs a processor with workers, in a thread of the test or as a script."""
 
 import os
 import queue

@@ -26,7 +26,7 @@ quiet = Dispatcher([ScriptHandler()])
 
 
 def test_pages_are_fetched_as_they_are_taken_under_the_transactions_own_context() -> None:
-    """Three of five entries are taken, in pages of two. Other reads meanwhile do not disturb the list."""
+    """The handler takes three of five entries, in pages of two. Other reads in between do not disturb the list."""
     state = State({address(number): b"%d" % number for number in range(5)})
 
     class Taker(ScriptHandler):

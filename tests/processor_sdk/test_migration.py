@@ -59,7 +59,7 @@ class Mixin:
 
 
 class Template(Staying, abc.ABC):
-    """Migrates 2.0, because it inherits from a handler of 2.0."""
+    """Inherits from a handler of 2.0, and so migrates 2.0."""
 
     @abc.abstractmethod
     def apply(self, transaction: Transaction[bytes], context: Context) -> None: ...
@@ -163,7 +163,8 @@ def test_a_handler_of_the_1x_line_never_migrates() -> None:
     response = run(old, State({}))
     assert response.status == INVALID
     assert "declares no migrate" in response.message
-    # For a 1.x validator the key is like any other: all nodes must give the same verdict, whatever their SDK.
+    # Without a batch id, a handler ignores the migration key, so that all nodes give the same verdict, whatever their
+    # SDK.
     state = State({})
     assert run(old, state, batch_id="", migration=False).status == OK
     assert state.receipt_data == [b"applied"]
@@ -315,7 +316,7 @@ def test_many_removals_are_sent_in_several_calls() -> None:
 
 @pytest.mark.parametrize("batch_id", ["", "ba" * 64])
 def test_the_key_alone_makes_no_migration(batch_id: str) -> None:
-    """A 1.x validator, which sends no batch id, and an earlier Dovetail validator let any client use the key."""
+    """1.x validators, which send no batch id, and earlier Dovetail validators let any client use the migration key."""
 
     def never(context: MigrationContext) -> NoReturn:
         raise AssertionError

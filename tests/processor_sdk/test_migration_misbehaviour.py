@@ -1,4 +1,4 @@
-"""A faulty migrate is answered and changes nothing: it raises, writes elsewhere or too much, hangs, or acts at random.
+"""Faulty migrations (raising, hanging, random, with wrong or too many writes) get an answer and change nothing.
 
 ``test_migration`` has correct migrations.
 """
@@ -136,7 +136,10 @@ operations = st.lists(
 def test_whatever_migrate_does_it_stays_in_its_slice_and_is_answered(
     script: list[tuple[str, str]], there: set[str]
 ) -> None:
-    """A slice that is OK changes only its own addresses, as a plain dict predicts; any other changes nothing."""
+    """A slice that is OK changes only its own addresses, as a plain dict predicts.
+
+    A slice that is not OK changes nothing.
+    """
     values = dict.fromkeys(there, b"old")
     expected = dict(values)
 

@@ -33,7 +33,7 @@ Message = validator_pb2.Message
 
 
 class GatedHandler(ScriptHandler):
-    """Signals the begin of an apply, and waits until the test lets it continue."""
+    """Signals the beginning of an apply, and waits until the test lets the apply continue."""
 
     def __init__(self) -> None:
         self.applied: list[str] = []
@@ -275,7 +275,7 @@ def test_stop_unregisters_first_and_finishes_what_is_in_flight(start: Start, val
 
 
 def test_a_batch_in_progress_is_finished_after_stop(start: Start, validator: Validator) -> None:
-    """In the 1.x conversation the batch's next transaction is sent only after the answer to the one before."""
+    """In the 1.x conversation, a batch's next transaction is sent only after the answer to the one before."""
     handler = GatedHandler()
     processor = start(validator.url, handler)
     validator.accept()

@@ -294,7 +294,7 @@ class TestAdding:
 
 
 def bare_object(**attributes: Any) -> object:
-    """A handler without the base class, like some 1.x handlers."""
+    """A handler without the base class. Some 1.x handlers have no base class."""
     good = {
         "family_name": FAMILY,
         "family_versions": ["1.0"],
@@ -348,7 +348,7 @@ def test_console_logging_has_the_levels_of_1x(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_values_are_made_without_a_validator() -> None:
-    """As in tests of 1.x handlers: hand-made requests, and a fake context."""
+    """Tests of 1.x handlers make requests by hand, and use a fake context."""
     header_bytes = Spec(ALL, ALL, []).header_bytes()
     transaction = Transaction(Spec((), (), []).transaction_id(), decode_header(header_bytes), header_bytes, b"[]")
     seen: list[Any] = []

@@ -1,4 +1,4 @@
-"""Random histories of four nodes that run the same decided blocks, each with other processors and other mishaps.
+"""Random histories of four nodes that run the same decided blocks. The processors and failures of each node differ.
 
 ``python -m tests.properties.histories --seeds 1000`` runs many of them.
 """
@@ -59,7 +59,7 @@ LIMITS: Final = Limits(
 
 
 class Broken(Exception):
-    """A history that came out differently on some node, or lost something."""
+    """A history in which a node has a different result, or in which a batch is lost."""
 
 
 def run_history(seed: int, folder: Path) -> int:
@@ -85,7 +85,7 @@ class _FlakyScript(ScriptHandler):
 
 
 class _Peer:
-    """One node of the network, its processors, and what it was told so far."""
+    """One node of the network, its processors, and the batches and blocks that it got so far."""
 
     def __init__(self, number: int, folder: Path, rng: Random) -> None:
         self.number = number
@@ -109,13 +109,13 @@ class _Peer:
         return node
 
     def restart(self) -> None:
-        """Stop, and start from what is on disk."""
+        """Stop the node, and start it again from the data on disk."""
         self.node.close()
         self.node = self._open()
         self.node.fill(list(self.accepted.values()))
 
     def accept(self, *batches: VerifiedBatch) -> None:
-        """Accept what is not known here."""
+        """Accept the batches that this node does not know yet."""
         fresh = [
             batch
             for batch in batches
@@ -125,7 +125,7 @@ class _Peer:
         self.node.accept(*fresh)
 
     def order(self, order: Any) -> object:
-        """Give an order, and let the node work through mishaps until it reports."""
+        """Give an order, and let the node work until it reports. Meanwhile processors and the node itself may fail."""
         if self._rng.random() < 0.7:
             self._connect_all()
         reports = self.node.order(order, steps_max=0)
@@ -174,7 +174,7 @@ class _History:
                     peer.accept(batch)
             self._decided.append(self._decide(height, fresh))
             for peer in rng.sample(self._peers, NODES):
-                # At least one node is at the head, to propose.
+                # At least one node must have the newest block, so that it can propose.
                 if rng.random() < 0.7 or peer is self._peers[0]:
                     self._catch_up(peer)
         for peer in self._peers:
@@ -204,7 +204,7 @@ class _History:
         return self._made[-1]
 
     def _decide(self, height: int, fresh: list[VerifiedBatch]) -> Proposal:
-        """Let rounds go by until one decides."""
+        """Run rounds until one of them decides on a proposal."""
         rng = self._rng
         while True:
             ready = [peer for peer in self._peers if peer.height == height - 1]
@@ -224,7 +224,7 @@ class _History:
                 peer.node.order(Discard())
 
     def _any_list(self, proposer: _Peer, height: int, fresh: list[VerifiedBatch]) -> Proposal:
-        """A list that no honest node would choose: batches again, duplicates, dependents before what they need."""
+        """A list that no honest node would choose: repeated batches, or dependent batches before their dependencies."""
         rng = self._rng
         chosen = [rng.choice(self._made) for _ in range(rng.randint(0, 4))] + fresh
         rng.shuffle(chosen)
@@ -259,7 +259,7 @@ class _History:
             raise Broken(f"node {peer.number} does not finalize: {report}")
         return report
 
-    # What must hold
+    # The checks at the end
 
     def check(self) -> int:
         """Compare the nodes with each other and with a serial run. Returns the number of blocks."""
@@ -324,7 +324,7 @@ def _enters(batch: VerifiedBatch, committed: Iterable[TransactionId], included: 
 
 
 def quiet() -> None:
-    """Leave out the log lines of troubles that a history makes on purpose."""
+    """Leave out the log lines of failures that a history causes on purpose."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.getLogger("processor_sdk.apply.dispatch").setLevel(logging.CRITICAL)
 

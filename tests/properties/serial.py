@@ -32,7 +32,7 @@ LIMITS = Limits(state_list_entries_max=2)
 
 
 def address(number: int) -> str:
-    """One of few addresses: four under each of two prefixes of eight characters in each of the two namespaces."""
+    """One of sixteen addresses: two namespaces, two prefixes of eight characters in each, four addresses per prefix."""
     namespace = NAMESPACES[number // 8 % 2]
     return f"{namespace}{number // 4 % 2:02x}{number % 4:02x}".ljust(70, "0")
 
@@ -67,7 +67,7 @@ def run_script(payload: bytes, view: View) -> bytes:
             for entry in view.list(prefix_of(operation, number)):
                 seen.update(repr(entry).encode())
         elif operation == "clear":
-            # The list is a snapshot of when it began, whatever is written meanwhile.
+            # The list shows the state at its beginning, whatever is written meanwhile.
             for name, data in view.list(address(number)[:8]):
                 seen.update(data)
                 view.delete(name)
@@ -161,7 +161,8 @@ class _SerialView:
         if not address.startswith(self._transaction.outputs):
             raise Fails("unauthorized")
         if not address.startswith(self._transaction.inputs):
-            # An address outside the inputs must not be read: only this transaction's own delete changes the answer.
+            # An address outside the inputs must not be read. The answer is False only if this transaction deleted the
+            # address.
             held = self.changes.get(address, b"") is not None
         else:
             held = self.get(address) is not None
@@ -262,7 +263,7 @@ class Network:
             self._replies[name].clear()
 
     def kill(self, name: bytes) -> list[Any]:
-        """Disconnect a processor: its tasks are lost."""
+        """Disconnect a processor. Its tasks are lost."""
         del self._dispatchers[name]
         return self.processors.probe()
 
@@ -277,7 +278,7 @@ class Network:
         return Delivery.SENT
 
     def step(self) -> list[Any]:
-        """Let one processor, drawn among those with work, answer one message."""
+        """Draw one of the processors that have work, and let it answer one message."""
         busy = sorted(name for name in self._dispatchers if self._frames[name])
         name = busy[self._choose(len(busy))]
         frames = self._frames[name]

@@ -47,7 +47,7 @@ def test_a_verdict_for_want_of_a_processor_is_found(tmp_path: Path, monkeypatch:
 
 
 def test_a_rule_that_looks_into_the_queue_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unmet dependency counts as met where a batch that this node holds would bring it."""
+    """The broken rule: a missing dependency counts as met if a pending batch of this node holds it."""
     production: list[Production] = []
     start = Production._start_given
 

@@ -57,7 +57,7 @@ def blocks(draw: st.DrawFn) -> tuple[dict[str, bytes], list[VerifiedBatch]]:
 def _scripts(draw: st.DrawFn, batch: int) -> Script:
     few = st.integers(0, ADDRESSES - 1)
     operations = draw(st.lists(st.tuples(st.sampled_from(OPERATIONS), few), max_size=5))
-    # An unconditional failure in every script would make most batches invalid: keep few.
+    # Unconditional failures in many scripts would make most batches invalid, so most are removed.
     operations = [step for step in operations if step[0] != "fail" or step[1] == 0]
     touched = [address(number) for _, number in operations]
     lengths = st.sampled_from((70, 70, 70, 10, 8, 6, 0))
@@ -80,7 +80,7 @@ def _scripts(draw: st.DrawFn, batch: int) -> Script:
 
 
 def _listed_characters(step: tuple[str, int]) -> int:
-    """The length of the longest input that allows a step."""
+    """The length of the longest declared input that still permits a step."""
     operation, number = step
     return 8 if operation == "clear" else len(prefix_of(operation, number)) if operation.startswith("list") else 70
 

@@ -54,7 +54,7 @@ def _outcome(result: Result | None) -> Outcome:
 
 
 def _rejected(reason: str, message: str, extended_data: bytes) -> Outcome:
-    # If several dependencies failed, the message names the one that failed first, which depends on timing.
+    # If several dependencies failed, the message names the first to fail. Which one is first depends on timing.
     return reason, "" if reason == "dependency_invalid" else message, extended_data, ()
 
 

@@ -1,7 +1,7 @@
 """The test kit's ledger activates and migrates as the validator does: the same bytes, verdicts, reasons and state.
 
-The validator is represented by its rules, executor and registry, without sockets. ``tests/dovetail/validator`` holds
-the tests that a node puts a due migration first.
+The validator is represented by its rules, executor and registry, without sockets. ``tests/dovetail/validator`` tests
+that a node puts a due migration first.
 """
 
 import json
@@ -142,7 +142,7 @@ class Chain:
 
     def _run(self, batch: VerifiedBatch, migrates: bool) -> Result:
         migrating = frozenset({0} if migrates else ())
-        # A migration has its block's tasks for itself, as when the queue injects it.
+        # No other batch is in the block of a migration, as when the queue injects the migration.
         execution = BlockRun(view_of(dict(self.state)), [batch], LIMITS, alone=migrating, migrations=migrating)
         while not execution.finished:
             dispatch(execution, self._network.processors, LIMITS.packed_transactions_max)

@@ -67,7 +67,7 @@ def batches() -> list[dict[str, Any]]:
 
 
 def blocks() -> list[dict[str, Any]]:
-    """Sealed block headers: the first, a later one, and one with all fields but the signer at their defaults."""
+    """Sealed block headers: the first block, a later block, and a block whose fields except the signer are defaults."""
     key = secp256k1.private_key_from("vector node")
     signer = secp256k1.public_key(key)
     made = []

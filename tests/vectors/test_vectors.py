@@ -1,4 +1,4 @@
-"""The golden vectors: independent code makes the same files, and the project writes and reads the same bytes."""
+"""The golden vectors: independent code generates the same files, and the project writes and reads the same bytes."""
 
 import base64
 from typing import Any

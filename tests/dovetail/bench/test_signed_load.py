@@ -31,7 +31,7 @@ def _batches(load: Load) -> list[VerifiedBatch]:
 
 
 def _actions(load: Load) -> Counter[_Action]:
-    """How often each action is in a load."""
+    """How often each action occurs in a load."""
     items = [item for batch in _batches(load) for item in batch.transactions]
     payloads = [ENCODINGS["application/cbor"].decode(decode_transaction(item.raw).payload) for item in items]
     return Counter(

@@ -130,7 +130,7 @@ def test_ctrl_c_ends_with_130_and_the_way_to_go_on(
     assert (process.returncode, out) == (130, b"")
     lines = err.decode().splitlines()
     if heard == "POST /batches":
-        assert lines == []  # Not known to be accepted.
+        assert lines == []  # The command does not know whether the batch is accepted, so it prints no hint.
         return
     batch_id = api.requests[-1].target.partition("id=")[2].partition("&")[0]
     follow = f"follow it: {sys.executable} -m dovetail batch status {batch_id} --wait 60 --url {api.url}"

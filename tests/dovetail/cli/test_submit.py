@@ -80,7 +80,7 @@ def test_a_password_of_the_url_is_not_shown(run: Run, api: FakeApi) -> None:
     api.answers["POST /batches"] = (202, {"link": "…"})
     accepted = run("intkey", "set", "apples", "5", "--url", with_password)
     assert f"--url {shown!r}" in accepted.out
-    # The password is used all the same.
+    # The request has the password, although no output shows it.
     assert api.requests[-1].headers["Authorization"].startswith("Basic ")
     refused = run("block", "list", "--url", "http://me:secret@127.0.0.1:1")
     assert refused.err == "dovetail: nothing answers at http://me:…@127.0.0.1:1; is `dovetail up` running?\n"

@@ -1,4 +1,4 @@
-"""Verification of batches: forgeries are refused with their rule, unusual valid batches pass, no bytes crash it."""
+"""Verification of batches: forgeries are refused by their rule, unusual valid batches pass, no bytes raise errors."""
 
 from dataclasses import replace
 

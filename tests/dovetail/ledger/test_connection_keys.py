@@ -57,7 +57,7 @@ def test_a_key_that_signs_is_told_from_one_of_connections(signing: bytes) -> Non
         (0o600, ME, ME, None),
         (0o400, ME, ME, None),
         (0o600, ROOT, ROOT, None),
-        # A service manager passes a file of root to a service this way.
+        # A service manager gives a service access to a file of root with these permissions.
         (0o440, ROOT, ME, None),
         (0o640, ROOT, ME, None),
         (0o640, ME, ME, "chmod 600"),
@@ -119,5 +119,5 @@ def test_a_public_key_passes_for_no_secret() -> None:
         InvalidKey, match=r"its name is that of a public key: name the \.priv file that was made with it$"
     ):
         decode_secret(PUBLIC, "validator.pub", mode=0o644, owner=ME, reader=ME)
-    # A secret's file may have any other name, such as one that a service manager gives.
+    # The file of a secret key may have any other name, such as a name that a service manager gives.
     assert decode_secret(SECRET, "connection", mode=0o600, owner=ME, reader=ME).reveal() == SECRET

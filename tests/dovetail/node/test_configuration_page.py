@@ -17,7 +17,7 @@ from tests.dovetail.conftest import Run
 _PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
 _TABLES = {"validator": ValidatorConfig, "rest_api": RestConfig, "processor": ProcessorConfig, "limits": Limits}
 _BESIDE_THE_LEDGER = {"data_dir": '"~/.dovetail/data"', "key_file": '"DATA_DIR/keys/validator.priv"'}
-"""What has no default of its own but one that follows from where the user's files are."""
+"""The settings whose defaults follow from the place of the user's files."""
 
 
 def _settings(kind: Any) -> list[Field[Any]]:

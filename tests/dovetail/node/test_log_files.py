@@ -1,4 +1,4 @@
-"""Log files keep their bound, and a stack trace in one is text."""
+"""Log files stay within their size limit, and a stack trace in a log file is plain text."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Log lines are written at once without a loop; beside one before it sleeps, in order, and none is lost."""
+"""Without an event loop, log lines are written at once; with a loop, before the loop sleeps. No line is lost."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class _Stderr:
-    """The writes: one entry for each flush of something."""
+    """Records writes: one entry for each flush that has lines to write."""
 
     def __init__(self) -> None:
         self.writes: list[list[str]] = []
@@ -96,7 +96,7 @@ def test_beside_a_loop_lines_wait_and_are_written_together_before_it_sleeps(
         written = asyncio.Event()
         for number in range(3):
             log.info(str(number))
-            # The loop turns without a sleep.
+            # The loop makes a turn without sleeping.
             await asyncio.sleep(0)
         assert stderr.writes == []
         loop.call_later(0.001, written.set)
@@ -268,7 +268,7 @@ def test_a_loop_with_something_to_do_writes_nothing_first(
         loop.add_reader(here, hear)
         structlog.get_logger().info("said")
         there.send(b"1")
-        # The loop would sleep here if nothing had arrived.
+        # If no event had arrived, the loop would sleep here.
         await heard.wait()
         loop.remove_reader(here)
         assert written == []

@@ -18,7 +18,7 @@ print(json.dumps([raise_open_files_limit(low.append), resource.getrlimit(resourc
 
 
 def _raised(soft: int, hard: int) -> object:
-    """Run in a separate process, because a lowered hard limit cannot be raised again."""
+    """Raise the limit in a separate process, because a lowered hard limit cannot be raised again."""
     program = _RAISED.format(soft=soft, hard=hard)
     done = subprocess.run([sys.executable, "-c", program], cwd=_ROOT, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)

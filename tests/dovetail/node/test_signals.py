@@ -1,4 +1,4 @@
-"""Ending signals end in order what runs inside ``ending_signals_interrupt``, and a benchmark leaves nothing."""
+"""Ending signals end code inside ``ending_signals_interrupt`` in order, and a benchmark leaves no files behind."""
 
 import asyncio
 import os
@@ -69,7 +69,7 @@ def test_a_benchmark_leaves_nothing(
 
 
 def test_one_that_comes_while_its_node_ends_is_not_lost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """This holds even if stderr has no reader."""
+    """The signal is not lost even if stderr has no reader."""
 
     async def supervise(_parts: object, _log_dir: Path, events: Events) -> NoReturn:
         loop = asyncio.get_running_loop()

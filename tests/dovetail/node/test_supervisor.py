@@ -81,7 +81,7 @@ def test_parts_end_in_order_after_all_served(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     told = Told(on_ready=_end)
     parts = [_part("core", journal, ends=2), _part("door", journal, ends=1), _part("work", journal, "waits", ends=0)]
-    # The caller may have more to end.
+    # The supervisor must restore the caller's signal handler, because the caller may have more to end.
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         assert _run(tmp_path, parts, told) is signal.SIGTERM
@@ -114,7 +114,7 @@ def test_a_part_that_dies_is_started_again(tmp_path: Path) -> None:
 def test_what_a_dead_part_left_behind_is_ended_with_it(tmp_path: Path) -> None:
     fifo = tmp_path / "held-open"
     os.mkfifo(fifo)
-    # Opened for both, so that opening does not block; only other writers count below.
+    # The end for reading is opened without blocking, although the FIFO has no writer yet.
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     _run(tmp_path, [_part("work", fifo, "parent")], Told(on_ready=_end))
     os.set_blocking(reader, True)
@@ -190,5 +190,5 @@ def test_children_end_when_the_supervisor_is_killed(tmp_path: Path) -> None:
         process.kill()
     os.set_blocking(reader, True)
     with open(reader, "rb") as held:
-        # End of file means that no process holds the other end: no child is left.
+        # End of file means that no process holds the writing end, so no child is left.
         assert held.read().count(b" ended\n") == 2

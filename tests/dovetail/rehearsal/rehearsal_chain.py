@@ -1,4 +1,4 @@
-"""Builds chains like a validator, without one: signed batches, applied by handlers; receipts, state and blocks."""
+"""Builds chains as a validator does, in this process: signed batches that handlers apply, receipts, blocks."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -47,7 +47,7 @@ class Chain:
         return self.block([[self.intkey(*step) for step in batch] for batch in batches])
 
     def block(self, batches: Iterable[Sequence[SignedTransaction]]) -> BlockInfo:
-        """Commit the next block, with those ``batches`` in which every transaction is OK."""
+        """Commit the next block. It holds the batches of ``batches`` in which every transaction is OK."""
         store, head = self.store, self.store.head
         base = head.root if head else EMPTY
         changes: dict[str, bytes | None] = {}
@@ -79,7 +79,7 @@ class Chain:
         return self._commit(committed, changes)
 
     def migrated(self, permission: Permission) -> BlockInfo:
-        """Commit the next block, with the migration of that version."""
+        """Commit the next block, which holds the migration of the given version."""
         head = self.store.head
         view = Stored(self.store.node, head.root if head else EMPTY)
         batch = batch_for(permission, view)

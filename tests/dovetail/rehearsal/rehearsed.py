@@ -17,7 +17,7 @@ NAMED = "DOVETAIL_TEST_NAMED"
 
 
 class WithEvent(IntkeyHandler):
-    """intkey with an event and receipt data; the history for the handlers below."""
+    """intkey with an event and receipt data. The handlers below are rehearsed against its history."""
 
     def apply(self, transaction: Transaction[IntkeyPayload], context: Context) -> None:
         super().apply(transaction, context)
@@ -106,7 +106,7 @@ class DecRaises(IntkeyHandler):
 
 
 class Lister(IntkeyHandler):
-    """Reads with list the entries that intkey reads with get."""
+    """Reads its entries with list, where intkey uses get."""
 
     def apply(self, transaction: Transaction[IntkeyPayload], context: Context) -> None:
         address = intkey_address(transaction.payload.name)
@@ -149,7 +149,7 @@ class Endless(IntkeyHandler):
 
 
 class EndsItsProcess(IntkeyHandler):
-    """Exits its process once, at the name of NAMED, and creates the file."""
+    """Exits its process once, at the name in NAMED, and creates the file in NAMED."""
 
     def apply(self, transaction: Transaction[IntkeyPayload], context: Context) -> None:
         name, _, file = os.environ.get(NAMED, "").partition(":")
@@ -160,7 +160,7 @@ class EndsItsProcess(IntkeyHandler):
 
 
 class WaitsForCtrlC(DecByOneMore):
-    """Opens the file of NAMED, a pipe, at the name of NAMED, and waits until the pipe is closed."""
+    """At the name in NAMED, opens the file in NAMED, a pipe, and waits until the pipe is closed."""
 
     def apply(self, transaction: Transaction[IntkeyPayload], context: Context) -> None:
         name, _, file = os.environ.get(NAMED, "").partition(":")
@@ -206,7 +206,7 @@ class OtherRemoves(OtherFamily):
 
 
 class SaysWhatIsPermitted(TransactionHandler[bytes]):
-    """Writes its payload as the setting's leaf, as if votes had changed the setting."""
+    """Writes its payload to the leaf of the setting of permitted families, as if votes had changed the setting."""
 
     family_name = "says"
     family_version = "1.0"

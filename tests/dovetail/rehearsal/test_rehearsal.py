@@ -98,7 +98,7 @@ def test_a_write_differs(tmp_path: Path) -> None:
     assert first.new is not None
     assert (first.old.decoded, first.new.decoded) == ({"a": 9}, {"a": 8})
     assert second.old is not None
-    # The second of its batch sees the first one's changes in history, not those of the new handler.
+    # The second transaction of a batch reads the changes that the first made in history, not those of the new handler.
     assert (second.old.decoded, second.old.hex) == ({"a": 7}, LEAF.encode({"a": 7}).hex())
     assert (third.kind, third.message, third.old) == ("invalid", "no more to take", None)
     assert third.batch_id != first.batch_id == second.batch_id
@@ -203,7 +203,7 @@ def test_past_migrations_are_not_rehearsed_as_transactions(tmp_path: Path) -> No
 
 
 def test_what_other_families_write_is_seen(tmp_path: Path) -> None:
-    """In the same batch, the same block and an earlier one."""
+    """The other family writes in the same batch, in the same block, and in an earlier block."""
     chain = Chain(tmp_path, IntkeyHandler(), rehearsed.OtherFamily())
 
     chain.block([[other(100)], [chain.intkey("dec", "a", 1)]])
@@ -232,7 +232,7 @@ def receipts_of(folder: Path) -> list[bytes]:
 
 
 def test_a_receipt_that_is_too_large_is_invalid(tmp_path: Path) -> None:
-    """Exact to the byte: with writes, events, data, and removals, which have no value."""
+    """The limit is exact to the byte, for writes, events, receipt data, and removals (which have no value)."""
     chain = Chain(tmp_path / "event", rehearsed.WithEvent())
     chain.steps([("set", "a", 10)], [("set", "a much longer name", 5)])
     chain.close()
@@ -320,7 +320,7 @@ def grow(folder: Path, *block: list[Step]) -> None:
 
 
 def test_each_span_is_read_from_the_newest_snapshot(tmp_path: Path) -> None:
-    """An older snapshot would make a busy validator's file grow."""
+    """A validator's file grows while a reader holds an old snapshot."""
     made(tmp_path, *BLOCKS)
     reader = StoreReader.open(tmp_path)
     rehearser = Rehearser(reader, IntkeyHandler(), INTKEY, 60_000, LIMITS)
@@ -369,7 +369,7 @@ def test_a_slice_is_read_from_the_newest_snapshot(tmp_path: Path) -> None:
 def test_a_damaged_store_is_not_the_handlers_doing(
     tmp_path: Path, handler: type[IntkeyHandler], record: bytes | None
 ) -> None:
-    """Even if the handler catches the failed read."""
+    """The error names the store even if the handler catches the failed read."""
     made(tmp_path, *BLOCKS)
     for name, _ in entries(tmp_path, "nodes"):
         put(tmp_path, "nodes", name, record)
@@ -417,7 +417,7 @@ def test_a_damaged_store_is_not_the_migrations_doing(tmp_path: Path, record: byt
 def test_a_worker_that_ended_may_have_had_any_piece_without_a_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, where: str
 ) -> None:
-    """The error names as many pieces without a result as there are workers."""
+    """The error names the unfinished pieces that the worker may have had: as many as there are workers."""
     blocks: list[list[list[Step]]] = [[[("set", f"{block}-{number}", 1)] for number in range(4)] for block in range(4)]
     made(tmp_path, *blocks)
     monkeypatch.setattr(run, "PIECE_TRANSACTIONS", 2)
@@ -471,7 +471,7 @@ CHAINS = st.lists(st.lists(st.lists(STEPS, min_size=1, max_size=4), max_size=4),
 @settings(max_examples=25, deadline=None)
 @given(CHAINS)
 def test_exactly_what_was_planted_differs(blocks: list[list[list[Step]]]) -> None:
-    """Compared with a model of intkey: which decs took effect, and the value after each."""
+    """A model of intkey gives the expected differences: which decs took effect, and the value after each."""
     values: dict[str, int] = {}
     expected: list[tuple[int, str, object, object]] = []
     transactions = 0
@@ -508,7 +508,7 @@ def test_exactly_what_was_planted_differs(blocks: list[list[list[Step]]]) -> Non
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(1, 7), st.integers(0, 12))
 def test_parts_come_to_the_whole(sizes: list[int], most: int, begin: int) -> None:
-    """The sum over pieces is the whole: with one rehearser, with two in turn, and resumed within a block."""
+    """The findings of pieces add up to the whole: with one rehearser, with two in turn, or resumed within a block."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "PIECE_TRANSACTIONS", most)
         names = iter(range(100))

@@ -82,7 +82,10 @@ class Asked(NamedTuple):
 
 
 class FakeValidator:
-    """Answers each type of request by ``answers``; None or no entry: no answer."""
+    """Answers each type of request by its entry in ``answers``.
+
+    A request gets no answer if the entry is None or missing.
+    """
 
     def __init__(self, answers: dict[int, tuple[int, Answer]] | None = None) -> None:
         self.answers = answers or {}

@@ -1,7 +1,7 @@
 """A node whose chain begins with a plan, and processors and clients of a family in two versions.
 
-What lives here: what the tests of activation and of migrations need. What must not: assertions on blocks, waiting by
-the clock.
+The tests of activation and of migrations share this module. Assertions on blocks and waits by the clock do not belong
+here.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -88,9 +88,9 @@ async def answer(peer: Peer, verdict: TpProcessResponse.Status = OK) -> Transact
 
 
 async def change_plan(processor: Peer, client: Peer, *plan: Permission, padding: int = 0) -> None:
-    """Put another plan on the chain; ``processor`` must be the one of SETTINGS, and have nothing else to do.
+    """Put another plan on the chain. ``processor`` must be that of SETTINGS, and must have no other task.
 
-    ``padding``: how many bytes the leaf holds beside it.
+    ``padding``: how many bytes the leaf holds beside the plan.
     """
     batch = batch_of(SETTINGS, nonce=repr(plan), outputs=[PERMITTED_AT])
     await submit(client, batch)
@@ -107,7 +107,7 @@ async def change_plan(processor: Peer, client: Peer, *plan: Permission, padding:
 
 
 async def leave(processor: Peer) -> None:
-    """Unregister, and be heard before whoever speaks next."""
+    """Unregister. The validator handles this before any message that is sent later."""
     processor.send(Envelope.TP_UNREGISTER_REQUEST, "leave", b"")
     while (await processor.receive()).message_type != Envelope.TP_UNREGISTER_RESPONSE:
         pass

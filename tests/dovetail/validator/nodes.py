@@ -21,7 +21,7 @@ from tests.dovetail.validator.support import LIMITS, SIGNER, commit, make_batch,
 def signed_transaction(
     nonce: str = "1", *, family: str = "nobody's", dependencies: Sequence[TransactionId] = ()
 ) -> SignedTransaction:
-    """A transaction of a family without a processor; equal for equal arguments."""
+    """A transaction of a family without a processor. Equal arguments give equal transactions."""
     return build_transaction(
         SIGNER,
         batcher_pubkey=SIGNER.public_key,
@@ -39,7 +39,7 @@ def signed_transaction(
 def signed_batch(
     nonce: str = "1", *, family: str = "nobody's", dependencies: Sequence[TransactionId] = ()
 ) -> SignedBatch:
-    """A batch of that transaction."""
+    """A batch of one transaction, which ``signed_transaction`` makes."""
     return build_batch(SIGNER, [signed_transaction(nonce, family=family, dependencies=dependencies)])
 
 
@@ -52,7 +52,10 @@ async def open_node(
     state: Mapping[str, bytes | None] | None = None,
     surroundings: Surroundings = MACHINE,
 ) -> AsyncIterator[Node]:
-    """A node with these pending batches at its start, and a genesis block with ``state`` or an earlier chain."""
+    """A node with these pending batches at its start.
+
+    Its store holds a genesis block with ``state``, or an earlier chain.
+    """
     store = open_store(path, limits)
     try:
         if chain:
@@ -83,7 +86,7 @@ async def open_peers(node: Node, count: int) -> AsyncIterator[list[Peer]]:
 
 
 async def register(peer: Peer, family: str = "nobody's", max_occupancy: int = 0) -> None:
-    """Register the peer as a 1.x processor of a family, with an occupancy (0: unstated)."""
+    """Register the peer as a 1.x processor of a family. With ``occupancy`` 0, the registration does not state one."""
     content = TpRegisterRequest(family=family, version="1.0", max_occupancy=max_occupancy).SerializeToString()
     peer.send(Envelope.TP_REGISTER_REQUEST, "register", content)
     while (await peer.receive()).message_type != Envelope.TP_REGISTER_RESPONSE:
@@ -91,7 +94,7 @@ async def register(peer: Peer, family: str = "nobody's", max_occupancy: int = 0)
 
 
 async def process(peer: Peer, verdicts: Sequence[TpProcessResponse.Status]) -> None:
-    """Answer as many transactions as there are verdicts."""
+    """Answer one transaction with each of the verdicts."""
     for verdict in verdicts:
         asked = await peer.receive()
         while asked.message_type != Envelope.TP_PROCESS_REQUEST:

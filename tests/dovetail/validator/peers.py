@@ -84,7 +84,7 @@ class Peer:
         return Envelope.FromString(content)
 
     async def ping(self, correlation_id: str = "ping") -> Envelope:
-        """Ping, and skip all messages before the answer."""
+        """Send a ping, and skip all messages that come before its answer."""
         self.send(Envelope.PING_REQUEST, correlation_id)
         while True:
             envelope = await self.receive()
@@ -92,7 +92,7 @@ class Peer:
                 return envelope
 
     def leave(self) -> None:
-        """Close after all messages have left."""
+        """Close the socket after all messages are sent."""
         self._dealer.close(10_000)
         self.close()
 

@@ -47,7 +47,10 @@ class Sent(NamedTuple):
 
 @dataclass
 class Bench:
-    """``gone``: disconnected identities. ``full``: those that do not read."""
+    """A registry and its messages.
+
+    ``gone``: identities that are disconnected. ``full``: identities that do not read.
+    """
 
     limits: Limits = field(default_factory=Limits)
     sent: list[Sent] = field(default_factory=list)
@@ -66,7 +69,7 @@ class Bench:
         return Delivery.SENT
 
     def take_sent(self) -> list[Sent]:
-        """The messages since the last call."""
+        """The messages that were sent since the last call."""
         taken, self.sent[:] = list(self.sent), []
         return taken
 

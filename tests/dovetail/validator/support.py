@@ -85,7 +85,7 @@ def make_commit(
     invalid: Sequence[InvalidBatch] = (),
     settled: Sequence[int] = (),
 ) -> BlockCommit:
-    """The next block of a store: ``batches``, of which the first transaction makes all ``changes``."""
+    """The next block of a store, with ``batches``. Its first transaction makes all ``changes``."""
     left = dict(changes or {})
     committed = []
     for batch in batches:
@@ -149,7 +149,7 @@ def view_of(state: Mapping[str, bytes | None]) -> View:
 
 
 class NodesOnDisk:
-    """The same in a store, where every update is a block."""
+    """As ``NodeMemory``, but in a store, where every update is a block."""
 
     def __init__(self, path: Path) -> None:
         self.store = open_store(path)
@@ -170,5 +170,5 @@ class NodesOnDisk:
 
 
 def no_network(message: object) -> None:
-    """Takes the messages of an engine that sends none."""
+    """Stands for the network of an engine that sends no messages."""
     raise AssertionError(f"an engine of one node sends nothing: {message!r}")

@@ -48,12 +48,15 @@ def assert_nothing_written(node: Node, *batches: SignedBatch) -> None:
         assert store.invalid(batch.id) is None
         assert store.batch_number(batch.id) is None
     assert not node._clients.submissions.open
-    # No processor was asked in vain: what cannot enter a block is seen before.
+    # No processor got a task: the node sees before that a batch cannot enter a block.
     assert node._metrics._given_s == {}
 
 
 async def start(path: Path, verdicts: Sequence[TpProcessResponse.Status], limits: Limits = LIMITS) -> list[str]:
-    """Start a node beside a processor that answers so; the ids of the batches in block 0, or CannotStart."""
+    """Start a node with a processor that gives these verdicts.
+
+    Returns the batch ids of block 0, or raises CannotStart.
+    """
     async with open_node(path, chain=False, limits=limits) as node, open_peers(node, 1) as (peer,):
         started = asyncio.create_task(node.reach_genesis(lambda what: None))
         await register(peer)
@@ -91,7 +94,7 @@ async def start(path: Path, verdicts: Sequence[TpProcessResponse.Status], limits
 def test_one_bad_batch_is_enough(
     tmp_path: Path, batches: list[SignedBatch], verdicts: list[TpProcessResponse.Status], bad: SignedBatch, said: str
 ) -> None:
-    """And once the file is mended, the same folder takes it."""
+    """After the genesis file is corrected, a node starts in the same folder."""
 
     async def test() -> None:
         write_genesis(tmp_path, *batches)
@@ -129,7 +132,10 @@ def test_what_its_processor_fails_on_is_tried_again_but_not_for_ever(tmp_path: P
 
 
 def test_who_falls_with_a_processor_that_failed_is_not_the_cause(tmp_path: Path) -> None:
-    """TWO may be INVALID only for want of what ONE would have left: all are tried again, and ONE is named."""
+    """TWO may be INVALID only because the writes of ONE are missing.
+
+    So both are tried again, and ONE is named as the cause.
+    """
 
     async def test() -> None:
         write_genesis(tmp_path, ONE, TWO)
@@ -185,7 +191,7 @@ def test_batches_whose_processors_come_and_go_wait_for_them_together(tmp_path: P
             assert "a processor of other family 1.0," in await waited.get()
             await register(second, "other family")
             await process(first, [OK])
-            # It has its part of the block, and leaves without an answer.
+            # The second processor leaves after it got its task, without an answer.
             while (await second.receive()).message_type != Envelope.TP_PROCESS_REQUEST:
                 pass
             second.close()

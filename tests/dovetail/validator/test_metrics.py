@@ -83,7 +83,7 @@ def test_registered_families_have_places_up_to_the_limit() -> None:
 
 
 def test_a_family_that_did_nothing_gives_its_place_back(metrics: Metrics) -> None:
-    """A new family gets a label, however many were registered before."""
+    """A new family gets a label, however many idle families were registered before."""
     for number in range(300):
         family = FamilyVersion("junk", str(number))
         metrics.family_registered(family)

@@ -1,4 +1,4 @@
-"""A node on a real socket, with verifiers but no processor: what it tells before genesis, and whose waits it keeps."""
+"""A node on a real socket, with verifiers but no processor: its answers before genesis, and the waits that it keeps."""
 
 import asyncio
 from collections.abc import Sequence
@@ -108,7 +108,7 @@ def test_a_restored_batch_waits_for_its_processor(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_was_alone_for_its_size_counts_what_was_lost_with_it(tmp_path: Path) -> None:
-    """Too large to travel packed, it goes alone at once, and its processor is lost."""
+    """The batch is too large for a packed message, so it runs alone at once. Its processor is lost."""
 
     async def test() -> None:
         batch = signed_batch()
@@ -133,7 +133,7 @@ def test_a_batch_that_was_alone_for_its_size_counts_what_was_lost_with_it(tmp_pa
 
 
 def test_the_last_words_of_a_closed_connection_count(tmp_path: Path) -> None:
-    """A processor that drains answers and closes: its answer is heard though the close is seen first."""
+    """A draining processor answers and closes. The node handles the answer, although it sees the close first."""
 
     async def test() -> None:
         batch = signed_batch()
@@ -146,7 +146,7 @@ def test_the_last_words_of_a_closed_connection_count(tmp_path: Path) -> None:
             while (await processor.receive()).message_type != Envelope.TP_UNREGISTER_RESPONSE:
                 pass
             answer = TpProcessResponse(status=OK).SerializeToString()
-            # From here on the node's loop stands still: answer and close are both there when it goes on.
+            # From here on the node's loop does not run. When it runs again, both the answer and the close have arrived.
             processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, answer)
             processor.leave()
             monitor = node._gateway._monitor
@@ -246,7 +246,7 @@ def test_however_many_connections_close_the_others_are_asked_seldom(tmp_path: Pa
             for _ in range(1_000):
                 node._on_disconnect()
             assert probes == 1
-            # Once more when the first routes are gone, and once for those that closed meanwhile.
+            # The node probes once more when the first routes are gone, and once for the routes that closed meanwhile.
             await thrice.wait()
             assert node._probe_timer is None
             node._on_disconnect()
@@ -259,7 +259,7 @@ def test_however_many_connections_close_the_others_are_asked_seldom(tmp_path: Pa
 def test_what_fails_while_a_node_without_its_disk_ends_is_no_news(
     again: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The failure of the first callback is what ends it; the log holds a line for that, and a trace for none."""
+    """The first callback's failure ends the node. The log has one line about that failure, and no stack trace."""
 
     async def test() -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What a load costs the node in operations: messages, parses, write transactions, trie nodes. Never in seconds.
+"""The cost of a load in operations of the node (messages, parses, write transactions, trie nodes), not in seconds.
 
 Each count bounds what every transaction costs, so a change that raises one slows every node.
 """
@@ -49,7 +49,10 @@ def spread(number: int) -> str:
 
 
 async def serve_packed(processor: Peer, transactions: int, occupancy: int = 512) -> Counter[str]:
-    """Register, and answer tasks until ``transactions`` are done. Returns counts of messages and of their contents."""
+    """Register, and answer tasks until ``transactions`` are done.
+
+    Returns counts of messages and of the items in them.
+    """
     registration = TpRegisterRequest(
         family="counted", version="1.0", namespaces=["1cf126"], packed_version=1, max_occupancy=occupancy
     )
@@ -74,7 +77,7 @@ async def serve_packed(processor: Peer, transactions: int, occupancy: int = 512)
 
 
 def counting(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[Any]:
-    """A list that gets an entry for each call of a function: its first argument after ``self``."""
+    """A list that gets an entry for each call of a function: the first argument after ``self``."""
     calls: list[Any] = []
     inner = getattr(owner, name)
 
@@ -124,7 +127,7 @@ def test_a_block_of_single_transactions(tmp_path: Path, monkeypatch: pytest.Monk
             assert counts["entries"] == BATCHES
             assert counts["TP_REGISTER_RESPONSE"] == 1
             assert set(counts) == {"PACKED_PROCESS_REQUEST", "TP_REGISTER_RESPONSE", "entries", "transactions"}
-            # Each leaf, and every branch above one of them, once.
+            # Each leaf, and every branch above a changed leaf, is written once.
             assert len(block.nodes) == BATCHES + branches_above(state, [spread(number) for number in range(BATCHES)])
             assert len(block.superseded) == len(block.nodes)
 
@@ -145,11 +148,11 @@ def test_verification_is_handed_out_in_many_batches_a_message(tmp_path: Path, mo
 
 
 def test_a_hot_key_travels_in_the_same_messages(tmp_path: Path) -> None:
-    """Batches of which each waits for the one before it share tasks, like batches that are independent."""
+    """Batches share tasks even if each waits for the batch before it, as independent batches do."""
 
     async def scenario() -> None:
         place = spread(0)
-        # Tasks are as large as the measured pace allows, so the clock stands still.
+        # The size of tasks depends on the measured pace, so the clock stands still.
         timeless = MACHINE._replace(clock_s=lambda: 0.0)
         async with (
             open_node(tmp_path, state={place: b"0"}, surroundings=timeless) as node,

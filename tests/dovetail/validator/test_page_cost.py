@@ -28,9 +28,9 @@ RESOURCES = [ListRequest.BLOCKS, ListRequest.BATCHES, ListRequest.TRANSACTIONS, 
 PLACES = ("first", "middle", "last")
 
 PER_ITEM: dict[int, int] = dict(zip(RESOURCES, (2, 3, 5, 2), strict=True))
-"""Reads for each item: the item, and its batch and block on the way; less than one branch for each leaf."""
+"""Reads for each item: its own record, and those of its batch and block. A leaf needs less than one branch."""
 PER_DOUBLING = 4
-"""Each bound of a page that is an id, and the page's beginning, may need a search in the numbers of the chain."""
+"""The beginning of a page, and each bound that is an id, may need a binary search over the chain."""
 
 _MEMORY = Path("/dev/shm")
 _CHAIN_BYTES_MAX = 2 * 1024**3
@@ -189,7 +189,7 @@ def large(folder: Path) -> Iterator[CountedChain]:
 
 
 def pages(chain: CountedChain, resource: int, head: int, count: int) -> dict[str, list[Cost]]:
-    """The cost of the first, middle and last page of ``count`` items, by the kind of their bounds."""
+    """The cost of the first, middle and last page of ``count`` items, by the kind of the pages' bounds."""
     total = head + 1
     costs: dict[str, list[Cost]] = {way: [] for way in ("min", "min id", "min and max id", "max", "max id")}
     for start in _starts(total, count):

@@ -1,4 +1,4 @@
-"""Packed execution and the 1.x conversation, compared with a plain interpreter, and with malformed messages."""
+"""Packed execution and the 1.x conversation: compared with a plain interpreter, and given malformed messages."""
 
 import logging
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ operations = st.one_of(
     st.just(("event", "type")),
     st.sampled_from([("invalid", "no"), ("bug",)]),
 )
-# With all addresses declared most scripts run for more than two operations.
+# If all addresses are declared, most scripts run more than two operations.
 specs = st.builds(
     Spec,
     inputs=st.one_of(st.just((A, B, C, "aaaaaa")), st.just(("aaaaaa",)), declared),
@@ -159,9 +159,10 @@ def test_a_following_request_sees_the_changes_of_the_one_before() -> None:
     read = Spec((A, B, C), (), [["get", A], ["get", B], ["get", C]])
     _following(dispatcher, "first", "", [[write], [fail]], state)
     (result,) = _following(dispatcher, "second", "first", [[read]], state)
-    # Its entries hold the state before the first request.
+    # The entries of the second request hold the state before the first request. The changes of the first come on top.
     assert list(result.data) == [b"data new", b"none", b"data old"]
-    # From then on the validator's entries include the changes of the first.
+    # For the third request, the validator's entries include the changes of the first. The SDK adds only those of the
+    # second.
     (result,) = _following(dispatcher, "third", "second", [[read]], state)
     assert list(result.data) == [b"data old", b"data old", b"data old"]
 

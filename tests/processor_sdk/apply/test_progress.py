@@ -81,7 +81,7 @@ def test_applies_are_counted_by_verdict_and_duration(clock: Clock) -> None:
 
 
 class Interrupted(Progress):
-    """Runs ``meanwhile`` as the apply thread would, right after another thread has read the current apply."""
+    """Runs ``meanwhile``, which stands for the apply thread, right after another thread has read the current apply."""
 
     meanwhile: Callable[[], None] | None = None
 
@@ -125,7 +125,7 @@ def task(name: str, generation: int = 7) -> Task:
 
 
 class Meanwhile(logging.Handler):
-    """Runs ``moves`` as the apply thread would, while a log record is written."""
+    """Runs ``moves``, which stands for the apply thread, while a log record is written."""
 
     def __init__(self, moves: Callable[[], None]) -> None:
         super().__init__()

@@ -81,7 +81,7 @@ def _json(members: str) -> bytes:
 
 
 def _cbor(key: str, value: str) -> bytes:
-    """The two required members and one more, given in hex."""
+    """A CBOR map of the two required members and one more, which is given in hex."""
     return bytes.fromhex("a3" + "64746578746174" + "666e756d62657201" + key + value)
 
 

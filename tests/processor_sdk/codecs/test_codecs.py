@@ -234,7 +234,7 @@ def test_raw_bytes() -> None:
 
 
 class UpperCodec:
-    """A custom codec: text in upper case."""
+    """A custom codec, which encodes text in upper case."""
 
     def decode(self, data: bytes) -> str:
         return data.decode("ascii").lower()

@@ -1,4 +1,4 @@
-"""Protobuf messages as payloads: one implementation, known fields only, the same bytes for equal messages."""
+"""Protobuf messages as payloads: one runtime for all processors, known fields only, equal bytes for equal messages."""
 
 import pytest
 from google.protobuf import descriptor_pb2, struct_pb2, wrappers_pb2
@@ -33,16 +33,16 @@ def test_another_implementation_is_refused_at_once(monkeypatch: pytest.MonkeyPat
 
 
 UNKNOWN = b"\x98\x06\x01"
-"""Field 99, the number 1."""
+"""An unknown field: number 99, with the value 1."""
 
 
 @pytest.mark.parametrize(
     "data",
     [
         UNKNOWN,
-        b"\x08\x01",  # A known field with another wire type.
+        b"\x08\x01",  # The payload has a known field with another wire type.
         setting_pb2.Setting(entries=[setting_pb2.Setting.Entry(key="k")]).SerializeToString() + UNKNOWN,
-        b"\x0a\x06\x0a\x01k" + UNKNOWN,  # Inside a map entry.
+        b"\x0a\x06\x0a\x01k" + UNKNOWN,  # The unknown field is inside a map entry.
     ],
 )
 def test_unknown_fields_are_refused_at_any_depth(data: bytes) -> None:

@@ -128,7 +128,7 @@ class MadeWithALock(Made):
 
 
 class Moment(datetime_class):
-    """An author's subclass."""
+    """A handler author's subclass of datetime."""
 
     @property
     def half(self) -> int:
@@ -136,7 +136,7 @@ class Moment(datetime_class):
 
 
 class Day(datetime.date):
-    """Another subclass."""
+    """A handler author's subclass of date."""
 
     @property
     def quarter(self) -> int:
@@ -191,7 +191,7 @@ def writing(value: Callable[[], object]) -> Mistake:
 
 
 def of_the_day(name: str) -> Mistake:
-    """Reads a clock of ``time`` to the day."""
+    """Reads a clock of the module ``time``, rounded to a day."""
     return writing(lambda: getattr(time, name)() // (NS_OF_A_DAY if name.endswith("_ns") else 86_400))
 
 

@@ -95,7 +95,7 @@ def test_making_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 class Interrupted(Exception):
-    """Raised as a test runner does in a test that exceeds its time limit."""
+    """An exception like that of a test runner when a test exceeds its time limit."""
 
 
 def test_an_interruption_ends_all_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_an_interruption_ends_all_that_runs(monkeypatch: pytest.MonkeyPatch) -> 
 
     def answer(link: StateLink, message_type: int, content: bytes) -> bytes:
         content = true_call(link, message_type, content)
-        # Only the second run has child processes: the first run is over when a child exists.
+        # Only the second run has child processes, so the first run is over when a child exists.
         if children := set(psutil.Process().children(recursive=True)) - others:
             running.extend(children)
             pool.extend(interpreters._pool.get())
@@ -128,7 +128,7 @@ def test_an_interruption_ends_all_that_runs(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.undo()
     assert len(running) > interpreters.INTERPRETERS
     assert psutil.wait_procs(running, timeout=DEADLINE_S)[1] == []
-    # They end at once, not only at their next failed write.
+    # The child processes end at once, not only when their next write fails.
     assert {interpreter._process.returncode for interpreter in pool} == {-signal.SIGKILL}
     ledger.accepts(ledger.transaction(b"sorted"))
 
@@ -155,7 +155,7 @@ def test_nothing_outlives_a_test_process_that_is_killed() -> None:
         [sys.executable, "-c", KILLED], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
-        # The first run reads state, and then the spinning run does.
+        # The first run reads state first. Then the run that never ends reads state.
         assert [process.stdout.readline() for _ in range(2)] == [b"asked\n"] * 2
         children = psutil.Process(process.pid).children(recursive=True)
         process.kill()

@@ -78,7 +78,7 @@ class RememberingInTheMiddle(Remembering):
 
 
 class Accumulating(Remembering):
-    """Writes the kept data only when there is much of it."""
+    """Counts leaves across slices, and writes another value once the count is high."""
 
     def migrate(self, context: MigrationContext) -> None:
         for address, data in context.leaves():

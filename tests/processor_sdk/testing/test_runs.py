@@ -63,7 +63,7 @@ def test_what_is_the_same_everywhere_passes(name: str) -> None:
 
 @pytest.mark.parametrize("handler", [MadeAtATime, MadeSomewhere, MadeByChance, MadeInAnOrder])
 def test_values_that_a_handler_read_when_it_was_made_are_found(handler: type[Made]) -> None:
-    # As if no number was drawn since the module was imported.
+    # Reset the random state, as if no number had been drawn since the module was imported.
     random.seed(7)
     ledger = Ledger(handler())
     with pytest.raises(NonDeterministic, match="write at abcdef"):

@@ -28,7 +28,7 @@ def wires() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 @pytest.fixture
 def link(validator: Validator, wires: tuple[socket.socket, socket.socket]) -> Connection:
-    """A connection that the validator has accepted. The test abandons it."""
+    """A connection that the validator has accepted. The test need not close the connection."""
     made = Connection(validator.url, [ScriptHandler()], max_occupancy=1, build_id=None, wake=wires[1])
     accepting = threading.Thread(target=validator.accept)
     accepting.start()
@@ -41,7 +41,7 @@ def link(validator: Validator, wires: tuple[socket.socket, socket.socket]) -> Co
 def test_in_the_middle_of_a_poll_the_connection_is_not_finished(
     link: Connection, validator: Validator, wires: tuple[socket.socket, socket.socket], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The apply thread may ask this while the keeper is in a poll that has read STOP and has not unregistered yet."""
+    """The apply thread may read ``finished`` while a poll of the keeper has read STOP but has not unregistered yet."""
     shared = SharedConnection(link)
     seen: list[bool] = []
 
@@ -96,7 +96,7 @@ class Bug(Exception):
 
 
 class BuggyBesideAnApply(ScriptHandler):
-    """Its apply lasts until the keeper thread has hit the bug."""
+    """Its apply lasts until the keeper thread has raised the bug's exception."""
 
     def __init__(self, begun: threading.Event, met: threading.Event) -> None:
         self._begun, self._met = begun, met

@@ -97,7 +97,7 @@ def test_the_build_of_an_editable_install_is_the_digest(site: Path, tmp_path_fac
 
 
 def test_the_build_of_a_project_beside_its_egg_info_is_the_digest(site: Path) -> None:
-    """setuptools leaves it after an editable install of a flat project, and after a build."""
+    """setuptools leaves an egg-info folder after an editable install of a flat project, and after a build."""
     info = site / "built_family-1.4.2.dist-info"
     (info / "METADATA").rename(info / "PKG-INFO")
     (info / "RECORD").rename(info / "SOURCES.txt")

@@ -204,7 +204,7 @@ def test_a_script_without_its_guard_is_refused_with_the_correction(validator: Va
 
 @pytest.fixture(params=[worker_family.DAY_S])
 def script(request: pytest.FixtureRequest, validator: Validator) -> Iterator["subprocess.Popen[str]"]:
-    """A registered processor as a script. The parameter: the seconds that it may take to stop."""
+    """A registered processor, run as a script. The parameter is the number of seconds that it may take to stop."""
     process = started_script("-m", "tests.processor_sdk.worker.worker_family", validator.url, str(request.param))
     with process:
         validator.accept()
@@ -239,7 +239,7 @@ def test_a_signal_ends_in_order_and_a_second_one_at_once(validator: Validator, s
         with held:
             script.send_signal(signal.SIGTERM)
             validator.release()
-            # Signals at the same time count as one.
+            # Signals that arrive at the same time count as one.
             while not select.select([held], [], [], ONE_SIGNAL_S)[0]:
                 script.send_signal(signal.SIGTERM)
             assert held.recv(1) == b""
@@ -256,7 +256,7 @@ def test_signals_that_come_at_once_let_what_is_in_flight_finish(
         validator.single("held", Spec((), (), ["hold", str(gate.getsockname()[1])]))
         held, _ = gate.accept()
         for _ in range(3):
-            # The whole process group, as a terminal does; and the process alone.
+            # The signal goes to the whole process group, as a terminal sends it, or to the process alone.
             os.killpg(script.pid, number)
             script.send_signal(number)
         validator.release()

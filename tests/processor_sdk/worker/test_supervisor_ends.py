@@ -97,7 +97,7 @@ def test_a_large_handler_is_served(start: Start, validator: Validator) -> None:
 
 def test_a_start_does_not_wait_until_the_worker_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     resource_tracker.ensure_running()
-    # A worker that ends before it has read its arguments.
+    # This worker ends before it has read its arguments.
     monkeypatch.setattr(spawn, "_python_exe", b"/bin/false")
     with contextlib.closing(worker.SharedBytes.holding(bytes(1024 * 1024))) as shared:
         place = slot.Slot(0)
@@ -214,7 +214,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def watcher() -> Iterator[Supervisor]:
-    """A supervisor of one missing worker, with an apply limit of 1 s."""
+    """A supervisor whose only worker is missing, with an apply limit of 1 s."""
     shared = worker.SharedBytes.holding(b"-")
     waker, wake = socket.socketpair()
     with waker, wake:
@@ -275,7 +275,7 @@ def test_workers_begin_with_the_signals_blocked_the_first_too(validator: Validat
         undo.callback(script.kill)
         validator.accept()
         assert script.stderr is not None
-        # By then the worker ignores SIGHUP.
+        # When the worker prints this line, it already ignores SIGHUP.
         assert script.stderr.readline() == "blocked: SIGINT SIGTERM\n"
 
 

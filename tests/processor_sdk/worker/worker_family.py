@@ -1,4 +1,4 @@
-"""A family whose payloads act on their worker process, importable from any process."""
+"""A family whose payloads act on their worker process. Any process can import it."""
 
 import ctypes
 import functools

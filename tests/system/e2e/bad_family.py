@@ -1,7 +1,7 @@
 """A family whose handler does the misdeed that a transaction's payload names.
 
-A misdeed is one wrong thing that a handler may do. ``test_processor_bad_handlers`` has the outcome of each. A second
-family in this module has no misdeeds.
+A misdeed is one wrong thing that a handler may do. ``test_processor_bad_handlers`` has the expected outcome of each. A
+second family in this module has no misdeeds.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ Misdeed = Callable[[Context], object]
 
 
 class Anything(BaseException):
-    """Not an Exception."""
+    """An exception class that does not inherit from Exception."""
 
 
 class Unprintable(Exception):
@@ -91,7 +91,7 @@ def _catches_everything(_: Context) -> None:
 
 
 def _holds_the_interpreter(_: Context) -> None:
-    # One call that lets no other thread run: no heartbeat, no answers to pings from this process.
+    # One call that lets no other thread run, so this process sends no heartbeat and answers no pings.
     re.match(r"(a+)+$", "a" * 64 + "b")
 
 
@@ -298,7 +298,7 @@ MISDEEDS: dict[str, Misdeed] = {
 class BadHandler(TransactionHandler[Any]):
     """Does the misdeed that the payload names. With "behaves" it does nothing wrong.
 
-    "MISDEED while PATH": only while that file exists, so that a test can mend the handler.
+    With "MISDEED while PATH" it does the misdeed only while the file exists, so that a test can mend the handler.
     """
 
     family_name: ClassVar[str] = FAMILY

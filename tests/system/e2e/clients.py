@@ -1,4 +1,4 @@
-"""Requests of tests: batches signed by independent code, HTTP, and the 1.x client messages over ZeroMQ.
+"""Clients for tests: batches that independent code signs, HTTP, and the 1.x client messages over ZeroMQ.
 
 Processes do not belong here. This module must not import the project's packages.
 """
@@ -90,7 +90,8 @@ class Api:
 
     def reject(self, batch: Batch) -> dict[str, Any]:
         """Submit and wait; the batch must become INVALID. Returns the details."""
-        # A wait longer than the client's timeout: the answer must come with the verdict, not at the end of the wait.
+        # The wait is longer than the client's timeout. So the answer must come with the verdict, not at the end of the
+        # wait.
         answer = self.post(batch, wait=int(DEADLINE_S) * 10)
         assert answer.status_code == 200, answer.text
         body = answer.json()
@@ -113,7 +114,7 @@ class Api:
         return dict(self.statuses([batch.id]).get("details", {}).get(batch.id, {}))
 
     def settle(self, *batches: Batch) -> list[str]:
-        """The statuses as soon as none is PENDING, within the client's timeout."""
+        """Wait until no batch is PENDING, at most for the client's timeout. Returns the statuses."""
         return self.words(*batches, wait=int(DEADLINE_S) * 10)
 
     def get(self, path: str, **params: str | int) -> dict[str, Any]:
@@ -154,7 +155,7 @@ class WireClient:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.set(zmq.LINGER, 0)
-        # The client may be waiting for a validator to start, and wants to be its first.
+        # The client may wait for a validator to start, and should then be the first to connect.
         self._socket.set(zmq.RECONNECT_IVL, 1)
         self._socket.set(zmq.IDENTITY, secrets.token_hex(8).encode())
         self._socket.connect(url)

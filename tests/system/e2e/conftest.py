@@ -1,4 +1,4 @@
-"""Nodes for tests: one for the whole session, and new ones. A failed test's report shows their processes' output."""
+"""Nodes for tests: one for the whole session, and new nodes. A failed test's report shows their processes' output."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -85,7 +85,7 @@ def wire_to(_session_node: Shared) -> WireClient:
 
 
 class Networks:
-    """Makes nodes that end with the test."""
+    """Makes nodes, and ends them after the test."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -98,7 +98,7 @@ class Networks:
         return network
 
     def api(self, network: Network) -> Api:
-        """A client of its REST API."""
+        """A client of the network's REST API."""
         self._apis.append(Api(network.rest_url))
         return self._apis[-1]
 

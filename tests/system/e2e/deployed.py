@@ -1,4 +1,4 @@
-"""docs/how-to/daemons.md and deploy with the addresses of a test's node instead of theirs.
+"""Reads docs/how-to/daemons.md and the files under deploy, and replaces their addresses by those of a test's node.
 
 Rules on parts, units and services do not belong here.
 """
@@ -46,7 +46,7 @@ class Place:
         return text.replace("('127.0.0.1', 4004)", str(("127.0.0.1", int(self.network.validator_url.split(":")[2]))))
 
     def with_metrics(self, text: str, owner: str) -> str:
-        """The same as ``named``, with a port for the metrics of ``owner``."""
+        """The result of ``named``, with the address for the metrics of ``owner``."""
         if "9464" in text and owner not in self._metrics:
             self._metrics[owner] = f"127.0.0.1:{next(self._free).number}"
         return re.sub(r"(127\.0\.0\.1|0\.0\.0\.0):9464", self._metrics.get(owner, ""), self.named(text))

@@ -1,7 +1,8 @@
 """A family whose applies report to a test's port that they have begun, and wait until it lets them continue.
 
-The handler, and the other end of the port, which kills. Each transaction adds one at a leaf that all share, and extends
-a chain of hashes at the leaf of its line: a repeated, missing or reordered transaction changes the result.
+This module holds the handler and the listener at the port, which kills processes. Each transaction adds one to a leaf
+that all share, and extends a chain of hashes at the leaf of its line. So a repeated, missing or reordered transaction
+changes the result.
 """
 
 import json
@@ -68,7 +69,7 @@ class Killer:
         self._thread.start()
 
     def kill(self, times: int) -> None:
-        """Kill so many times from now on."""
+        """Kill ``times`` processes from now on."""
         with self._changed:
             self._left = times
 
@@ -79,7 +80,7 @@ class Killer:
                 raise TimeoutError(f"{self._left} kills are left after {timeout_s:g} s")
 
     def close(self) -> None:
-        # Wakes the thread from its accept.
+        # A connection wakes the thread from its accept.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._listener.close()
@@ -98,7 +99,7 @@ class Killer:
         pid = int.from_bytes(reported.recv(_PID_BYTES, socket.MSG_WAITALL), "big")
         if self._left and self._random.random() < 0.5:
             os.kill(pid, signal.SIGKILL)
-            # The connection closes with the process, which was in the middle of this apply until then.
+            # The connection closes when the process ends. Until then, the process was in the middle of this apply.
             with suppress(ConnectionResetError):
                 assert reported.recv(1) == b""
             with self._changed:

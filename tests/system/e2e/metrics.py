@@ -1,6 +1,6 @@
 """Samples of /metrics as numbers.
 
-Reading, and waiting for a value. The values that a test wants do not belong here.
+This module reads samples and waits for values. The values that a test wants do not belong here.
 """
 
 import time
@@ -24,7 +24,10 @@ def metric(api: Api, sample: str, **labels: str) -> float:
 
 
 def wait_for_metric(api: Api, sample: str, value: float) -> None:
-    """Ask until the sample has the value. A round trip through both processes, which slows the loop."""
+    """Ask until the sample has the value.
+
+    Each request is a round trip through both processes, so the loop needs no pause.
+    """
     deadline = time.monotonic() + DEADLINE_S
     while (found := metric(api, sample)) != value:
         if time.monotonic() > deadline:

@@ -1,7 +1,8 @@
 """A family whose version 2.0 stores leaves in another form than 1.0, and migrates them.
 
-The handlers of both versions, and a build of 2.0 that refuses to migrate. Each transaction adds to numbered leaves. A
-leaf of 2.0 counts its migrations. If the leaf GATE holds the port of a test, the migration of that leaf waits there.
+This module holds the handlers of both versions, and a build of 2.0 that refuses to migrate. Each transaction adds to
+numbered leaves. A leaf of 2.0 counts its migrations. If the leaf GATE holds the number of a test's port, the migration
+of that leaf connects to the port and waits.
 """
 
 import json
@@ -21,7 +22,7 @@ HANDLER_1, HANDLER_2 = f"{_MODULE}:FirstHandler", f"{_MODULE}:SecondHandler"
 REFUSING_2 = f"{_MODULE}:RefusingHandler"
 REFUSAL = "a leaf that this build cannot read"
 GATE = -1
-"""The number of the leaf that holds the port, in the middle of the namespace: some slices come before."""
+"""The number of the leaf that holds the port. It is in the middle of the namespace, so some slices come before it."""
 
 _DEADLINE_S = 60.0
 
@@ -96,6 +97,6 @@ class RefusingHandler(SecondHandler):
 
 
 def _wait_at(port: int) -> None:
-    # Nothing listens for a node that is not held.
+    # At a node whose migration should not wait, nothing listens at the port.
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), _DEADLINE_S) as held:
         held.recv(1)

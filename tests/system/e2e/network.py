@@ -1,6 +1,7 @@
 """A node of real processes with its own folder and ports.
 
-The processes of a node, their addresses and environment. Batches, protocols and rules of the ledger do not belong here.
+This module starts the processes of a node, and sets their addresses and environment. Batches, protocols and rules of
+the ledger do not belong here.
 """
 
 import json
@@ -46,7 +47,7 @@ class Network:
             "DOVETAIL_HOME": str(self.home),
             "DOVETAIL_LOG_FORMAT": "json",
             "LOGNAME": "tester",
-            # Enough for a test's load, and quicker to start than one for each core.
+            # This number of workers is enough for a test's load, and starts faster than one worker for each core.
             "DOVETAIL_VALIDATOR_VERIFIER_PROCESSES": "1",
             **environment,
         }
@@ -98,7 +99,10 @@ class Network:
         return process
 
     def validator(self, name: str = "validator") -> Process:
-        """A validator alone, not waited for: before the first block it needs a settings processor to get ready."""
+        """Start a validator alone.
+
+        Do not wait until it is ready: before its first block it needs a settings processor.
+        """
         words = ("validator", "--data-dir", str(self.data), "--bind", self.validator_url)
         return self.start(*words, name=name)
 
@@ -110,7 +114,10 @@ class Network:
         return self.start("processor", *handlers, "--connect", self.validator_url, name=name)
 
     def parts(self, *handlers: str) -> dict[str, Process]:
-        """Genesis, then validator, REST API and processors of ``handlers`` as separate processes; all ready."""
+        """Make the genesis batches, then start validator, REST API and processors of ``handlers``.
+
+        Returns when all are ready.
+        """
         made = self.run("genesis", "--data-dir", str(self.data))
         if made.code:
             raise ProcessFailed(f"dovetail genesis: exit code {made.code}: {made.err}")
@@ -126,7 +133,7 @@ class Network:
         return "\n".join(text[-_TRANSCRIPT_CHARACTERS:] for text in texts)
 
     def close(self) -> None:
-        # The newest first, so that processors can unregister at the validator.
+        # The newest processes end first, so that processors can unregister at the validator.
         for process in reversed(self.processes):
             process.close()
         self._validator_port.close()

@@ -1,6 +1,6 @@
 """Follows a page of the documentation as a reader does: writes its files, runs its commands, compares their output.
 
-Blocks of a page, and terminals on a machine of the reader's own. The contents of pages do not belong here.
+This module holds the blocks of a page, and the terminals of a reader. The contents of pages do not belong here.
 
 A block's info string names its kind. ``sh`` is typed in the main terminal, ``sh NAME`` in the terminal of that name. A
 program that keeps running blocks its terminal until ``# Ctrl-C``. ``text`` is output of the last ``sh`` block, in
@@ -64,7 +64,7 @@ class Reader:
             "HOME": str(folder / "home"),
             "LOGNAME": "newcomer",
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
-            # Wide enough for the rows of tables.
+            # The terminal is wide enough for the rows of tables.
             "COLUMNS": "200",
             "DOVETAIL_LOG_FORMAT": "json",
             "DOVETAIL_VALIDATOR_BIND": self.validator_url,
@@ -130,7 +130,7 @@ class Reader:
     def _wait_until_ready(self) -> None:
         while self._starting:
             process = self._running[self._starting[0]]
-            # ``up`` reports this as a line, the parts as log entries.
+            # ``up`` reports its readiness as a line, and the parts report it as log entries.
             self.said = process.wait_for_line('^ready |"event": "ready"').text
             self._starting.pop(0)
 
@@ -152,7 +152,7 @@ class Reader:
             typed.append(command)
 
     def here(self, command: str) -> str:
-        """``command`` with this machine's addresses."""
+        """``command`` with the addresses of this test's node."""
         return command.replace(_URL, f"http://{self._rest}")
 
     def transcript(self) -> str:

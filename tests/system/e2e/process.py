@@ -1,7 +1,7 @@
-"""One started process, whose output is kept and waited for.
+"""Starts a process, keeps its output, and waits for lines of the output.
 
-A process, its output, its end. The meaning of lines, and the processes of a node, do not belong here. Every wait is for
-a line, an end, or a deadline far longer than anything takes; nothing waits for a fixed time.
+The meaning of lines, and the processes of a node, do not belong here. Every wait ends with a line, with the end of the
+process, or at a deadline that only a failure reaches. Nothing waits for a fixed time.
 """
 
 import contextlib
@@ -22,7 +22,10 @@ _AGAIN_S = 0.1
 
 
 class ProcessFailed(Exception):
-    """A process ended or continued unexpectedly. No AssertionError, because an expected failure must not hide it."""
+    """A process ended or continued unexpectedly.
+
+    It is not an AssertionError, because a test that expects a failure would hide an AssertionError.
+    """
 
 
 class Line(NamedTuple):
@@ -75,7 +78,7 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process still runs."""
         return self._process.poll() is None
 
     @property
@@ -90,7 +93,7 @@ class Process:
 
     @property
     def text(self) -> str:
-        """Everything it wrote so far, in the order of arrival."""
+        """Everything that the process wrote so far, in the order of arrival."""
         return "\n".join(f"{line.stream} {line.text}" for line in list(self.lines))
 
     def wait_for_line(self, pattern: str, *, after: int = 0) -> Line:
@@ -98,7 +101,7 @@ class Process:
         return self.wait_for_lines(pattern, 1, after=after)[0]
 
     def wait_for_lines(self, pattern: str, count: int, *, after: int = 0) -> list[Line]:
-        """The first ``count`` such lines."""
+        """The first ``count`` lines, from index ``after`` on, in which ``pattern`` is found."""
         found = re.compile(pattern)
         return self._wait(lambda line: found.search(line.text) is not None, f"line /{pattern}/", after, count)
 
@@ -108,7 +111,7 @@ class Process:
         return self._wait(lambda line: wanted.items() <= line.logged.items(), f"log line {wanted}", after)[0]
 
     def count_logged(self, event: str, **members: object) -> int:
-        """How many such log lines there are so far."""
+        """Count the JSON log lines so far that ``wait_logged`` would accept."""
         wanted = {"event": event, **members}
         return sum(wanted.items() <= line.logged.items() for line in list(self.lines))
 
@@ -116,21 +119,21 @@ class Process:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait until the process is gone."""
         self._process.kill()
         self.wait()
 
     def request_end(self) -> None:
-        """SIGTERM, without waiting."""
+        """Send SIGTERM without waiting."""
         self._process.terminate()
 
     def terminate(self) -> int:
-        """SIGTERM, and wait; the exit code."""
+        """Send SIGTERM, and wait for the end. Returns the exit code."""
         self.request_end()
         return self.wait()
 
     def end_at_once(self) -> int:
-        """SIGTERM repeatedly, because signals within half a second count as one. Returns the exit code."""
+        """Send SIGTERM repeatedly, because signals within half a second count as one. Returns the exit code."""
         for _ in range(int(DEADLINE_S / _AGAIN_S)):
             self.request_end()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -149,7 +152,7 @@ class Process:
         return code
 
     def close(self) -> None:
-        """End the process, in order if it ends in time, and everything that it started."""
+        """End the process and everything that it started. A process that does not end in time is killed."""
         descendants = self.descendants()
         self.request_end()
         try:

@@ -1,8 +1,8 @@
 """A family whose payload is a list of steps, applied through the SDK or through a bare 1.x processor.
 
-The steps, and the two ways to apply them. A payload is a JSON array of steps, each an array of a word and its
-arguments; binary values are hex. ``hold`` connects to a loopback port and continues when the connection closes, so that
-a test decides how long an apply runs.
+This module holds the steps, and the two ways to apply them. A payload is a JSON array of steps, each an array of a word
+and its arguments; binary values are hex. ``hold`` connects to a loopback port and continues when the connection closes,
+so that a test decides how long an apply runs.
 """
 
 import json
@@ -47,7 +47,7 @@ class Gate:
         self._held.append(self._listener.accept()[0])
 
     def open_one(self) -> None:
-        """Let the apply continue that is held longest."""
+        """Let the apply that is held longest continue."""
         self._held.pop(0).close()
 
     def open(self) -> None:

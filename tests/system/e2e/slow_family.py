@@ -1,6 +1,6 @@
 """A family with slow applies, so that a small load is many times its processor's capacity.
 
-The handler, and lists of signed batches for it.
+This module holds the handler, and makes lists of signed batches for it.
 """
 
 import time
@@ -46,7 +46,10 @@ class SignedList(NamedTuple):
 
 
 def signed_lists(signer: Signer, name: str, batches: int) -> Iterator[SignedList]:
-    """Lists of so many batches of one transaction, which each add 1 to the count of ``name``, without end."""
+    """An endless series of lists.
+
+    Each list has so many ``batches`` of one transaction, which adds 1 to the count of ``name``.
+    """
     number = 0
     while True:
         made = []

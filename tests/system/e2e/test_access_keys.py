@@ -1,4 +1,4 @@
-"""A node of real processes whose validator asks for keys: each process with its own, a wrong or no key."""
+"""A node of real processes whose validator asks for keys: each process has its own key, a wrong key or no key."""
 
 import ipaddress
 import re
@@ -112,7 +112,7 @@ def test_wrong_keys_are_refused_and_reported(keyed: KeyedNetwork, networks: Netw
     validator.wait_logged(
         refused, type="TP_REGISTER_REQUEST", name="client", key=key, list="clients", needs="processors"
     )
-    # Twice: the processor tries again.
+    # The processor tries again, so the line comes twice.
     stranger.wait_for_lines("the validator refused this key: .* must be in its allowed_keys, under processors", 2)
     without.wait_for_lines("the handshake failed; perhaps it asks for keys, of which this processor has none", 2)
     validator.wait_for_line("connection refused")
@@ -148,7 +148,7 @@ def test_a_port_opens_to_the_network_without_keys_only_if_insecure(networks: Net
         assert f"cannot listen on {anywhere} without keys" in refused.err
         assert "dovetail keygen --connection" in refused.err
         assert "--insecure" in refused.err
-        # Nothing was begun: the next start finds everything unchanged.
+        # The refused command began nothing, so the next start finds everything unchanged.
         assert not (network.data / "store").exists()
         if command == "up":
             started = network.start(command, *words, "--insecure", "--logs")

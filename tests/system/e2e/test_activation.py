@@ -71,7 +71,10 @@ class _Upgrade:
             }
 
     def finish(self, old: Stream, new: Stream) -> list[Block]:
-        """Wait until 1.0 has ended and 2.0 has many commits. Checks the chain's versions and returns its blocks."""
+        """Wait until 1.0 has ended and 2.0 has many commits.
+
+        Check the versions in the chain's blocks, and return the blocks.
+        """
         self.load.wait_until(lambda: bool(new.refused) or (bool(old.refused) and len(new.committed) >= _COMMITS))
         self.load.stop()
         api = self.node.api
@@ -98,7 +101,10 @@ class _Upgrade:
 def test_each_version_keeps_to_its_blocks_with_load_across(
     networks: Networks, author: Author, request: pytest.FixtureRequest
 ) -> None:
-    """Both versions are permitted in some blocks. Another node with the same batches by block has the same states."""
+    """Both versions are permitted in some blocks.
+
+    Another node with the same batches in each block has the same states.
+    """
     node = Node(networks)
     node.processor(INTKEY, INTKEY_2)
     upgrade = _Upgrade(node, author, Load(node.network.rest_url, request), _OVERLAP)

@@ -153,7 +153,7 @@ class TestWithoutANode:
 
     @pytest.fixture
     def alone(self, networks: Networks) -> Network:
-        """A home and addresses without any process."""
+        """A home folder, and addresses at which no process listens."""
         return networks()
 
     @pytest.mark.parametrize("command", ["", *_COMMANDS])

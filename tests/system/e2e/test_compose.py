@@ -1,4 +1,4 @@
-"""deploy/compose without a container: the commands as processes, the steps of the image in a folder."""
+"""deploy/compose without containers: its commands run as processes, and the steps of the image run in a folder."""
 
 import re
 import shlex

@@ -117,7 +117,7 @@ class TestSystemd:
         (root / "etc/systemd/system").mkdir(parents=True)
         for stub in self.STUBS:
             (programs / stub).write_text(f'#!/bin/sh\necho {stub} "$@" >>{tmp_path}/asked\n')
-        # Run as the current user: the user does not matter here.
+        # The commands run as the current user, because the user does not matter here.
         (programs / "runuser").write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
         (programs / "python3").write_text(
             '#!/bin/sh\nmkdir -p "$3/bin"\n'
@@ -139,7 +139,7 @@ class TestSystemd:
             file.name for file in UNITS.iterdir()
         }
         enabled = (tmp_path / "asked").read_text().splitlines()[-1].removeprefix("systemctl enable --now ").split()
-        # As systemd does: a unit that comes after another one starts when that one has reported ready.
+        # A unit that comes after another unit starts when the other has reported that it is ready, as under systemd.
         waiting = {unit: set(enabled) & self.earlier(unit, root) for unit in enabled}
         while waiting:
             startable = [unit for unit, earlier in waiting.items() if not earlier & set(waiting)]

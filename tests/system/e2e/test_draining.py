@@ -1,4 +1,4 @@
-"""A processor that is told to end while it has tasks gets no more, finishes these, and nothing is lost."""
+"""A processor that is told to end while it has tasks gets no new tasks, and finishes its tasks. Nothing is lost."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def _batch(author: Author, version: str, *payloads: bytes) -> Batch:
 
 
 def _started(network: Network, build: str, prefix: str, *, together: bool) -> list[Process]:
-    """Registered processors of both versions, in one process or in one each."""
+    """Registered processors of both versions: one process for both, or one process for each."""
     handlers = [f"{_MODULE}:{prefix}{name}" for name in ("First", "Second")]
     started = [
         network.start(
@@ -53,7 +53,7 @@ def _listed(api: Api) -> Counter[tuple[str, str, str]]:
 
 
 def _drain(up: Process, leaving: Sequence[Process]) -> None:
-    """Tell the processes to end, and wait until the validator has logged it."""
+    """Tell the processes to end, and wait until the validator has logged that they unregistered."""
     mark = len(up.lines)
     for process in leaving:
         process.request_end()
@@ -63,7 +63,7 @@ def _drain(up: Process, leaving: Sequence[Process]) -> None:
 
 @pytest.mark.parametrize("prefix", ["", "Conversing"], ids=["packed", "1.x"])
 class TestReplacement:
-    """A draining processor gets no new tasks; its replacement takes over, and no batch fails."""
+    """A draining processor gets no new tasks, its replacement takes over, and no batch fails."""
 
     @pytest.mark.parametrize("together", [True, False], ids=["one process", "two processes"])
     def test_the_new_one_first(
@@ -72,7 +72,7 @@ class TestReplacement:
         network = networks(**_NODE)
         up, api = network.up(), networks.api(network)
         old = _started(network, "old", prefix, together=together)
-        # Many batches of one transaction, the first of which is being applied.
+        # There are many batches of one transaction. The first of them is being applied.
         held = _batch(author, "1.0", script(("hold", gate.port)), script(), script())
         behind = [_batch(author, version, script()) for version in _VERSIONS for _ in range(30)]
         api.accept(held, *behind)

@@ -19,7 +19,7 @@ from tests.system.e2e.process import ROOT
 
 SOURCES = ("protos", "processor_sdk", "families", "dovetail")
 
-# A new environment gets the packages of the tests, where a reader downloads them from an index.
+# A new environment gets the packages of the tests. A reader downloads these packages from an index.
 PYTHON3 = """#!/bin/sh
 "{python}" "$@" || exit
 for site in "$3"/lib/python*/site-packages; do printf '%s\\n' {sites} > "$site/index.pth"; done
@@ -64,7 +64,7 @@ class Newcomer(Reader):
         super().__init__(folder)
         self.environment |= {
             "PIP_NO_INDEX": "1",
-            "PIP_NO_BUILD_ISOLATION": "0",  # pip reads "no" as: without isolation.
+            "PIP_NO_BUILD_ISOLATION": "0",  # With 0, pip builds without isolation.
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         }
         (folder / "etc/systemd/system").mkdir(parents=True)

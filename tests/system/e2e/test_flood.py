@@ -26,7 +26,7 @@ LIST_BATCHES = 50
 CONNECTIONS = 8
 SAMPLES = 40
 FLOOD_MIN = 10
-"""At least so many times what is accepted must be sent."""
+"""The client must send at least so many times the number of batches that the node accepts."""
 
 
 class Flood:
@@ -80,7 +80,7 @@ async def _post(client: httpx.AsyncClient, body: bytes, **params: int) -> httpx.
 
 
 def own_kib(process: Process) -> int:
-    """The memory of a process without pages of files."""
+    """The memory of a process, without pages that are mapped from files."""
     found = re.search(r"(?m)^RssAnon:\s+(\d+) kB$", Path(f"/proc/{process.pid}/status").read_text())
     assert found
     return int(found[1])
@@ -137,12 +137,13 @@ def test_a_flood_is_refused_and_starves_nobody(network: Network) -> None:
         for start in range(0, len(flood.accepted), 1_000):
             ids = flood.accepted[start : start + 1_000]
             assert set(api.statuses(ids, wait=int(DEADLINE_S) * 10)["data"].values()) == {"COMMITTED"}
-        # Each accepted batch counts once, and refused ones do not count.
+        # Each accepted batch is applied once, and refused batches are not applied.
         assert api.leaf(counter("flood")) == b"%d" % len(flood.accepted)
         assert api.leaf(counter("polite")) == b"%d" % len(polite.latencies_s)
     finally:
         api.close()
-    # The other client waits behind what one key may hold in the queue, a few times over for blocks and slow machines.
+    # The polite client waits behind the batches that one key may hold in the queue. The factor of five allows for
+    # blocks and slow machines.
     assert slowest_s < 5 * PENDING_MAX / rate
     for before, after in zip(memory[SAMPLES // 2], memory[-1], strict=True):
         assert after < before * 1.1 + 8 * 1024

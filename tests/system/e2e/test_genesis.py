@@ -61,7 +61,7 @@ class TestGenesis:
         assert good.id in folder.start(api)
         assert api.intkey("n") == 2
         assert api.get("/batches")["paging"]["total_count"] == 2
-        # Nothing of the refused genesis is remembered.
+        # The validator has stored nothing of the refused genesis.
         assert api.words(bad) == ["UNKNOWN"]
         assert folder.network.call("settings", "list", "--json").json["settings"]
 
@@ -89,7 +89,7 @@ class TestGenesis:
 
 
 def test_a_validator_without_a_genesis_leaves_room_for_one(networks: Networks) -> None:
-    """The advice of the error message works: the validator made no store, which would count as a ledger."""
+    """The advice of the error message works, because the validator makes no store (a store would count as a ledger)."""
     network = networks()
     assert network.run("genesis", "--data-dir", str(network.data)).code == 0
     (network.data / "genesis.batch").unlink()

@@ -1,6 +1,6 @@
 """A family that lists its state by prefix, at our validator over pages and blocks, and at a 1.x validator.
 
-The results of lists on a real node. Unit tests cover how pages are made.
+These tests check the results of lists on a real node. Unit tests cover how pages are made.
 """
 
 import hashlib
@@ -35,8 +35,8 @@ def address(number: int) -> str:
 class ListingHandler(TransactionHandler[bytes]):
     """Steps as JSON: ``["set", start, count, value]``, ``["delete", start, count]``, ``["list", prefix]``.
 
-    ``["list_in_two", prefix, entries, port]`` waits at a gate after so many entries. Listed entries go to the receipt,
-    a line of (address, length, digest) each.
+    ``["list_in_two", prefix, entries, port]`` waits at a gate after so many entries. The receipt has a line (address,
+    length, digest) for each listed entry.
     """
 
     family_name = FAMILY
@@ -113,7 +113,7 @@ SPACE = (NAMESPACE,)
 
 
 def test_lists_meet_writers_in_their_order(node_of: Callable[..., Node]) -> None:
-    """Hundreds of entries, written, deleted and listed by batches of one list, over many pages."""
+    """The batches of one submitted list write, delete and list hundreds of entries, over many pages."""
     node = node_of(2, DOVETAIL_LIMITS_STATE_LIST_ENTRIES_MAX="64")
     state: dict[int, bytes] = {}
     batches: list[Batch] = []
@@ -126,7 +126,7 @@ def test_lists_meet_writers_in_their_order(node_of: Callable[..., Node]) -> None
             steps.append(("delete", start // 2, 30))
             for gone in range(start // 2, start // 2 + 30):
                 state.pop(gone, None)
-        # Every second batch lists itself; the others are followed by a batch that only lists.
+        # Every second batch also lists. After each other batch comes a batch that only lists.
         if number % 2:
             steps.append(("list", NAMESPACE))
         batches.append(node.batch(*steps, inputs=SPACE, outputs=SPACE))
@@ -155,7 +155,7 @@ def test_a_list_that_outlives_blocks_gives_the_state_that_it_began_with(
     gate.wait()
     meeting = node.batch(("set", 100, 300, "new"), ("delete", 0, 100), inputs=(prefix,), outputs=(prefix,))
     node.api.accept(meeting)
-    # One entry a block: each changes the trie above the listed entries.
+    # Each block writes one entry, which changes the trie above the listed entries.
     for number in range(3):
         name = address(16**5 + number)
         node.api.commit(node.batch(("set", 16**5 + number, 1, "elsewhere"), inputs=(name,), outputs=(name,)))

@@ -45,7 +45,7 @@ def line(beginning: str) -> str:
 
 
 def words(beginning: str, places: Mapping[str, str]) -> list[str]:
-    """The words after ``dovetail`` of that line, with ``places`` replaced."""
+    """The words after ``dovetail`` in the line with this beginning, with ``places`` replaced."""
     text = line(beginning)
     for place, real in places.items():
         text = text.replace(place, real)
@@ -132,7 +132,7 @@ def test_a_family_moves_from_one_style_to_the_next(networks: Networks, author: A
         assert "change" in misfit
         process.request_end()
         assert process.wait() == 0
-    # In the new style, the codec refuses.
+    # In the new style, the codec refuses the payload.
     assert misfit.startswith("the payload (application/json) does not fit: change ")
 
 

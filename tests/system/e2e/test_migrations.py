@@ -29,7 +29,10 @@ _LEAVES_A_BATCH = 100
 
 
 class _Migration:
-    """The moved family from 1.0 to 2.0, whose leaves are migrated at ``activation``, with intkey beside it."""
+    """The upgrade of the moved family from 1.0 to 2.0.
+
+    Its leaves are migrated at ``activation``. intkey runs beside it.
+    """
 
     def __init__(self, node: Node, author: Author, load: Load, leaves: int, port: int | None = None) -> None:
         self.node, self._author, self.load = node, author, load
@@ -128,7 +131,10 @@ def _migration(
 def test_a_migration_is_in_the_first_block_that_may_hold_it(
     networks: Networks, author: Author, request: pytest.FixtureRequest, leaves: int
 ) -> None:
-    """In the activation's block, under load. Another node with its own keys makes the same migration."""
+    """Under load, the migration is in the activation's block.
+
+    Another node with its own keys makes the same migration.
+    """
     migration = _migration(networks, author, request, leaves)
     migration.node.processor(HANDLER_2)
     migration.start()
@@ -143,7 +149,7 @@ def test_a_migration_is_in_the_first_block_that_may_hold_it(
 def test_a_migration_that_is_cut_short_is_made_once(
     networks: Networks, author: Author, request: pytest.FixtureRequest, gate: Gate
 ) -> None:
-    """kill -9 of the processor, then of the validator, each while some slices are done and one is in progress."""
+    """SIGKILL ends the processor, then the validator, each while some slices are done and one is in progress."""
     migration = _migration(networks, author, request, _SLICED_LEAVES, gate.port)
     node = migration.node
     processor = node.processor(HANDLER_2)
@@ -153,7 +159,7 @@ def test_a_migration_that_is_cut_short_is_made_once(
     processor = node.processor(HANDLER_2)
     gate.wait()
     node.kill(migration.load)
-    # The old worker continues with a slice that is not needed any more, and then gets the first slice again.
+    # The old worker finishes a slice that is no longer needed, and then gets the first slice again.
     gate.open()
     gate.wait()
     _kill(processor)
@@ -167,7 +173,10 @@ def test_a_migration_that_is_cut_short_is_made_once(
 def test_a_refused_migration_leaves_nothing_and_another_build_makes_it(
     networks: Networks, author: Author, request: pytest.FixtureRequest, order: str
 ) -> None:
-    """One slice refuses after others are done: nothing is kept, other families continue, the next build is asked."""
+    """One slice is refused after others are done.
+
+    Nothing is kept, other families continue, and the next build is asked.
+    """
     migration = _migration(networks, author, request, _SLICED_LEAVES)
     node = migration.node
     refusing = node.processor(REFUSING_2)
@@ -212,7 +221,7 @@ def _wait_refused(node: Node) -> None:
 
 
 def _kill(processor: Process) -> None:
-    """Kill the processor with its workers, so that nothing of it answers any more."""
+    """Kill the processor with its workers, so that none of its processes answers any more."""
     workers = processor.descendants()
     processor.signal(signal.SIGKILL)
     for worker in workers:

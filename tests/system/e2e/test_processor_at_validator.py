@@ -1,7 +1,7 @@
-"""A bare 1.x processor that is careless, late or broken, at our validator: the rules of the wire protocol hold.
+"""A bare 1.x processor that is careless, late or broken, at our validator. The rules of the wire protocol must hold.
 
-One row for each rule that ``test_processors`` (a correct processor) and ``test_processor_lives`` (connections) leave
-open. The SDK does not belong here. Each test makes its own families.
+There is a row for each rule that neither ``test_processors`` (a correct processor) nor ``test_processor_lives``
+(connections) tests. The SDK does not belong here. Each test makes its own families.
 """
 
 from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ class Bare(NamedTuple):
 
 @pytest.fixture
 def bare(shared: Shared, author: Author, named: Callable[[str], str]) -> Iterator[Bare]:
-    """At the session's node. Other families must still work after the row."""
+    """A family at the session's node. Other families must still work after the row."""
     yield Bare(shared, author, named("family"), address(named("leaf")))
     shared.api.commit(author.batch(author.intkey("set", named("after"), 1)))
 
@@ -63,9 +63,9 @@ def _writes(request: ProcessRequest, state: StateAccess) -> None:
 
 @pytest.mark.parametrize("status", [0, int(ProcessStatus.INTERNAL_ERROR), 77])
 def test_what_is_no_verdict_is_tried_again_with_a_bound(bare: Bare, status: int) -> None:
-    """WIRE.md, life of a processor, 3: INTERNAL_ERROR is no verdict: tried again, with a bound and a back-off.
+    """WIRE.md, life of a processor, 3: after INTERNAL_ERROR the batch is tried again, with a back-off and a limit.
 
-    So are STATUS_UNSET and unknown numbers.
+    STATUS_UNSET and unknown numbers are no verdicts either.
     """
 
     def apply(request: ProcessRequest, state: StateAccess) -> None:
@@ -82,7 +82,7 @@ def test_what_is_no_verdict_is_tried_again_with_a_bound(bare: Bare, status: int)
 
 
 def test_one_that_comes_right_in_time_commits(bare: Bare) -> None:
-    """Life 3: writes of a failed try are dropped before the next one runs."""
+    """WIRE.md, life of a processor, 3: the writes of a failed try are dropped before the next try."""
     found: list[dict[str, bytes]] = []
 
     def apply(request: ProcessRequest, state: StateAccess) -> None:
@@ -99,7 +99,7 @@ def test_one_that_comes_right_in_time_commits(bare: Bare) -> None:
 
 @pytest.mark.parametrize("content", [b"\xff", b"\x0a\x01x"], ids=["no message", "a field of another type"])
 def test_an_answer_that_cannot_be_read_is_no_verdict(bare: Bare, content: bytes) -> None:
-    """Messages, TpProcessResponse; life 3."""
+    """WIRE.md: Messages, TpProcessResponse; life of a processor, 3."""
 
     def apply(request: ProcessRequest, state: StateAccess) -> None:
         if len(processor.requests) == 1:
@@ -111,7 +111,10 @@ def test_an_answer_that_cannot_be_read_is_no_verdict(bare: Bare, content: bytes)
 
 
 def test_the_first_answer_counts_and_later_ones_do_not(bare: Bare) -> None:
-    """Transport: a reply carries the request's correlation_id. Life 2: a context ends with its reply."""
+    """WIRE.md, Transport: a reply has the request's correlation_id.
+
+    Life of a processor, 2: a context ends with its reply.
+    """
 
     def apply(request: ProcessRequest, state: StateAccess) -> None:
         _writes(request, state)
@@ -122,7 +125,7 @@ def test_the_first_answer_counts_and_later_ones_do_not(bare: Bare) -> None:
 
     with bare.processor(apply) as processor:
         bare.shared.api.commit(bare.batch())
-        # Two pings with answers: everything sent before has been handled.
+        # After the answer to a ping, the validator has handled everything that was sent before.
         processor.wait_for_responses(1)
         processor.ping()
         assert processor.failures == []
@@ -131,7 +134,7 @@ def test_the_first_answer_counts_and_later_ones_do_not(bare: Bare) -> None:
 
 
 def test_answers_and_contexts_of_another_processor_are_not_its_own(bare: Bare) -> None:
-    """Life 2: a context_id belongs to one transaction at one processor."""
+    """WIRE.md, life of a processor, 2: a context_id belongs to one transaction at one processor."""
 
     def apply(request: ProcessRequest, state: StateAccess) -> None:
         stranger.send(bare.answer(request, ProcessStatus.INVALID_TRANSACTION, "not mine"))
@@ -156,7 +159,7 @@ def test_answers_and_contexts_of_another_processor_are_not_its_own(bare: Bare) -
 )
 @pytest.mark.parametrize("frame", [b"\xff\xff", b"", b"\x08\x05\x1a\xff"], ids=["rubbish", "nothing", "truncated"])
 def test_what_is_no_message_is_passed_over(bare: Bare, kind: MessageType, frame: bytes) -> None:
-    """Transport: one frame pair per message; Message.content has the type that message_type names."""
+    """WIRE.md, Transport: one frame pair per message; Message.content has the type that message_type names."""
 
     def apply(request: ProcessRequest, state: StateAccess) -> None:
         processor.owner.send_raw(frame)
@@ -170,10 +173,13 @@ def test_what_is_no_message_is_passed_over(bare: Bare, kind: MessageType, frame:
 
 
 def test_a_message_over_the_limit_ends_its_connection_and_its_work_goes_to_another(bare: Bare) -> None:
-    """Life 4: a closed connection counts as unregistration, and its work goes to another processor."""
+    """WIRE.md, life of a processor, 4: a closed connection counts as unregistration.
+
+    The work of the processor goes to another one.
+    """
 
     def apply(request: ProcessRequest, state: StateAccess) -> None:
-        # There is no answer: this ends when the processor does.
+        # The request gets no answer, so it ends when the processor stops.
         huge.request(MessageType.TP_STATE_SET_REQUEST, bytes(OVER_THE_LIMIT_BYTES))
 
     batch = bare.batch()
@@ -191,7 +197,7 @@ def test_a_message_over_the_limit_ends_its_connection_and_its_work_goes_to_anoth
     ("family", "namespaces"), [("", [NAMESPACE]), ("f", ["ABCDEF"]), ("f", ["abc"]), ("f" * 257, [NAMESPACE])]
 )
 def test_a_registration_that_cannot_stand_is_answered_by_error(bare: Bare, family: str, namespaces: list[str]) -> None:
-    """Life 1; Messages, TpRegisterResponse: status ERROR."""
+    """WIRE.md, life of a processor, 1, and Messages, TpRegisterResponse: status ERROR."""
     processor = BareProcessor(bare.shared.network.validator_url, family, "1.0", namespaces, _writes)
     with pytest.raises(RegistrationError, match=f"status {int(Status.ERROR)}"):
         processor.start()
@@ -200,7 +206,7 @@ def test_a_registration_that_cannot_stand_is_answered_by_error(bare: Bare, famil
 def test_a_validator_that_starts_again_gives_its_work_to_who_registers_again(
     networks: Networks, author: Author
 ) -> None:
-    """Life 4: the connection is lost with the validator; the batch is not."""
+    """WIRE.md, life of a processor, 4: the connection is lost with the validator, but the batch is not lost."""
     network = networks()
     processes = network.parts("families.settings.handler:SettingsHandler")
     api = networks.api(network)
@@ -208,7 +214,7 @@ def test_a_validator_that_starts_again_gives_its_work_to_who_registers_again(
     batch = author.batch(author.transaction("e2e_bare", b"", inputs=[leaf], outputs=[leaf]))
 
     def never_done(request: ProcessRequest, state: StateAccess) -> None:
-        # The validator ignores unknown messages: this ends when the processor does.
+        # The validator ignores unknown messages, so the request ends when the processor stops.
         before.request(999, b"")
 
     before = BareProcessor(network.validator_url, "e2e_bare", "1.0", [NAMESPACE], never_done, timeout=DEADLINE_S)

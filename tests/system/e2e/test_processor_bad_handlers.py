@@ -1,4 +1,4 @@
-"""Handlers that misbehave: the submitter or the log is told, and other families continue.
+"""Handlers that misbehave: the submitter or the log learns the reason, and other families continue.
 
 ``bad_family`` lists what its handler does wrong (its misdeeds). For each, these tests check the verdict of
 ``GET /batch_status`` and the lines of the logs. All run in turn on one node and one processor: no misdeed may affect
@@ -26,7 +26,10 @@ REPLACED = r"worker 0 \(process \d+\) ended with .*; replaced in"
 
 
 class Verdict(NamedTuple):
-    """Details for the submitter: ``reason`` of API.md, part of the message. ``logged``: part of the processor's log."""
+    """Details for the submitter: a ``reason`` of API.md, and a part of the message.
+
+    ``logged``: part of the processor's log.
+    """
 
     reason: str
     said: str
@@ -34,7 +37,7 @@ class Verdict(NamedTuple):
 
 
 def _failed(said: str, logged: str = "") -> Verdict:
-    """No verdict of the family: tried again, then given up with the last failure."""
+    """The family gives no verdict: the batch is tried again, then given up with the last failure."""
     return Verdict("internal_error", f"failed {TRIES} times, the last time with: {said}", logged or said)
 
 
@@ -86,7 +89,10 @@ DEADLY = {
     "closes everything": "ended with",
     "holds the interpreter": "gives no sign of life",
 }
-"""The misdeeds that kill their worker: what the processor logs. No verdict: another machine might survive them."""
+"""The misdeeds that kill their worker, and what the processor logs.
+
+The batch gets no verdict: another machine might survive.
+"""
 
 HARMLESS = {
     "prints": b"printed",
@@ -100,7 +106,7 @@ HARMLESS = {
     "is deaf to signals": b"deaf",
     "silences the log": b"silenced",
 }
-"""The misdeeds that harm at most their worker: the transaction is applied. The last ones do most damage."""
+"""The misdeeds that harm their worker at most, so the transaction is applied. The most harmful misdeeds come last."""
 
 
 class Node(NamedTuple):
@@ -149,7 +155,7 @@ def _node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 @pytest.fixture
 def node(_node: Node) -> Iterator[Node]:
-    """After each row, the misdeed's own family works again too."""
+    """The node for a row. After the row, the misdeed's own family must work again too."""
     yield _node
     good = _node.batch("behaves")
     _node.api.accept(good)
@@ -184,7 +190,7 @@ def test_misdeed_ends_in_a_verdict(node: Node, misdeed: str) -> None:
 
 @pytest.mark.parametrize("misdeed", DEADLY)
 def test_misdeed_that_kills_its_worker_is_reported_and_tried_again(node: Node, misdeed: str, tmp_path: Path) -> None:
-    """WIRE.md, life of a processor, 4: its work goes to another processor or waits for one."""
+    """WIRE.md, life of a processor, 4: the work of a lost processor goes to another processor or waits for one."""
     not_mended = tmp_path / "not mended"
     not_mended.touch()
     batch, mark, up_mark = node.batch(f"{misdeed} while {not_mended}"), len(node.bad.lines), len(node.up.lines)
@@ -194,7 +200,7 @@ def test_misdeed_that_kills_its_worker_is_reported_and_tried_again(node: Node, m
         node.bad.wait_for_line(REPLACED, after=mark)
         node.up.wait_logged("processor left", after=up_mark, families=[f"{FAMILY} 1.0"])
         node.others_go_on()
-        if misdeed != "holds the interpreter":  # This one takes long every time.
+        if misdeed != "holds the interpreter":  # This misdeed takes long every time.
             told = "processor lost with a batch alone, it is tried again"
             node.up.wait_logged(told, after=up_mark, batch_id=batch.id)
             node.others_go_on()
@@ -209,7 +215,7 @@ def test_misdeed_that_kills_its_worker_is_reported_and_tried_again(node: Node, m
 
 
 def test_what_is_printed_is_logged(node: Node) -> None:
-    """A handler's prints are lines of the log, with the transaction that printed them."""
+    """The output of a handler's prints becomes log lines, with the id of the transaction that printed it."""
     mark, batch = len(node.bad.lines), node.batch("prints")
     node.api.commit(batch)
     line = node.bad.wait_for_line("line 499 of a handler's output", after=mark)

@@ -1,6 +1,6 @@
-"""Random and mutated frames from a validator to our running processor: each task is answered once, nothing ends.
+"""Random and mutated frames from a validator to our running processor: it answers each task once, and does not end.
 
-The running processor over a real socket. The dispatcher alone: ``tests/processor_sdk/apply/test_fuzz.py``.
+The processor runs at a real socket. ``tests/processor_sdk/apply/test_fuzz.py`` fuzzes the dispatcher alone.
 """
 
 import os
@@ -52,7 +52,7 @@ class Fuzzer:
         self._accept(*self._receive())
 
     def close(self) -> None:
-        # Nothing here answers the unregistration.
+        # The fuzzer does not answer the unregistration.
         workers = self.process.descendants()
         self.process.signal(signal.SIGKILL)
         for worker in workers:
@@ -64,7 +64,7 @@ class Fuzzer:
     def run(self, frames: list[list[bytes]], state_answer: bytes | None) -> Counter[tuple[int, str]]:
         """Send the frames, a valid task and a ping. Returns the answers to tasks until these two are answered.
 
-        ``state_answer``: the answer to state calls of the frames; None: that of a validator without data.
+        ``state_answer``: the answer to state calls. If it is None, the answer is that of a validator without data.
         """
         last = Message(message_type=Message.PACKED_PROCESS_REQUEST, correlation_id=LAST, content=packed("last"))
         ping = Message(message_type=Message.PING_REQUEST, correlation_id=LAST)
@@ -177,12 +177,12 @@ def test_each_task_is_answered_once_whatever_stands_around_it(
     for parts in frames:
         try:
             message = Message.FromString(parts[-1])
-        except Exception:  # Not a message: no answer is due.
+        except Exception:  # The frame is not a message, so no answer is due.
             continue
         if message.message_type in TASKS:
             asked[int(TASKS[message.message_type]), message.correlation_id] += 1
         elif message.message_type == Message.PING_REQUEST:
             asked[int(Message.PING_RESPONSE), message.correlation_id] += 1
-    # The valid task is answered after the others: no answer can come later.
+    # The processor answers the valid task after all others, so no answer can come later.
     assert fuzzer.run(frames, state_answer) == asked
     assert fuzzer.registrations == 1, "its connection did not stand"

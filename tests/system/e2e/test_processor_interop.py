@@ -145,7 +145,7 @@ class TestRegistration:
 
     @pytest.mark.parametrize("occupancy", [1, 3])
     def test_occupancy_is_told_and_what_exceeds_it_is_served_too(self, ours: "Starter", occupancy: int) -> None:
-        """max_occupancy is how many transactions the processor takes at once."""
+        """max_occupancy is the number of transactions that the processor takes at once."""
         served = ours("--max-occupancy", str(occupancy))
         assert served.registered.max_occupancy == occupancy
         row = Row("many", (("write", A, "01"),))
@@ -169,7 +169,7 @@ class TestRegistration:
     def test_an_answer_that_is_no_agreement_is_said_and_it_asks_again(
         self, ours: "Starter", answer: bytes, said: str
     ) -> None:
-        """protocol_version in the reply echoes the request's; status OK."""
+        """The reply must have the request's protocol_version and status OK."""
         ours.bare.refusals.extend([answer, answer])
         served = ours()
         assert len(ours.bare.registrations) == 3
@@ -222,7 +222,7 @@ class TestLeaving:
         gate.wait()
         served.process.request_end()
         served.bare.wait_for_unregistration(timeout=DEADLINE_S)
-        # Pings are answered to the end.
+        # The processor answers pings until its end.
         assert len(served.bare.ping(served.registered.identity, DEADLINE_S).running) == 2
         gate.open()
         assert running().ok
@@ -257,7 +257,7 @@ class TestConnection:
         gate.open()
         assert served.run(Row("after", (("write", A, "01"),)))[0].ok
         assert old.exception(0) is not None
-        # The verdict of the old connection's apply did not come by the new connection.
+        # The verdict on the transaction of the old connection did not come over the new connection.
         assert served.bare.unknown == []
 
     def test_a_message_over_the_limit_ends_the_connection_alone(self, ours: "Starter") -> None:
@@ -283,7 +283,7 @@ class Starter:
     """Starts our processors at one bare validator."""
 
     def __init__(self) -> None:
-        # Reserved, so that no other process gets the port while a test has the validator stopped.
+        # The port is reserved, so that no other process gets it while the validator is stopped.
         self._port = ReservedPort()
         self.bare = BareValidator()
         self.bare.url = f"tcp://127.0.0.1:{self._port.number}"
@@ -295,7 +295,7 @@ class Starter:
         return self._started[-1]
 
     def __call__(self, *words: str) -> Ours:
-        """A registered processor, after all refused registrations."""
+        """Start a processor. Returns when it is registered, after all refused registrations."""
         before = len(self.bare.registrations) + len(self.bare.refusals)
         process = self.start(*words)
         return Ours(self.bare, process, self.bare.wait_for_registrations(before + 1, DEADLINE_S)[-1])

@@ -1,4 +1,4 @@
-"""Workers that are killed or frozen in the middle of an apply cost time, and nothing else."""
+"""Workers that are killed or frozen in the middle of an apply cost time, but have no other effect."""
 
 import os
 import shutil
@@ -43,7 +43,10 @@ def killer() -> Iterator[Killer]:
 
 
 def _load(author: Author, port: int, count: int) -> list[Batch]:
-    """Batches of one and two transactions in lines; each transaction depends on the one before it in its line."""
+    """Batches of one and two transactions in several lines.
+
+    Each transaction depends on the one before it in its line.
+    """
     last: dict[int, list[str]] = {number: [] for number in range(LINES)}
     batches = []
     for index in range(count):
@@ -88,7 +91,10 @@ def _run(networks: Networks, network: Network, batches: list[Batch], timeout_s: 
 
 @pytest.mark.timeout(120 + KILLS * SECONDS_A_KILL)
 def test_workers_killed_in_mid_apply_under_load(networks: Networks, author: Author, killer: Killer) -> None:
-    """kill -9 of a worker in mid-apply: every batch ends exactly once, with the root of an undisturbed run."""
+    """Workers are killed with SIGKILL in the middle of applies.
+
+    Every batch ends once, with the root of an undisturbed run.
+    """
     batches = _load(author, killer.port, KILLS * BATCHES_A_KILL)
     transactions = sum(len(batch.transactions) for batch in batches)
     timeout_s = DEADLINE_S + KILLS * SECONDS_A_KILL
@@ -117,7 +123,7 @@ def test_workers_killed_in_mid_apply_under_load(networks: Networks, author: Auth
 
 
 def test_a_frozen_processor_that_comes_back_changes_nothing(networks: Networks, author: Author, gate: Gate) -> None:
-    """SIGSTOP for longer than the ping limit, then SIGCONT: the late answer changes nothing."""
+    """The processor gets SIGSTOP for longer than the ping limit, then SIGCONT. Its late answer changes nothing."""
     network = networks(**_QUICK_PINGS)
     up, api = network.up(), networks.api(network)
     frozen = network.processor(SCRIPT_HANDLER)
@@ -134,13 +140,14 @@ def test_a_frozen_processor_that_comes_back_changes_nothing(networks: Networks, 
     up.wait_logged("processor left", after=mark, families=[f"{family} 1.0"])
     network.processor(SCRIPT_HANDLER)
     gate.wait()
-    # The apply that waits first is the frozen processor's.
+    # The gate releases the oldest apply, which is that of the frozen processor.
     gate.open()
     assert api.settle(batch) == ["COMMITTED"]
     chain, root = api.chain(), _root(api)
     for process in stopped:
         process.resume()
-    # Both processors get a task that holds it: everything that the frozen one sent before has been handled.
+    # Each processor gets a task that waits at the gate. By then, everything that the frozen processor sent before is
+    # handled.
     held = [author.batch(author.transaction(family, script(("hold", gate.port)))) for _ in range(2)]
     for one in held:
         api.accept(one)

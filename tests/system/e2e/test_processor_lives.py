@@ -47,7 +47,7 @@ class TestPings:
             api.accept(*batches)
             gate.wait()
             gate.wait()
-            # By the validator's clock, the time after which a silent processor is dropped has passed.
+            # By the validator's clock, a silent processor would have been dropped by now.
             assert api.words(*batches, wait=_LONGER_THAN_SILENCE_S) == ["PENDING", "PENDING"]
             assert [api.details(batch)["reason"] for batch in batches] == ["executing", "executing"]
             assert bare.pings_answered > 0
@@ -76,7 +76,7 @@ class TestPings:
 
 
 class TestSlowApplies:
-    """A slow batch delays no others: blocks are committed without it, and a later block holds it."""
+    """A slow batch does not delay others: blocks are committed without it, and a later block holds it."""
 
     def test_other_families_commit_while_applies_hang_in_both_protocols(
         self, networks: Networks, author: Author, gate: Gate
@@ -105,7 +105,10 @@ class TestSlowApplies:
 
 
 class TestLeaving:
-    """WIRE.md: after unregistration no new work, tasks in progress are finished; a lost connection frees its tasks."""
+    """WIRE.md: after unregistration a processor gets no new work and finishes its tasks.
+
+    A lost connection frees its tasks.
+    """
 
     def test_bare_processor_unregisters_and_finishes_what_it_holds(
         self, shared: Shared, author: Author, named: Callable[[str], str], gate: Gate
@@ -167,7 +170,7 @@ class TestLeaving:
         up.wait_logged("processor left", after=mark, reason="its connection closed")
         assert api.words(batch) == ["PENDING"]
         network.processor(HANDLER)
-        # Its apply arrives again, at another processor.
+        # The apply of the transaction begins again, at another processor.
         gate.wait()
         gate.open()
         assert api.settle(batch) == ["COMMITTED"]
@@ -179,7 +182,7 @@ class TestLeaving:
         batch = author.batch(author.transaction(family, b""))
 
         def never_done(request: ProcessRequest, state: StateAccess) -> None:
-            # The validator ignores unknown messages: this ends when the processor does.
+            # The validator ignores unknown messages, so the request ends when the processor stops.
             dying.request(999, b"")
 
         dying = BareProcessor(url, family, "1.0", [NAMESPACE], never_done, timeout=DEADLINE_S)

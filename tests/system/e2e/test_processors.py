@@ -58,7 +58,7 @@ def _receipt(wire_to: WireClient, batch: Batch) -> Receipt:
 
 
 class TestBothProtocols:
-    """Process, get, set, commit; accesses outside inputs, outputs or namespaces are refused."""
+    """Transactions are processed, read and write state, and are committed. Undeclared accesses are refused."""
 
     def test_the_sdk_processor_is_packed(self, shared: Shared) -> None:
         shared.up.wait_logged("processor registered", family=f"{ScriptHandler.family_name} 1.0", packed=True)
@@ -175,7 +175,7 @@ class TestBare1x:
     def test_family_of_a_standing_processor_is_served_by_both(
         self, shared: Shared, author: Author, named: Callable[[str], str]
     ) -> None:
-        """A 1.x intkey beside the packed one: the same state, whichever processor gets a task."""
+        """A 1.x intkey processor runs beside the packed one. The state is the same, whichever processor gets a task."""
         name = named("n")
         shared.api.commit(author.batch(author.intkey("set", name, 0)))
         with BareProcessor(
@@ -203,7 +203,7 @@ class TestBare1x:
     def test_raw_header_style_leaves_the_expanded_header_out(
         self, shared: Shared, author: Author, named: Callable[[str], str]
     ) -> None:
-        """WIRE.md, The life of a processor, 1: RAW: send header_bytes and leave header unset."""
+        """WIRE.md, The life of a processor, 1: for RAW, the validator sends header_bytes and leaves header unset."""
         _, request = self._processed(shared, author, named("family"), "RAW")
         assert request.expanded_header == b""
 
@@ -228,7 +228,7 @@ class TestBare1x:
             shared.api.accept(*batches)
             gate.wait()
             gate.wait()
-            # A ping and its answer: more tasks would have arrived before the answer.
+            # Send a ping: further tasks would have arrived before its answer.
             processor.ping()
             assert len(processor.requests) == 2
             for done in range(2, 5):

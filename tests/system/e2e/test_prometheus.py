@@ -1,4 +1,4 @@
-"""deploy/prometheus as it stands: its metrics exist, and its alerts fire in the right cases."""
+"""Checks the files of deploy/prometheus: their metrics exist, and their alerts fire in the right cases."""
 
 import re
 import shutil

@@ -39,7 +39,7 @@ CURLS = [asked(line) for line in LINES if "curl " in line]
 
 def test_every_line_answers_as_the_page_says(shared: Shared, tmp_path: Path) -> None:
     network = shared.network
-    # curl options that reach this node at the page's address, and print a status that no line reads.
+    # Options with which curl reaches this node at the page's address, and prints the status on stderr.
     connect_to = f"127.0.0.1:8080:{network.rest_bind}"
     (tmp_path / ".curlrc").write_text(
         f'connect-to = "{connect_to}"\nwrite-out = "%{{stderr}}status %{{http_code}}\\n"\nsilent\n'

@@ -1,4 +1,4 @@
-"""After a process ended, in order or by force: no accepted batch is lost, and none is applied twice."""
+"""After the end of a process, in order or by force, no accepted batch is lost, and none is applied twice."""
 
 import signal
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class _Parts:
         assert validator.wait() == (-signal.SIGKILL if number is signal.SIGKILL else 0)
 
     def start_validator(self) -> None:
-        """Start the validator again, until the REST API is connected to it too."""
+        """Start the validator again, and wait until the REST API is connected to it."""
         rest = self.processes["rest-api"]
         mark = len(rest.lines)
         self.processes["validator"] = self.network.validator("validator again")
@@ -98,7 +98,7 @@ class TestValidatorStartsAgain:
         url = parts.network.validator_url
         with BareProcessor(url, _ABSENT, "1.0", [NAMESPACE], bare_apply, max_occupancy=1) as processor:
             assert api.settle(*waiting, dependent) == ["COMMITTED"] * 21
-            # In the order of acceptance, each once.
+            # The batches are on the chain once each, in the order of their acceptance.
             assert [request.signature for request in processor.requests] == [
                 batch.transactions[0].id for batch in waiting
             ]
@@ -147,7 +147,7 @@ class TestAskedWhileItRestores:
 
     @pytest.fixture
     def first_in_line(self, parts: _Parts, author: Author) -> Iterator[tuple[WireClient, list[Batch]]]:
-        """A client that waits at the socket of a killed validator, and the validator's pending batches."""
+        """A client that waits for a killed validator to start again, and the validator's pending batches."""
         waiting = _waiting(author, 20)
         parts.api.accept(*waiting)
         parts.end_validator(signal.SIGKILL)
@@ -203,7 +203,8 @@ class TestUpRestartsWhatDies:
         for position, inc in enumerate(incs):
             if position == len(incs) // 2:
                 up.part("validator").kill()
-            # Refused while there is no validator: submitted again until there is one.
+            # The API refuses the batch while there is no validator. The test submits it again until a validator accepts
+            # it.
             while (answer := api.post(inc)).status_code != 202:
                 assert (answer.status_code, answer.json()["error"]["code"]) == (503, 18)
                 up.wait_logged("connected to the validator", after=mark)

@@ -1,4 +1,4 @@
-"""Every processor is replaced in turn under load of two versions, without an effect on any batch."""
+"""Every processor is replaced in turn under load of two versions. No batch is affected."""
 
 import os
 from collections.abc import Callable
@@ -29,7 +29,7 @@ _LAYOUTS: dict[str, list[tuple[str, ...]]] = {
 
 
 class _Loaded:
-    """A node under load of both versions, on names of their own and on a shared one."""
+    """A node under load of both versions. Each version has a name of its own, and both use one shared name."""
 
     def __init__(self, node: Node, author: Author, request: pytest.FixtureRequest) -> None:
         self.node = node
@@ -45,7 +45,7 @@ class _Loaded:
         return lambda: self._author.batch(inc(self._author, family, name), inc(self._author, family, "of both"))
 
     def batch_of(self, stream: Stream) -> Batch:
-        """One more batch of the stream, which no sender sends."""
+        """One more batch for the test itself, which no sender sends."""
         batch = stream.make()
         stream.batches[batch.id] = batch
         return batch
@@ -113,7 +113,7 @@ def test_replacing_every_processor_in_turn_fails_nothing_and_runs_nothing_twice(
 def test_a_gap_between_two_processors_is_waited_for(
     networks: Networks, author: Author, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
 ) -> None:
-    """Without a processor of a version its batches wait with that reason; the other version continues."""
+    """Without a processor of a version, its batches wait, and their status says why. The other version continues."""
     node = Node(networks)
     node.processor(INTKEY)
     processor = node.processor(INTKEY_2)
@@ -122,7 +122,8 @@ def test_a_gap_between_two_processors_is_waited_for(
         assert processor.terminate() == 0
         waiting = under_load.batch_of(under_load.v2)
         node.api.accept(waiting)
-        # It arrived after the waiting batch, so that the waiting batch was handled before.
+        # This batch arrives after the waiting batch, so the validator has handled the waiting batch when this one is
+        # committed.
         node.api.commit(under_load.batch_of(under_load.v1))
         assert node.api.details(waiting) == {
             "reason": "waiting_for_processor",

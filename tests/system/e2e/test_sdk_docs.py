@@ -29,7 +29,7 @@ def test_every_block_is_a_file() -> None:
 
 
 def test_its_tests_pass(folder: Path, shared: Shared) -> None:
-    # As tests/conftest.py does: the plugin is loaded even if the project is not installed.
+    # Load the plugin even if the project is not installed, as tests/conftest.py does.
     shutil.copy(ROOT / "tests" / "conftest.py", folder)
     ran = shared.network.run_command(
         f"cd {folder} && PYTHONPATH={ROOT} {sys.executable} -m pytest -q -p no:cacheprovider -W error"

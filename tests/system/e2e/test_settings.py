@@ -22,7 +22,7 @@ class _Node:
         self.api: Api = networks.api(self.network)
 
     def propose(self, key: str, value: str, *words: str) -> str:
-        """Propose and see the proposal committed. Returns the proposal's id."""
+        """Propose, and check that the proposal is committed. Returns the id of the proposal."""
         ran = self.network.call("settings", "propose", key, value, "--wait", "30", "--json", *words)
         assert ran.json["status"] == "COMMITTED"
         return str(ran.json["proposal_id"])
@@ -63,7 +63,10 @@ def test_only_permitted_families_commit(node: _Node, author: Author) -> None:
 
 
 def test_batch_that_waits_is_judged_by_new_settings(node: _Node, author: Author) -> None:
-    """A family loses its permission while a batch waits for its processor: the batch needs no processor to end."""
+    """A family loses its permission while its batch waits for a processor.
+
+    The batch becomes INVALID without a processor.
+    """
     waiting = author.batch(author.transaction("e2e_late", script()))
     node.api.accept(waiting)
     node.propose(_FAMILIES, _permit("intkey", "sawtooth_settings"))
@@ -72,7 +75,7 @@ def test_batch_that_waits_is_judged_by_new_settings(node: _Node, author: Author)
 
 
 def test_votes_decide_with_a_threshold(node: _Node) -> None:
-    """settings propose, vote and list, with two authorized keys and a threshold of two."""
+    """The commands settings propose, vote and list, with two authorized keys and a threshold of two."""
     network = node.network
     own = node.settings[_KEYS]
     other = network.run("keygen", "other", "--json").json["public_key"]

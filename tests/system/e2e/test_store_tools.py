@@ -38,7 +38,7 @@ class Load(threading.Thread):
                 self.ids += [batch.id for batch in batches]
                 self.rounds += 1
                 self.committed.release()
-        except Exception as error:  # The test raises it.
+        except Exception as error:  # The test raises this error in its own thread.
             self.failure = error
             self.committed.release(1000)
 

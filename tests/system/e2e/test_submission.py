@@ -44,7 +44,7 @@ def _mutations(label: str = "a sample to forge") -> list[Mutation]:
 
 
 def _variants() -> list[Mutation]:
-    """Each of a sample of its own, because all variants of one sample set the same name."""
+    """Each variant has a sample of its own, because all variants of one sample set the same name."""
     names = [variant.name for variant in _variants_of("names")]
     return [_variants_of(name)[index] for index, name in enumerate(names)]
 

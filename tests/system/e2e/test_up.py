@@ -68,7 +68,7 @@ class TestAWholeLife:
         waiting = author.batch(author.transaction("e2e_late", b""))
         api.accept(waiting)
         with closing(HTTPConnection(network.rest_bind, timeout=DEADLINE_S)) as connection:
-            # A second request of an open connection has reached the REST API as soon as it is sent.
+            # The connection is open already, so its second request reaches the REST API as soon as it is sent.
             connection.request("GET", "/blocks")
             connection.getresponse().read()
             connection.request("GET", f"/batch_status?id={waiting.id}&wait=3000")
@@ -131,7 +131,7 @@ class TestLogs:
 
 
 class TestRefusals:
-    """Exit code 1, and the reason on stderr in one clear line."""
+    """Each refusal has exit code 1, and the reason in one clear line on stderr."""
 
     @pytest.fixture
     def taken(self) -> socket.socket:

@@ -129,7 +129,7 @@ def test_the_whole_sequence(node: _Node) -> None:
 
 
 def test_what_is_called_off_is_as_it_was(node: _Node) -> None:
-    """Except that a setting which the plan made stays, and so does an end which another plan asked for."""
+    """Two things stay: the setting, even if the plan made it, and the end that another plan asked for."""
     node.done("plan", "intkey", "1.0", "2.0", "--at", "+9", "--yes")
     first = node.done("cancel", "intkey", "2.0", "--json").json
     assert node.setting == first["value"]
@@ -153,7 +153,7 @@ def test_what_is_called_off_is_as_it_was(node: _Node) -> None:
 
 
 def test_a_migration_that_cannot_be_made_is_called_off(node: _Node) -> None:
-    """When its block has come and nothing was migrated, the version before it continues."""
+    """If the activation's block has come and nothing was migrated, the version before continues."""
     node.done("plan", "intkey", "1.0", "2.0", "--at", "+2", "--migrate", "1cf126", "--yes")
     late = node.author.batch(node.author.intkey("set", "late", 1))
     assert node.api.reject(late)["reason"] == "family_not_permitted"
@@ -163,7 +163,7 @@ def test_a_migration_that_cannot_be_made_is_called_off(node: _Node) -> None:
 
 
 def test_a_plan_that_is_voted_on(node: _Node) -> None:
-    """With a threshold of 2 of 3: shown with its votes, accepted by another key, or voted against."""
+    """The threshold is 2 of 3 keys. The plan is shown with its votes, accepted by another key, or voted against."""
     network = node.network
     own = network.call("settings", "list", "--json").json["settings"][_KEYS]
     others = [network.run("keygen", name, "--json").json["public_key"] for name in ("alice", "bob")]
@@ -201,7 +201,7 @@ def test_a_plan_that_is_voted_on(node: _Node) -> None:
 
 
 def test_a_terminal_is_asked_and_watches(node: _Node) -> None:
-    """The answer no proposes nothing; --watch shows changes until Ctrl-C."""
+    """After the answer "no", nothing is proposed. --watch shows changes until Ctrl-C."""
     with _Terminal(node.network, "upgrade", "plan", "intkey", "1.0", "2.0", "--at", "+5") as terminal:
         terminal.read_until("Propose intkey 2.0 from block 6?")
         terminal.write("n\n")
@@ -260,17 +260,23 @@ class _Terminal:
         os.write(self._own, text.encode())
 
     def interrupt(self) -> None:
-        """Ctrl-C while the command waits: Python's input() may lose characters between its prompt and its read."""
+        """Send Ctrl-C while the command waits in a read.
+
+        Python's input() may lose characters between its prompt and its read.
+        """
         while psutil.Process(self._process.pid).status() != psutil.STATUS_SLEEPING:
             pass
         self._process.send_signal(signal.SIGINT)
 
     def end(self) -> int:
-        """The exit code. Reads remaining output, for which the command would wait."""
+        """Wait for the end, and return the exit code.
+
+        Reads remaining output, because the command would wait for a reader.
+        """
         try:
             while os.read(self._own, 65_536):
                 pass
         except OSError:
-            # The other end is closed.
+            # The command's side of the terminal is closed.
             pass
         return self._process.wait(DEADLINE_S)

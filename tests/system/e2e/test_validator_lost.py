@@ -70,7 +70,7 @@ class _Node:
             "/status/system",
             "/readyz",
         ]
-        # A client for each, because they run at the same time.
+        # Each request has a client of its own, because all run at the same time.
         made: dict[str, Callable[[], httpx.Response]] = {path: self._get(path) for path in gets}
         made["POST /batches"] = lambda: self.api.post(self.fresh)
         made["POST /batch_status"] = lambda: self.api.http.post("/batch_status", json=[self.pending.id])
@@ -145,13 +145,13 @@ class TestValidatorLost:
         finally:
             validator.signal(signal.SIGCONT)
         _assert_served(pool, requests)
-        # The validator now gets what was sent while it was stopped; the client that got a 503 submits again.
+        # The validator now gets the batch that was sent while it was stopped. The client got a 503, and submits again.
         node.api.commit(node.fresh)
         assert node.api.intkey("n") == 2
 
 
 class TestSeveralRestApis:
-    """The API holds no state: several APIs may serve one validator."""
+    """The API holds no state, so several APIs may serve one validator."""
 
     @pytest.fixture
     def ports(self) -> Iterator[list[ReservedPort]]:
@@ -190,7 +190,7 @@ class TestSeveralRestApis:
             ):
                 assert len({_told(api, path) for api in apis}) == 1, path
             processes[0].kill()
-            # A batch that one of them accepted is at the validator: the others know it.
+            # The validator has the batch that one API accepted, so the other APIs know its status.
             with BareProcessor(network.validator_url, _ABSENT, "1.0", [NAMESPACE], _accept_all):
                 assert apis[1].settle(waiting) == ["COMMITTED"]
             assert apis[2].words(waiting) == ["COMMITTED"]
@@ -202,7 +202,7 @@ class TestSeveralRestApis:
 
 
 def _told(api: Api, path: str) -> tuple[object, ...]:
-    """The parts of an answer that must not depend on the API, asked as through one proxy."""
+    """The parts of an answer that must not depend on which API answers. All get the same Host, as behind one proxy."""
     answer = api.http.get(path, headers={"Host": "ledger.example"})
     headers = {name: value for name, value in answer.headers.items() if name not in ("x-request-id", "date")}
     return answer.status_code, tuple(headers.items()), answer.content
@@ -220,7 +220,7 @@ class TestFullQueue:
         accepted = [author.batch(author.transaction(_ABSENT, script())) for _ in range(self._ROOM)]
         refused = [author.batch(author.transaction(_ABSENT, script())) for _ in range(2)]
         api.accept(*accepted)
-        # Many lists at the same time: of new batches, and of known and new ones.
+        # Many lists are sent at the same time: lists of new batches, and lists of known and new batches.
         lists: list[list[Batch]] = [refused[:1], refused, [accepted[0], refused[0]]] * 5
         for answer in pool.map(lambda batches: api.post(*batches, wait=int(DEADLINE_S)), lists):
             assert answer.status_code == 429, answer.text

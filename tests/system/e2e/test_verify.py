@@ -1,4 +1,4 @@
-"""``dovetail chain verify`` on a real node's ledger: beside the node, after it, and with --reexecute."""
+"""``dovetail chain verify`` on a real node's ledger: while the node runs, after its end, and with --reexecute."""
 
 import json
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Thousands of waiting clients cost only memory, which is freed as they leave.
 
-``DOVETAIL_TEST_WAITERS``: how many come, within the limit of open files.
+``DOVETAIL_TEST_WAITERS`` sets the number of clients, which the limit of open files bounds.
 """
 
 import asyncio
@@ -121,7 +121,7 @@ def count() -> Iterator[int]:
 
 
 class TestWaiters:
-    """One wait for each request, freed when the client leaves; 10,000 waits cost only memory."""
+    """Each request is one wait, which is freed when its client leaves. 10,000 waits cost only memory."""
 
     def test_crowd(self, networks: Networks, author: Author, count: int) -> None:
         network = networks()
@@ -140,7 +140,7 @@ class TestWaiters:
         with _crowd(network.rest_url) as crowd:
             crowd.come([_request(batches[number % _BATCHES].id) for number in range(count)])
             wait_for_metric(api, "dovetail_validator_waiters", count)
-            # One request each to the validator, and no more while clients wait, come or leave.
+            # The API sends the validator one request for each client, and none while clients wait, come or leave.
             assert asked() - asked_before == count
             grown = {
                 name: (process.memory_info().rss - bytes_before[name]) / count for name, process in processes.items()

@@ -22,7 +22,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 class TestNoProcessor:
-    """Batches of a family without processor stay PENDING, others commit, and they commit when a processor comes."""
+    """Batches of a family without a processor stay PENDING while others commit. They commit when a processor comes."""
 
     def test_batches_wait_with_their_reason_while_others_commit(
         self, shared: Shared, author: Author, named: Callable[[str], str], pool: ThreadPoolExecutor
@@ -133,13 +133,13 @@ class TestDependencies:
         waiting = author.transaction("e2e_late", script())
         dependent = author.batch(author.intkey("set", "other", 1, dependencies=[waiting.id]))
         api.accept(author.batch(waiting), dependent)
-        # Longer, by the validator's clock, than the wait for a dependency that is never submitted.
+        # By the validator's clock, this wait is longer than the wait for a dependency that is never submitted.
         assert api.words(dependent, wait=1) == ["PENDING"]
         with BareProcessor(impatient.validator_url, "e2e_late", "1.0", [NAMESPACE], bare_apply):
             assert api.settle(dependent) == ["COMMITTED"]
 
     def test_invalid_dependency_is_invalid_at_once(self, api: Api, author: Author, named: Callable[[str], str]) -> None:
-        """INVALID before, in the same list, and while the dependent batch waits."""
+        """The dependency becomes INVALID earlier, in the same list, or while the dependent batch waits."""
         good, bad = author.intkey("set", named("a"), 1), author.intkey("inc", named("absent"), 1)
         early = author.batch(author.intkey("set", named("b"), 1, dependencies=[bad.id]))
         api.accept(early)

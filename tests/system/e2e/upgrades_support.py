@@ -1,6 +1,7 @@
 """A node of separate processes whose versions change under load: processors, senders, and its chain.
 
-The node, batches of several versions, senders that see each batch to its end, and the walk along the chain.
+This module has the node, batches of several versions, senders that wait for each batch's end, and a walk along the
+chain.
 """
 
 import json
@@ -82,7 +83,10 @@ def walk(url: str) -> list[Block]:
 
 
 class Node:
-    """Genesis, validator, REST API and settings processor as separate processes. ``genesis``: another node's."""
+    """Validator, REST API and settings processor as separate processes.
+
+    ``genesis``: the genesis file of another node.
+    """
 
     def __init__(
         self, networks: Networks, genesis: bytes | None = None, environment: Mapping[str, str] | None = None
@@ -162,7 +166,7 @@ class Node:
         raise ProcessFailed(f"none of the newest {_FEED_BATCHES_MAX} blocks holds any of {batch_ids}")
 
     def lowest_counts(self, *families: FamilyVersion) -> dict[FamilyVersion, int]:
-        """The lowest number of processors of each family since each had one, by the validator's log."""
+        """The lowest number of processors of each family since the family had a first one, by the validator's log."""
         counts: Counter[str] = Counter()
         lowest: dict[str, int] = {}
         for line in list(self.validator.lines):
@@ -278,7 +282,7 @@ class Load:
             api.close()
 
     def _settle(self, api: Api, batch: Batch) -> httpx.Response:
-        """Submit until the batch is committed or INVALID; again if an answer says neither, or is missing."""
+        """Submit the batch, again and again, until an answer says that it is committed or INVALID."""
         while True:
             if not self.reachable.wait(DEADLINE_S):
                 raise ProcessFailed(f"the node is not up again after {DEADLINE_S:g} s")

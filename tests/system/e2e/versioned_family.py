@@ -1,4 +1,4 @@
-"""The script family in two versions, each also for the 1.x conversation: for processors that are replaced."""
+"""The script family in two versions, each also for the 1.x conversation. For tests that replace processors."""
 
 from typing import Self
 
@@ -22,7 +22,7 @@ class Second(ScriptHandler):
 
 
 class _Conversing:
-    """An instance limits all registrations of this interpreter to the 1.x conversation."""
+    """Making an instance limits all registrations of this interpreter to the 1.x conversation."""
 
     def __new__(cls) -> Self:
         registration.PACKED_VERSION = 0  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Checks after a node was killed: the store is sound, and agrees with everything that clients were told.
+"""Checks after a node was killed: the store is sound, and agrees with all answers that clients got.
 
 Killing does not belong here.
 """
@@ -80,7 +80,7 @@ def reexecute(network: Network) -> dict[str, Any]:
 
 @contextmanager
 def annotated(what: str) -> Iterator[None]:
-    """Add to the report of a failure what was being done to the node."""
+    """Add to the report of a failure what the test was doing to the node."""
     try:
         yield
     except BaseException as error:

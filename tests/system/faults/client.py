@@ -1,6 +1,6 @@
-"""A client that keeps on through every failure: it asks again by batch id, and remembers every status it got.
+"""A client that continues after every failure: it asks again by batch id, and records every status it gets.
 
-One client in a thread of its own. Processes, and checks of the result (``checks``), do not belong here.
+Each client has a thread of its own. Processes, and checks of the result (``checks``), do not belong here.
 """
 
 import threading
@@ -52,7 +52,7 @@ class Client(threading.Thread):
         self.failure: BaseException | None = None
 
     def wait_for_answers(self, more: int, timeout_s: float) -> bool:
-        """Wait for so many more. False if they do not come in time. Raises the client's own failure."""
+        """Wait for so many more answers. Returns False if they do not come in time. Raises the client's own failure."""
         with self._heard:
             wanted = self.answers + more
             self._heard.wait_for(lambda: self.answers >= wanted or self.failure is not None, timeout_s)
@@ -61,7 +61,7 @@ class Client(threading.Thread):
         return self.answers >= wanted
 
     def finish(self, timeout_s: float) -> None:
-        """Submit no more, and wait until every batch is settled. Raises the client's own failure."""
+        """Stop submitting, and wait until every batch is settled. Raises the client's own failure."""
         self._stopping.set()
         self.join(timeout_s)
         if self.failure is not None:
@@ -89,7 +89,7 @@ class Client(threading.Thread):
                 wait_s = _WAIT_S if self._stopping.is_set() or len(self._outstanding) >= _OUTSTANDING_MAX else 0
                 self._record(self._statuses(list(self._outstanding), wait_s))
         except _NotNow:
-            # Do not ask a node that refuses all the time.
+            # Do not send requests without a pause to a node that refuses them.
             self._stopping.wait(_REFUSED_AGAIN_S)
             self._again()
 
@@ -107,7 +107,7 @@ class Client(threading.Thread):
     def _ask_for_unsure(self) -> None:
         told = self._statuses([batch.id for batch in self._unsure], 0)
         lost = [batch for batch in self._unsure if told[batch.id] == "UNKNOWN"]
-        # A list is accepted as a whole or not at all, even if its answer is lost.
+        # A list is accepted as a whole or not at all, even if the answer to it is lost.
         if lost and len(lost) != len(self._unsure):
             raise Wrong(f"{len(lost)} of the {len(self._unsure)} batches of one list were not accepted: {told}")
         if lost:

@@ -1,6 +1,6 @@
-"""A processor of packed execution that answers anything, with plain messages and without the SDK.
+"""A processor of packed execution that can send any answer. It builds plain messages, without the SDK.
 
-Its connection and its answers. What the validator must do with these does not belong here.
+This module has its connection and its answers. Rules for the validator do not belong here.
 """
 
 import secrets
@@ -57,7 +57,7 @@ class Liar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Otherwise the validator would give it tasks that then count as lost.
+        # Without unregistration, the validator would give the processor tasks that then count as lost.
         self.send(Envelope.TP_UNREGISTER_REQUEST, "leave", b"")
         self.receive(Envelope.TP_UNREGISTER_RESPONSE)
         self._socket.close()

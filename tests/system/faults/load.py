@@ -1,7 +1,7 @@
 """Batches whose outcome follows from the chain: intkey sets, incs of shared names, pairs, dependents, invalid ones.
 
-The batches, and the state that a set of committed batches must give. Sockets, processes and statuses do not belong
-here.
+This module makes the batches, and computes the state that a set of committed batches must give. Sockets, processes and
+statuses do not belong here.
 """
 
 from collections import Counter
@@ -63,7 +63,7 @@ class Load:
         if kind == "pair":
             return self._make(kind, [("inc", first, 1), ("inc", second, 2)])
         if kind == "bad":
-            # The first transaction is applied, so that its write must be dropped with the second.
+            # The first transaction is valid, but its write must be dropped with that of the second.
             return self._make(kind, [("inc", first, 1), ("inc", f"{self._mark}-absent", 1)])
         if kind == "set":
             return self._make(kind, [("set", f"{self._mark}-{len(self.made)}s", len(self.made))])

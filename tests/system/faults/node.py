@@ -1,6 +1,7 @@
 """A node of separate processes that a test kills and restarts, with clients that continue meanwhile.
 
-Starting, killing, waiting until the node serves again. Checks of the result do not belong here.
+This module starts and kills its processes, and waits until the node serves again. Checks of the result do not belong
+here.
 """
 
 import signal
@@ -118,7 +119,7 @@ class Node:
         return made
 
     def finish(self) -> None:
-        """Let every client submit no more and wait until its batches are settled."""
+        """Let every client stop submitting, and wait until its batches are settled."""
         for client in self.clients:
             client.finish(DEADLINE_S * 2)
 
@@ -139,7 +140,7 @@ class Node:
         return rest
 
     def _watch(self, rest: Process) -> None:
-        """Let clients continue while the REST API has its validator, and wait otherwise."""
+        """Let clients continue while the REST API is connected to its validator. Otherwise let them wait."""
         seen = 0
         while True:
             try:

@@ -1,6 +1,6 @@
 """A connection to a ZeroMQ port without libzmq: bytes of ZMTP 3.0, valid or not.
 
-Greeting, handshake, frames. What the port must do with them does not belong here.
+This module sends greetings, handshakes and frames. Rules on how the port must react do not belong here.
 """
 
 import socket
@@ -34,7 +34,7 @@ def frame(body: bytes, *, announced: int | None = None, more: bool = False) -> b
 
 
 def connect(port: int, timeout_s: float, *, shake_hands: bool = True) -> socket.socket:
-    """A connection to a port of this machine, after the handshake or before it."""
+    """A connection to a port of this machine, with or without a completed handshake."""
     connection = socket.create_connection(("127.0.0.1", port), timeout_s)
     if shake_hands:
         connection.sendall(GREETING)
@@ -44,7 +44,7 @@ def connect(port: int, timeout_s: float, *, shake_hands: bool = True) -> socket.
 
 
 def is_ended(connection: socket.socket) -> bool:
-    """Read to the end of the stream, which the other side must close."""
+    """Whether the other side closes the stream. Reads all bytes before the end."""
     try:
         while connection.recv(65_536):
             pass

@@ -24,12 +24,12 @@ enum { DESCRIPTORS_MAX = 65536, PATH_BYTES = 4096 };
 struct control {
     int64_t kinds;    /* which kinds of calls are counted, and may fail */
     int64_t first;    /* the first counted call that fails, from 1; 0: none */
-    int64_t times;    /* how many fail */
-    int64_t error;    /* with which errno */
+    int64_t times;    /* how many of these calls fail */
+    int64_t error;    /* the errno of failing calls */
     int64_t part;     /* a failing write takes one part of so many instead; 0: none of it */
-    int64_t delay_us; /* before every call */
+    int64_t delay_us; /* delay before every call, in microseconds */
     int64_t counted;  /* calls of these kinds so far */
-    int64_t failed;   /* of which were made to fail */
+    int64_t failed;   /* calls that were made to fail */
     int64_t lost;     /* syncs that failed */
     int64_t clock_s;  /* added to the wall clock */
 };
@@ -126,7 +126,7 @@ ssize_t pwrite(int file, const void *bytes, size_t count, off_t offset)
     if (control->part)
         return REAL(pwrite)(file, bytes, count / (size_t)control->part, offset);
     if (syncs_each_write(file)) {
-        /* It is in the page cache, and the sync behind it failed. */
+        /* The write is in the page cache, but its sync failed. */
         REAL(pwrite)(file, bytes, count, offset);
         return lose(file);
     }

@@ -1,6 +1,6 @@
-"""The library ``shim.c`` between a process and its disk and clock: building and controlling it.
+"""Builds and controls the library ``shim.c``, which stands between a process and its disk and clock.
 
-The library, and the shared file that it reads. Stores and nodes do not belong here.
+This module handles the library and the shared file with its instructions. Stores and nodes do not belong here.
 """
 
 import atexit
@@ -26,7 +26,7 @@ class Calls(IntFlag):
     """Kinds of calls on the store's file."""
 
     WRITES = 1
-    """Except to the head pages. These exist already, so that a full disk accepts writes to them."""
+    """Writes, except those to the head pages. Head pages exist already, so a full disk accepts writes to them."""
 
     SYNCS = 2
     TRUNCATES = 4
@@ -79,9 +79,10 @@ class Shim:
     def fail(
         self, kinds: Calls, number: int = errno.ENOSPC, *, first: int = 1, times: int = FOR_EVER, part: int = 0
     ) -> None:
-        """From now on count these calls, and let ``times`` of them fail from the ``first`` on.
+        """Count calls of these kinds from now on. From call number ``first`` on, let ``times`` calls fail.
 
-        ``number``: the errno. ``part``: calls write one part of so many and report this, instead of failing.
+        ``number``: the errno. With ``part``, a failing write succeeds in part: it writes one of so many parts, and
+        reports that.
         """
         self._put("first", 0)
         for name, value in (("kinds", kinds), ("times", times), ("error", number), ("part", part)):
@@ -91,7 +92,7 @@ class Shim:
         self._put("first", first)
 
     def heal(self) -> None:
-        """From now on nothing fails. Counting continues."""
+        """Let no further calls fail. Counting continues."""
         self._put("first", 0)
 
     def slow_down(self, delay_us: int) -> None:
@@ -104,12 +105,12 @@ class Shim:
 
     @property
     def counted(self) -> int:
-        """The calls of the kinds of ``fail``, since then."""
+        """The number of calls since ``fail``, of the kinds that ``fail`` named."""
         return self._get("counted")
 
     @property
     def failed(self) -> int:
-        """How many of these failed."""
+        """The number of calls that were made to fail since ``fail``."""
         return self._get("failed")
 
     def _put(self, name: str, value: int) -> None:

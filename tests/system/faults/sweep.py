@@ -1,4 +1,4 @@
-"""A small load on a store, run once for each of its calls to the disk, which fails in that run.
+"""Runs a small load on a store once for each of its calls to the disk. In each run, one of the calls fails.
 
 Run in a process of its own under ``shim``: ``python -m tests.system.faults.sweep FOLDER CONTROL FAULT``. Prints the
 numbers of calls, refused writes and reopened stores as JSON; raises if the result of a run differs.
@@ -34,14 +34,14 @@ _ALL: Final = _WRITES | Calls.SYNCS | Calls.TRUNCATES
 
 
 class Fault(NamedTuple):
-    """Which calls fail, with which errno, how many in a row; ``part``: as in ``Shim.fail``."""
+    """Which calls fail, with which errno, and how many in a row. ``part`` is that of ``Shim.fail``."""
 
     kinds: Calls
     number: int
     times: int = 1
     part: int = 0
     from_creation: bool = False
-    """Whether calls fail during the creation of the store too; otherwise only when all of its tables exist."""
+    """Whether calls also fail during the creation of the store. Otherwise they fail only after all tables exist."""
 
 
 FAULTS: Final = {
@@ -71,9 +71,9 @@ def _step(verb: Verb, number: int) -> tuple[Verb, str, int]:
 
 
 class Load(Chain):
-    """What a validator writes, so that it can be written to another store again.
+    """The writes of a validator, recorded so that they can be repeated on another store.
 
-    Accepted batches, blocks that settle some of them, verdicts without a block; large records and pages in a row.
+    The load has accepted batches, blocks that settle some of them, verdicts without a block, and large records.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -154,7 +154,7 @@ class Run:
             except StorageFailed:
                 self.refused += 1
             except StorageLost:
-                # This ends a validator; another one starts with what is on the disk.
+                # This error ends a validator. The next validator starts with the data on the disk.
                 self.reopened += 1
                 if self._store is not None:
                     self._store.close()
@@ -163,7 +163,10 @@ class Run:
 
 
 def sweep(folder: Path, shim: Shim, fault: Fault) -> dict[str, int]:
-    """Run the load once for each of its calls of the fault's kinds, which then fails. All runs must end the same."""
+    """Run the load once for each call of the fault's kinds, and let that call fail.
+
+    All runs must have the same result.
+    """
     load = Load(folder / "made").steps_made
     fresh, run_in = folder / "fresh", folder / "run"
     if not fault.from_creation:

@@ -1,4 +1,4 @@
-"""A disk that refuses, loses, shortens or delays writes: no false COMMITTED, and the node recovers with the disk."""
+"""A disk that refuses, loses, shortens or delays writes. No status is a false COMMITTED, and the node recovers."""
 
 import errno
 import json
@@ -44,7 +44,7 @@ def shim(tmp_path: Path) -> Iterator[Shim]:
 
 @pytest.fixture
 def quick_folder() -> Iterator[Path]:
-    """A folder where a sync costs nothing, if there is one: only the library can fail there."""
+    """A folder in memory, if there is one: a sync costs nothing there, and only the library can make it fail."""
     shared = "/dev/shm"
     with tempfile.TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as folder:
         yield Path(folder)
@@ -83,7 +83,7 @@ def test_each_call_to_the_disk_fails_once(tmp_path: Path, quick_folder: Path, sh
 
 
 def _full_for_a_while(node: Node, api: Api, fill: Callable[[], None], free: Callable[[], None]) -> None:
-    """A full disk under load: the node refuses with the reason, serves reads, and recovers by itself."""
+    """The disk is full under load. The node refuses batches with the reason, serves reads, and recovers by itself."""
     client, running = node.clients[0], node.validator
     load, taken = Load(11, f"full{len(running.lines)}"[:8]), list[BatchId]()
     mark = len(running.lines)
@@ -154,7 +154,7 @@ def test_a_node_on_a_disk_that_fails_and_a_clock_that_steps(networks: Networks, 
 
 
 def test_a_node_on_a_small_disk_that_fills_up(networks: Networks, small_disk: Path) -> None:
-    """A real full file system: LMDB gets the system's own errors, not those of the library."""
+    """A real file system fills up, so LMDB gets the system's own errors, not those of the library."""
     node = Node(networks)
     client = node.client(Load(13, "client"))
     assert client.wait_for_answers(10, DEADLINE_S)

@@ -1,7 +1,7 @@
 """A packed processor that lies to a real validator: forbidden writes leave nothing, and other work continues.
 
-One row for each lie. The same for the 1.x conversation: ``tests/system/e2e/test_processor_at_validator.py``; rows of
-executor and registry: ``tests/contracts/test_assignments.py``, ``tests/dovetail/validator``.
+There is one row for each lie. ``tests/system/e2e/test_processor_at_validator.py`` has such rows for the 1.x
+conversation; ``tests/contracts/test_assignments.py`` and ``tests/dovetail/validator`` test executor and registry.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ FLOOD = 5_000
 
 
 class Stage(NamedTuple):
-    """A liar's family, a batch of it whose transaction may write ``leaf``, and addresses that it may not write."""
+    """A liar's family, its batch with one transaction that may write ``leaf``, and addresses that are forbidden."""
 
     shared: Shared
     liar: Liar
@@ -113,7 +113,7 @@ def test_what_is_no_verdict_is_tried_again(stage: Stage, lie: str) -> None:
 
 
 def _before(stage: Stage, task: Task) -> None:
-    """Answers under unknown context ids, and under ids that resemble its own."""
+    """Send answers with unknown context ids, and with ids that resemble that of the task. Then send the true answer."""
     for context_id in ("", "rubbish", task.context_id[:-1], task.context_id + "0", task.context_id.upper() + "x"):
         stage.liar.send(Envelope.PACKED_PROCESS_RESPONSE, context_id, answer([ok({stage.leaf: FALSE})]))
     stage.liar.send_answer(task, answer([ok({stage.leaf: TRUE})]))
@@ -134,7 +134,7 @@ def _after_unregistering(stage: Stage, task: Task) -> None:
     stage.liar.send(Envelope.TP_UNREGISTER_REQUEST, "unregister", b"")
     stage.liar.receive(Envelope.TP_UNREGISTER_RESPONSE)
     stage.liar.send_answer(task, answer([ok({stage.leaf: TRUE})]))
-    # It is no processor any more: its messages have no effect.
+    # The liar is no processor any more, so its messages have no effect.
     stage.liar.send_answer(task, answer([ok({stage.leaf: FALSE})]))
 
 
@@ -150,7 +150,7 @@ def _for_another(stage: Stage, task: Task) -> None:
 
 
 def _flood(stage: Stage, task: Task) -> None:
-    """Messages of unknown types and of other peers' types, undecodable state requests, and no messages at all."""
+    """Send messages of unknown types and of other peers' types, undecodable state requests, and undecodable bytes."""
     for number in range(FLOOD):
         stage.liar.send(50_000 + number, "flood", bytes(100))
         stage.liar.send(Envelope.TP_PROCESS_RESPONSE, f"{number}", b"\xff")
@@ -169,7 +169,7 @@ PASSED_OVER: dict[str, Callable[[Stage, Task], None]] = {
     "an answer to another's task": _for_another,
     "a flood of messages that are no answers": _flood,
 }
-"""Lies beside the true answer, which is the one that counts."""
+"""Lies that come with a true answer. The true answer must count."""
 
 
 @pytest.mark.parametrize("lie", PASSED_OVER)

@@ -1,7 +1,7 @@
 """Hostile connections to the ports of a node: half-open, length bombs, deep nesting, never reading.
 
-The validator's port, and both ports with many connections. The REST API alone: ``tests/dovetail/rest_api``; messages in
-general: ``tests/dovetail/validator/transport/test_gateway.py``.
+These tests use the validator's port, and both ports with many connections. ``tests/dovetail/rest_api`` tests the REST
+API alone, ``tests/dovetail/validator/transport/test_gateway.py`` messages in general.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _BEGINNINGS = (b"", raw_zmtp.GREETING[:5], raw_zmtp.GREETING, b"GET /blocks HTTP
 
 @contextmanager
 def _open_files(wanted: int) -> Iterator[int]:
-    """Raise this process's limit of open files meanwhile. Yields how many of ``wanted`` may be open."""
+    """Raise this process's limit of open files during the test. Yields how many of ``wanted`` files may be open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
@@ -53,7 +53,10 @@ def _ports(shared: Shared) -> list[int]:
 
 @pytest.mark.timeout(120 + HALF_OPEN / 20)
 def test_half_open_connections_hold_up_nobody(shared: Shared, author: Author, named: Callable[[str], str]) -> None:
-    """Silent connections and halves of greetings and requests: others are served, and the files are closed again."""
+    """Many connections are silent, or send half a greeting or request.
+
+    Others are served, and all files are closed again.
+    """
     processes = [shared.up.part("validator"), shared.up.part("rest-api")]
     before = [process.num_fds() for process in processes]
     with _open_files(2 * HALF_OPEN) as allowed, ExitStack() as opened:
@@ -115,7 +118,7 @@ def _varint(number: int) -> bytes:
 
 @pytest.mark.parametrize("depth", [50, 5_000])
 def test_messages_within_messages_are_answered(shared: Shared, depth: int) -> None:
-    """As content of every client message type, and as a body of POST /batches."""
+    """Deeply nested messages are the content of every client message type, and the body of POST /batches."""
     content = _nested_messages(depth)
     with wire_client(shared.network.validator_url) as client:
         for message_type in (100, 102, 104, 106, 108, 110, 112, 114, 116, 118):
@@ -150,7 +153,10 @@ def test_a_list_of_batches_that_announces_more_than_it_has(shared: Shared, autho
 
 
 def test_a_client_that_never_reads_is_let_go_and_holds_up_nobody() -> None:
-    """Answers fill only its own connection, and its silence ends the connection."""
+    """The answers fill only the client's own connection.
+
+    The validator closes this connection, because the client is silent.
+    """
     limits = replace(Limits(), processor_ping_ms=100, processor_silence_ms=500, peer_messages_max=1_000)
     content = bytes(20_000)
 

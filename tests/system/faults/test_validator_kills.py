@@ -47,7 +47,7 @@ PRUNING = {CrashPoint.PRUNE_BEFORE_SYNC: 3}
 """The same on a node that keeps the states of only a few blocks."""
 
 _SMALL_MAP = {"DOVETAIL_LIMITS_STORE_MAP_BYTES_INITIAL": str(1024 * 1024)}
-"""Small, so that the map must grow after each start."""
+"""The map is small, so it must grow after each start."""
 
 
 def _hold(networks: Networks, node: Node) -> int:
@@ -65,7 +65,7 @@ def test_every_point_is_reached_by_a_test() -> None:
 
 @pytest.mark.timeout(120 + len(CrashPoint) * SECONDS_A_KILL)
 def test_killed_at_each_point(networks: Networks) -> None:
-    """Crash at genesis, then under load, then where only verdicts are written."""
+    """The validator crashes at genesis, then under load, then while only verdicts are written."""
     heads: dict[CrashPoint, int] = {}
 
     def crash_at_genesis(node: Node) -> None:
@@ -135,7 +135,7 @@ def test_killed_at_random_moments_under_load(networks: Networks) -> None:
     for number in range(KILLS):
         with annotated(f"kill {number}"):
             assert random.choice(clients).wait_for_answers(random.randint(1, 40), DEADLINE_S)
-            # A random pause, so that kills hit any moment between two answers; nothing depends on it.
+            # The random pause lets kills come at any moment between two answers. No result depends on the pause.
             threading.Event().wait(random.uniform(0, 0.02))
             node.kill_validator()
             head = sound_from(node.network.data, max(head - 1, 0))

@@ -54,7 +54,7 @@ class Families(Target):
         leaf, payload = source.chunk(), source.rest()
 
         def link(message_type: int, content: bytes) -> bytes:
-            """A state with the leaf at every address or at none, which keeps no writes."""
+            """A state that has the leaf at every address or at none. Writes are accepted but not kept."""
             if message_type == Envelope.TP_STATE_GET_REQUEST:
                 asked = state_context_pb2.TpStateGetRequest.FromString(content)
                 answer = state_context_pb2.TpStateGetResponse(status="OK")

@@ -1,7 +1,7 @@
 """Target: the frames that peers send to the validator's socket, handled by a whole node in this process.
 
 The node is the real one, with store, queue, processors and clients. A list of frames replaces the socket, and checks in
-this process replace the verifier processes, so that an input has the same effect whenever it runs.
+this process replace the verifier processes. So an input has the same effect in every run.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ TYPES: Final = (
 """Every message type that the validator accepts."""
 
 CLIENT_TYPES: Final = frozenset(TYPES[2:18]) - {Envelope.STATUS_WAIT_CANCEL, Envelope.CLIENT_BATCH_STATUS_REQUEST}
-"""The types with exactly one answer, which comes at once."""
+"""The message types that get exactly one answer, at once."""
 
 _WHOLE, _FRAMES, _TICK, _ANSWER, _GONE = range(len(TYPES), len(TYPES) + 5)
 """Other kinds of steps: a whole envelope, any number of frames, a tick, a right answer, a lost connection."""
@@ -148,7 +148,7 @@ class Messages(Target):
         node._gateway._received = self._frames.received
         node._pool.close()
         node._pool = node._clients.submissions._pool = _InlineVerifiers()  # type: ignore[assignment]
-        # The node's own ticks would come between the steps.
+        # Stop the node's own timer, because its ticks would come between the steps.
         node._timer.cancel()
         await node.restore()
 
@@ -266,7 +266,7 @@ class Messages(Target):
             assert [sent.message_type for sent in answers] == [Envelope.PING_RESPONSE]
 
     def _end(self) -> None:
-        """Disconnect all peers: only accepted batches may remain."""
+        """Disconnect all peers. Only accepted batches may remain in the node."""
         node, frames = self._node, self._frames
         frames.gone.update(_PEERS)
         node._probe()

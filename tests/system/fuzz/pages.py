@@ -58,7 +58,7 @@ def contents(store: Path) -> str:
 def _parts(reader: StoreReader) -> Iterator[bytes]:
     for table in TABLES:
         if table == "meta":
-            # This table is read when the store is opened; its format has no checksum.
+            # This table is read when the store is opened. Its records have no checksum.
             continue
         for name, record in reader.entries(table):
             yield name + record

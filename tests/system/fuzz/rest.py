@@ -1,6 +1,6 @@
 """Target: requests to the REST API, as the HTTP server passes them on, with a validator that answers.
 
-``tests.dovetail.rest_api.server.test_hostile`` covers bytes that are not HTTP.
+``tests.dovetail.rest_api.server.test_hostile`` tests bytes that are not HTTP.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _ANSWERS: Final = {
         ),
     )
 }
-"""More answers than ``test_hostile`` needs."""
+"""Further answers of the validator, beyond those for ``test_hostile``."""
 
 _not_in_a_target = re.compile(rb"[^!-~]|[#?]")
 _not_in_a_header = re.compile(rb"[\0-\x08\n-\x1f\x7f]")
@@ -83,7 +83,7 @@ class Requests(Target):
         headers = [(b"content-type", media_type)] if media_type else []
         for _ in range(source.byte() % 6):
             name = _HEADERS[source.byte() % len(_HEADERS)]
-            # As h11 passes it on: without bytes that a field cannot hold.
+            # The value as h11 passes it on: without bytes that a field cannot hold.
             headers.append((name, _not_in_a_header.sub(b"", source.chunk()).strip()))
         body = source.rest()
         with capture_logs() as lines:

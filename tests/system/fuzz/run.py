@@ -1,4 +1,4 @@
-"""Searches every target by coverage, with atheris and a time limit for each: ``tox -e fuzz -- --seconds 30``.
+"""Fuzzes every target for a limited time with atheris, guided by coverage: ``tox -e fuzz -- --seconds 30``.
 
 Each target has a process of its own, because libFuzzer ends its process. Findings are kept in a folder that is named at
 the end; ``--keep`` adds a minimal set of inputs that reached new code to the corpus.
@@ -19,10 +19,10 @@ CORPUS: Final = Path(__file__).parent / "corpus"
 INPUT_BYTES_MAX: Final = 4_096
 HANG_S: Final = 10
 MEMORY_MIB_MAX: Final = 1_024
-"""For the whole process."""
+"""The memory limit of the whole process."""
 
 ALLOCATION_MIB_MAX: Final = 64
-"""For one allocation, with an input of at most INPUT_BYTES_MAX."""
+"""The limit of one allocation, for an input of at most INPUT_BYTES_MAX."""
 
 _INSTRUMENTED: Final = ["processor_sdk", "families", "dovetail", "tomllib"]
 _executions = re.compile(r"stat::number_of_executed_units:\s*(\d+)").search
@@ -106,14 +106,14 @@ def _fuzzer(name: str, folder: Path, *arguments: str) -> "subprocess.CompletedPr
 
 
 def _search_here(name: str, folders: list[str], options: list[str]) -> None:
-    """Search in this process, which libFuzzer ends."""
+    """Search in this process. libFuzzer ends the process after the search."""
     import atheris
 
     with atheris.instrument_imports(include=_INSTRUMENTED):
         from tests.system.fuzz.targets import TARGETS
 
     folder, *corpora = folders
-    # Another instance may hold files of the target.
+    # Each instance of the target gets a folder of its own, because another process may use the files of its target.
     target = TARGETS[name](Path(tempfile.mkdtemp(dir=folder)))
     seeds = Path(folder) / "seeds"
     seeds.mkdir(exist_ok=True)

@@ -88,7 +88,7 @@ class Records(Target):
 
 
 class Trie(Target):
-    """Trie nodes of any form, read in every way: wrong nodes are refused, and every read ends."""
+    """Trie nodes of any form, read in every way. Wrong nodes are refused, and every read ends."""
 
     name = "trie"
 
@@ -100,7 +100,7 @@ class Trie(Target):
             yield bytes((memory.root.number,)) + b"".join(
                 chunk(memory.nodes[number]) for number in range(1, memory.root.number + 1)
             )
-        # A branch that names itself, and two that name each other.
+        # The seeds have a branch that names itself as its child, and two branches that name each other.
         child = Ref(b"h" * 32, 1, 1)
         loop, _ = nodes.encode_branch("", {"0": child, "1": child})
         yield b"\1" + chunk(loop)
@@ -144,7 +144,7 @@ class Trie(Target):
 
 
 class Configuration(Target):
-    """A configuration file, followed by variables of the environment, each behind a zero byte."""
+    """A configuration file, followed by environment variables. A zero byte precedes each variable."""
 
     name = "config"
 
@@ -165,7 +165,7 @@ class Configuration(Target):
     def run(self, data: bytes) -> None:
         content, *variables = data.split(b"\0")
         self._file.write_bytes(content)
-        # The texts that a process can get: without zero bytes, decoded as the system decodes them.
+        # Environment variables as a process gets them: without zero bytes, decoded as the system decodes them.
         environ = {"HOME": "/home/fuzz"}
         for variable in variables[:8]:
             name, _, value = variable.decode(errors="surrogateescape").partition("=")

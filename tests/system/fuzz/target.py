@@ -1,6 +1,6 @@
 """The form of a fuzz target, and how it reads values from bytes.
 
-hypothesis, atheris and the kept corpus drive this form. Targets do not belong here.
+hypothesis, atheris and the kept corpus provide the inputs. Targets do not belong here.
 """
 
 from collections.abc import Iterable
@@ -50,7 +50,7 @@ class Input:
         return int.from_bytes(self._take(LENGTH_BYTES), "big")
 
     def chunk(self) -> bytes:
-        """Bytes behind their length."""
+        """Read a length, and then so many bytes."""
         return self._take(self.number())
 
     def rest(self) -> bytes:
@@ -68,5 +68,5 @@ def chunk(content: bytes) -> bytes:
 
 
 def text_of(data: bytes) -> str:
-    """A text from any bytes, which UTF-8 can encode."""
+    """Make a text from any bytes. UTF-8 can encode the text."""
     return data.decode(errors="replace")

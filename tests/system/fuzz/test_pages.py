@@ -26,7 +26,7 @@ Damage = list[tuple[int, str]]
 
 
 def damages(content: bytes, rng: random.Random) -> Iterator[Damage]:
-    """One flipped bit, a byte, eight bytes of another number, or a piece of another page in its place."""
+    """Random damages: a flipped bit, another byte, another number of eight bytes, or a piece of another page."""
     used = [at for at in range(0, len(content), PAGE_BYTES) if any(content[at : at + PAGE_BYTES])]
     while True:
         at = rng.choice(used) + rng.randrange(PAGE_BYTES)

@@ -1,4 +1,4 @@
-"""Every target runs its seeds, mutations of them and the whole corpus: no bug, no hang, bounded memory.
+"""Every target runs its seeds, mutations of the seeds, and the whole corpus: no bug, no hang, bounded memory.
 
 The long search by coverage: ``tox -e fuzz -- --seconds 30``.
 """

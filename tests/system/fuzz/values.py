@@ -36,7 +36,7 @@ FULL = Payload("t", 1, 0.5, True, parts=(Part("p", b"d"),), names=["n"], counts=
 
 
 class _Codecs(Target):
-    """``codecs``: the first byte chooses one, which decodes the rest."""
+    """Input: a first byte that chooses one of ``codecs``, and the bytes that this codec decodes."""
 
     codecs: ClassVar[list[tuple[Codec[Any], Any]]]
     """Each codec, with a value that it encodes."""
@@ -115,7 +115,7 @@ class Settings(Target):
 
     def _plan(self, data: bytes) -> None:
         value = text_of(data)
-        # As the validator reads it: any value says which families are permitted.
+        # The validator accepts any value of this setting: each value determines which families are permitted.
         permitted = permitted_families(lambda _: encode_setting({TRANSACTION_FAMILIES: value}))
         assert permitted is not None
         try:

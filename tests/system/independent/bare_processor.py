@@ -1,7 +1,8 @@
 """A transaction processor that speaks only the 1.x protocol, over one plain DEALER socket.
 
-Registration, transactions applied by a callable, access to state, a record of everything received. Reconnection and
-message numbers above 1.x do not belong here. This module must not import the project's packages.
+The module handles registration, transactions that a callable applies, access to state, and a record of everything
+received. Reconnection and message numbers above 1.x do not belong here. This module must not import the project's
+packages.
 """
 
 import contextlib
@@ -45,7 +46,7 @@ class Invalid(Exception):
 
 
 class Internal(Exception):
-    """Raised by apply: no verdict, the validator must try the transaction again."""
+    """Raised by apply: there is no verdict, and the validator must try the transaction again."""
 
 
 class AuthorizationError(Exception):
@@ -99,7 +100,7 @@ class StateAccess:
         self._context_id = context_id
 
     def get(self, addresses: Iterable[str]) -> dict[str, bytes]:
-        """The data at those of the addresses that hold any."""
+        """The data at the given addresses. Addresses without data are left out."""
         fields = self._call(MessageType.TP_STATE_GET_REQUEST, wire.repeated(2, addresses), 2)
         return dict(decode_entries(wire.get_all_bytes(fields, 1)))
 
@@ -109,7 +110,7 @@ class StateAccess:
         return wire.get_all_text(self._call(MessageType.TP_STATE_SET_REQUEST, encoded, 2), 1)
 
     def delete(self, addresses: Iterable[str]) -> list[str]:
-        """Delete. Returns the addresses that held data."""
+        """Delete the entries. Returns the addresses that held data."""
         return wire.get_all_text(self._call(MessageType.TP_STATE_DELETE_REQUEST, wire.repeated(2, addresses), 2), 1)
 
     def add_receipt_data(self, data: bytes) -> None:
@@ -126,7 +127,7 @@ class StateAccess:
             raise Internal(f"{kind.name} was answered with message type {answer.message_type}")
         decoded = wire.decode(answer.content)
         status = wire.get_int(decoded, status_field)
-        if status == StateStatus.AUTHORIZATION_ERROR:  # the same number as ERROR of receipts and events
+        if status == StateStatus.AUTHORIZATION_ERROR:  # receipts and events use this number for ERROR
             raise AuthorizationError(f"{kind.name} was refused")
         if status != StateStatus.OK:
             raise Internal(f"{kind.name} was answered with status {status}")
@@ -189,11 +190,11 @@ class BareProcessor:
 
     @property
     def malformed(self) -> list[bytes]:
-        """Frames that were no message."""
+        """Received frames that were not a message."""
         return self.owner.malformed
 
     def start(self) -> None:
-        """Connect and register. Raises RegistrationError and closes everything if the validator does not agree."""
+        """Connect and register. If the validator refuses, closes everything and raises RegistrationError."""
         self._stopped = False
         self.owner.connect(self.url, self.identity)
         for index in range(self._workers):
@@ -228,7 +229,7 @@ class BareProcessor:
             raise TimeoutError(f"apply has not returned in {', '.join(alive)}")
 
     def register(self) -> Registration:
-        """Register, as ``start`` does. A test may register again."""
+        """Register as ``start`` does. A test may register again by calling this."""
         style = 0 if self.header_style is None else int(HeaderStyle[self.header_style])
         content = wire.encode(
             [
@@ -342,7 +343,7 @@ class BareProcessor:
             return ProcessResponse(request.signature, ProcessStatus.INVALID_TRANSACTION, str(error))
         except Internal as error:
             return ProcessResponse(request.signature, ProcessStatus.INTERNAL_ERROR, str(error))
-        except Exception as error:  # an answer is sent whatever apply raises; tests read failures
+        except Exception as error:  # every exception of apply gets an answer, and tests read ``failures``
             self.failures.append(error)
             return ProcessResponse(request.signature, ProcessStatus.INTERNAL_ERROR, repr(error))
         return ProcessResponse(request.signature, ProcessStatus.OK)

@@ -1,8 +1,8 @@
 """A validator's processor side that speaks only the 1.x protocol, on a ROUTER at a free loopback port.
 
-Registration, transactions that a test submits, their contexts with enforced inputs and outputs, pings, a record of
-everything. Verification of signatures, scheduling (``max_occupancy`` is recorded only) and message numbers above 1.x do
-not belong here. This module must not import the project's packages.
+The module handles registration, transactions that a test submits, their contexts with enforced inputs and outputs,
+pings, and a record of everything. Verification of signatures, scheduling (``max_occupancy`` is recorded only) and
+message numbers above 1.x do not belong here. This module must not import the project's packages.
 """
 
 import secrets
@@ -61,7 +61,10 @@ class Access:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a transaction. ``sets`` and ``deletes``: net effect, written to state only if the status is OK."""
+    """The result of a transaction.
+
+    ``sets`` and ``deletes`` are the net effect. They are written to the state only if the status is OK.
+    """
 
     status: int
     message: str
@@ -121,7 +124,7 @@ class BareValidator:
         self.unregistered: list[bytes] = []
         self.pings: list[Ping] = []
         self.refusals: deque[bytes | None] = deque()
-        """Contents of the answers to the next registrations, which have no effect then. None: no answer."""
+        """Contents of the answers to the next registrations, which then have no effect. None means no answer."""
         self.unknown: list[Message] = []
         self._owner = SocketOwner("bare validator", self._on_message)
         self._changed = threading.Condition()
@@ -155,7 +158,7 @@ class BareValidator:
         return self._owner.malformed
 
     def start(self) -> str:
-        """Bind to a free port, or to that of the start before. Returns the address, which is also ``url``."""
+        """Bind to a free port, or to the port of the earlier start. Returns the address, which is also ``url``."""
         self.url = self._owner.bind(self.url) if self.url else self._owner.bind()
         return self.url
 
@@ -206,7 +209,7 @@ class BareValidator:
         *,
         identity: bytes | None = None,
     ) -> Future[Verdict]:
-        """Send a transaction. ``style`` None: as the processor wants. Only an OK verdict writes to ``state``."""
+        """Send a transaction. Without ``style``, the processor chooses. Only an OK verdict writes to ``state``."""
         header = TransactionHeader.decode(transaction_header)
         future: Future[Verdict] = Future()
         with self._changed:

@@ -1,7 +1,7 @@
 """A second implementation of the rules of a submitted batch list.
 
-Reading a list and naming each broken rule. Rules that depend on state, the chain or a family do not belong here. This
-module must not import the project's packages.
+The module reads a list and names each broken rule. Rules that depend on state, the chain or a family do not belong
+here. This module must not import the project's packages.
 """
 
 import hashlib

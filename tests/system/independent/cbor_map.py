@@ -1,7 +1,7 @@
 """The part of CBOR (RFC 8949) that intkey needs: maps with text keys, text, and integers of up to 64 bits.
 
-This module must not use a CBOR library, and knows no meaning of the maps. Negative integers exist so that a test can
-send one where none is allowed.
+This module must not use a CBOR library, and does not know the meaning of the maps. It supports negative integers so
+that a test can send one where none is allowed.
 """
 
 from collections.abc import Mapping

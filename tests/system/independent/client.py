@@ -67,7 +67,10 @@ class TransactionHeader:
 
 @dataclass(frozen=True)
 class Transaction:
-    """A transaction as serialized; ``dataclasses.replace`` corrupts one part and keeps the others."""
+    """A transaction in its serialized parts.
+
+    With ``dataclasses.replace``, a test corrupts one part and keeps the others.
+    """
 
     header_bytes: bytes
     signature: str
@@ -112,7 +115,7 @@ class BatchHeader:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch as serialized; ``dataclasses.replace`` corrupts one part and keeps the others."""
+    """A batch in its serialized parts. With ``dataclasses.replace``, a test corrupts one part and keeps the others."""
 
     header_bytes: bytes
     signature: str
@@ -156,7 +159,10 @@ def make_transaction(
     payload_sha512: str | None = None,
     signer_public_key: str | None = None,
 ) -> Transaction:
-    """Build and sign. ``nonce`` None: a random one; ``payload_encoding`` None: no such field, as 1.x clients send."""
+    """Build and sign.
+
+    Without ``nonce``, it is random. Without ``payload_encoding``, the field is absent, as in 1.x clients.
+    """
     header = TransactionHeader(
         batcher_pubkey=batcher_public_key,
         dependencies=tuple(dependencies),
@@ -181,7 +187,7 @@ def make_batch(
     transaction_ids: Iterable[str] | None = None,
     header_bytes: bytes | None = None,
 ) -> Batch:
-    """Build and sign; each keyword replaces a value that otherwise follows from the key and the transactions."""
+    """Build and sign. Each keyword replaces a value that would otherwise follow from the key and the transactions."""
     carried = tuple(transactions)
     if header_bytes is None:
         header_bytes = BatchHeader(
@@ -267,7 +273,10 @@ def make_sample(label: str) -> Sample:
 
 
 class Mutation(NamedTuple):
-    """A batch list that must be refused as a whole, and the RULE_ it breaks; for a variant, why it is valid."""
+    """A batch list that must be refused as a whole, and the RULE_ that it breaks.
+
+    For a valid variant: why it is valid.
+    """
 
     name: str
     batch_list: bytes
@@ -292,10 +301,10 @@ _NOT_A_MESSAGE = b"\x0a\xff\x01 cut short"
 
 
 def mutations(batch: Batch, *, batch_key: str, transaction_keys: Sequence[str]) -> Iterator[Mutation]:
-    """Every forgery that this module knows of a valid batch of two transactions, each a list of one bad batch.
+    """Every forgery of a valid batch of two transactions that this module knows. Each is a list of one bad batch.
 
     A signature that a change would invalidate is made again, so that only the named rule is broken. The plain bit flips
-    change the sent bytes and sign nothing again.
+    change the sent bytes, and no signature is made again.
     """
     first, second = batch.transactions
     first_key, second_key = transaction_keys
@@ -442,7 +451,7 @@ def _flip_hex(text: str) -> str:
 
 
 def _other_parity(public_key: str) -> str:
-    """The point with the same x and the other y: a valid key of nobody."""
+    """The key of the point with the same x and the other y. The key is valid, but nobody has its private key."""
     return f"0{int(public_key[1]) ^ 1}{public_key[2:]}"
 
 

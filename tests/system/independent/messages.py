@@ -1,7 +1,7 @@
 """Message numbers of the 1.x socket protocol, the envelope of every message, and the event message.
 
-What the bare processor and the bare validator share. Sockets, behaviour and message numbers from 1000 on, which no 1.x
-peer knows, do not belong here.
+The bare processor and the bare validator share this module. Sockets, behaviour and message numbers from 1000 on, which
+no 1.x peer knows, do not belong here.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """A hand-written proto3 wire codec: varints, length-delimited fields, nesting and repetition by field number.
 
-Message names, schemas and protobuf libraries do not belong here: an error in the project's generated code cannot occur
-here too.
+Message names, schemas and protobuf libraries do not belong here, so that this module cannot share an error with the
+project's generated code.
 """
 
 from collections.abc import Iterable, Mapping
@@ -64,7 +64,7 @@ def encode(fields: Iterable[tuple[int, Value]]) -> bytes:
 
 
 def present(fields: Iterable[tuple[int, Value | None]]) -> list[tuple[int, Value]]:
-    """Drop None, zero and empty values, as a proto3 encoder drops singular fields."""
+    """Drop None, zero and empty values, as a proto3 encoder does for singular fields."""
     return [(number, value) for number, value in fields if value]
 
 

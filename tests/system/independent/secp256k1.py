@@ -1,7 +1,7 @@
 """secp256k1 ECDSA over SHA-256 in plain Python: deterministic nonces (RFC 6979), low-s, compact hex signatures.
 
-Curve arithmetic, signing, verification and key encoding for tests only: nothing here runs in constant time. This module
-must not use a crypto library.
+The module has curve arithmetic, signing, verification and key encoding. It is for tests only, because nothing here runs
+in constant time. This module must not use a crypto library.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ def sign(private_key: str, message: bytes) -> str:
 
 
 def verify(public_key: str, message: bytes, signature: str, *, require_low_s: bool = True) -> bool:
-    """Whether the signature is valid for message and key. Malformed arguments give False."""
+    """Whether the signature is valid for message and key. The result for malformed arguments is False."""
     if not _SIGNATURE.fullmatch(signature):
         return False
     point = decode_public_key(public_key)

@@ -1,7 +1,7 @@
 """A thread that owns one ZeroMQ socket and does all sends and receives for other threads.
 
-The socket's life, the outbox of other threads, the delivery of received messages. The meaning of messages does not
-belong here.
+The module manages the socket, sends the messages of other threads, and delivers received messages. The meaning of
+messages does not belong here.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from tests.system.independent.messages import Message
 from tests.system.independent.protobuf_wire import WireError
 
 LOOPBACK_ANY_PORT = "tcp://127.0.0.1:*"
-_ROUND = 64  # messages received before answers are sent
+_ROUND = 64  # so many messages are received before answers are sent
 
 
 class SocketOwner:

@@ -1,4 +1,4 @@
-"""Tests of the test equipment: published vectors, round trips, and the two bare peers with each other.
+"""Tests of the test equipment: published vectors, round trips, and the bare processor at the bare validator.
 
 Tests of the ledger do not belong here.
 """

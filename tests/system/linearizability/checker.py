@@ -1,10 +1,11 @@
 """Decides whether a history of concurrent operations on named counters is linearizable.
 
-Histories, the rules of one intkey name, the search. Nodes, HTTP, clocks and threads do not belong here.
+The module has histories, the rules of one intkey name, and the search. Nodes, HTTP, clocks and threads do not belong
+here.
 
 Names are checked separately: a history is linearizable if the history of every object is (Herlihy and Wing 1990,
 Theorem 1). The search is Wing and Gong's (1993) with Lowe's memory of visited states (2017): it follows events in time
-order, and takes an operation back if an ended operation has no place before its end.
+order. If an operation reaches its end without a place in the order, the search goes back.
 """
 
 from collections import defaultdict
@@ -19,11 +20,11 @@ State = int | None
 
 
 class Operation(NamedTuple):
-    """One operation of a client. Times are of one steady clock.
+    """One operation of a client. All times come from the same monotonic clock.
 
-    ``accepted``: whether a set, inc or dec was committed (True) or invalid (False). None: unknown, so that it may have
-    taken effect at any time after ``invoked``, or never. ``value``: the operand, or the value that a get returned.
-    ``responded``: None if ``accepted`` is None.
+    ``accepted``: whether a set, inc or dec was committed (True) or invalid (False). None: the outcome is unknown, so
+    the operation may have taken effect at any time after ``invoked``, or never. ``value``: the operand, or the value
+    that a get returned. ``responded``: None if ``accepted`` is None.
     """
 
     name: str
@@ -36,10 +37,10 @@ class Operation(NamedTuple):
 
 
 class Refutation(NamedTuple):
-    """Why a history is not linearizable: every order of the operations on ``name`` breaks off before all have a place.
+    """Why a history is not linearizable: no order of the operations on ``name`` keeps all rules.
 
-    The longest order has ``placed`` operations, which lead to ``state``. ``stuck``: the operations in progress at that
-    point, of which none can come next.
+    The longest order that keeps the rules has ``placed`` operations, which lead to ``state``. ``stuck``: the operations
+    in progress at that point, of which none can come next.
     """
 
     name: str
@@ -55,7 +56,7 @@ class Refutation(NamedTuple):
 
 
 def refute(history: Iterable[Operation]) -> Refutation | None:
-    """Why the history is not linearizable from a state without names; None if it is linearizable."""
+    """Why the history is not linearizable, if no name exists at its beginning; None if it is linearizable."""
     by_name: defaultdict[str, list[Operation]] = defaultdict(list)
     for operation in history:
         by_name[operation.name].append(operation)
@@ -66,9 +67,9 @@ REFUSED: Final = object()
 
 
 def step(state: State, operation: Operation) -> State | object:
-    """The state after ``operation`` met ``state`` and ended as recorded; ``REFUSED`` if it cannot have ended like that.
+    """Apply ``operation`` to ``state``. Returns the new state, or ``REFUSED`` if the recorded outcome is impossible.
 
-    The rules are intkey's (WIRE.md, Families). If the outcome is unknown: the state after the operation took effect.
+    The rules are intkey's (WIRE.md, Families). If the outcome is unknown, the operation counts as accepted.
     """
     verb, value, accepted = operation.verb, operation.value, operation.accepted
     if verb == "get":
@@ -95,7 +96,7 @@ class _Event:
         self.index = index
         self.operation = operation
         self.end = end
-        """The end of the same operation; None for an end, and if no end was seen."""
+        """The end of the same operation. None if this event is an end, or if the operation did not end."""
         self.before: _Event | None = None
         self.after: _Event | None = None
 
@@ -121,7 +122,7 @@ class _Event:
 
 
 def _events(operations: list[Operation]) -> _Event:
-    """An anchor before the first event. Events are in time order, begins before ends of the same time."""
+    """Link the events in time order, begins before ends of the same time. Returns an anchor before the first event."""
     timed: list[tuple[int, bool, int, _Event]] = []
     for index, operation in enumerate(operations):
         end = None
@@ -140,7 +141,7 @@ def _refute_name(operations: list[Operation]) -> Refutation | None:
     unfinished = sum(operation.responded is not None for operation in operations)
     state: State = None
     placed = 0
-    """The placed operations, as bits."""
+    """The operations that have a place in the order, as the bits of a number."""
     tried: set[tuple[int, State]] = {(placed, state)}
     way: list[tuple[_Event, State]] = []
     furthest = Refutation(operations[0].name, -1, None, ())

@@ -1,7 +1,7 @@
 """Eight clients that set, inc, dec and read ten intkey names at once over HTTP, and the history of their operations.
 
-Clients, their choice of operations, the meaning of answers. Processes, kills and the check of the history
-(``checker``) do not belong here.
+The module has the clients, their choice of operations, and the meaning of answers. Processes, kills and the check of
+the history (``checker``) do not belong here.
 """
 
 import base64
@@ -35,7 +35,7 @@ MakeTransport = Callable[[], httpx.BaseTransport]
 
 
 class Step(NamedTuple):
-    """The next operation of a client; a get ignores ``value``."""
+    """The next operation of a client. A get ignores ``value``."""
 
     name: str
     verb: Verb
@@ -54,7 +54,7 @@ def next_step(rng: random.Random, index: int) -> Step:
 
 
 class Recorder:
-    """The history and the progress of a run. ``goes_on``: called with the number of begun operations before each."""
+    """The history and the progress of a run. Before each operation, ``goes_on`` gets the number of begun operations."""
 
     def __init__(self, goes_on: Callable[[int], bool]) -> None:
         self._goes_on = goes_on
@@ -92,7 +92,7 @@ class Recorder:
             self._changed.notify_all()
 
     def set_down(self, down: bool) -> None:
-        """Set whether the node is down. Clients without an answer do not ask again meanwhile."""
+        """Set whether the node is down. Meanwhile, clients without an answer do not ask again."""
         with self._changed:
             self._down = down
             self._changed.notify_all()
@@ -103,7 +103,7 @@ class Recorder:
             self._changed.wait_for(lambda: not self._down or self.failures)
 
     def wait_for_more(self, count: int) -> bool:
-        """Wait until so many more operations have ended. False if the run ended before."""
+        """Wait until so many more operations have ended. Returns False if the run ends before."""
         with self._changed:
             wanted = len(self.history) + count
             self._changed.wait_for(lambda: len(self.history) >= wanted or not self._running)
@@ -169,7 +169,7 @@ class Client(threading.Thread):
         )
         accepted = self._verdict(answer, batch.id)
         if accepted is None:
-            # A later answer may still tell the outcome; the operation took effect before that answer.
+            # A later answer may still give the outcome. The operation takes effect before that answer.
             accepted = self._verdict(self._ask("POST", "/batch_status", json=[batch.id]), batch.id)
         responded = None if accepted is None else time.monotonic_ns()
         return Operation(step.name, step.verb, step.value, accepted, invoked, responded, self._number)
@@ -204,7 +204,10 @@ def run_clients(
     disturb: Callable[[Recorder], None] = lambda _: None,
     transport: MakeTransport | None = None,
 ) -> list[Operation]:
-    """The history of a run. ``disturb`` runs meanwhile, until ``Recorder.wait_for_more`` returns False."""
+    """Run the clients, and return the history.
+
+    Meanwhile ``disturb`` runs, until ``Recorder.wait_for_more`` returns False.
+    """
     recorder = Recorder(goes_on)
     clients = [Client(number, url, seed, recorder, transport) for number in range(CLIENTS)]
     for client in clients:

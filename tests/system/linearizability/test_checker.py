@@ -1,4 +1,4 @@
-"""The checker itself: hand-made histories with an obvious verdict, and random small ones against all orders."""
+"""Tests the checker: hand-made histories with an obvious verdict, and small random histories against all orders."""
 
 import random
 from itertools import permutations
@@ -88,7 +88,7 @@ def test_a_refutation_names_the_bad_name_and_its_stuck_operations() -> None:
 
 
 def _in_some_order(operations: list[Operation]) -> bool:
-    """The definition itself: some order of the operations, with any of the open ones, keeps time and rules."""
+    """The definition: some order of all ended and some open operations agrees with their times and the rules."""
     ended = [operation for operation in operations if operation.responded is not None]
     opened = [operation for operation in operations if operation.responded is None]
     for mask in range(1 << len(opened)):
@@ -128,7 +128,7 @@ def histories(draw: st.DrawFn) -> list[Operation]:
     state: State = None
     made = []
     spans = sorted(sorted(points[2 * index : 2 * index + 2]) for index in range(count))
-    # An honest counter takes each operation at some instant within its span.
+    # A correct counter applies each operation at some instant between its begin and its end.
     instants = [draw(st.integers(begin, end)) for begin, end in spans]
     for index in sorted(range(count), key=lambda index: (instants[index], spans[index])):
         begin, end = spans[index]
@@ -161,13 +161,16 @@ def test_the_verdict_equals_that_of_all_orders(history: list[Operation]) -> None
 
 @given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 120))
 def test_the_history_of_a_real_counter_is_accepted(seed: int, clients: int, count: int) -> None:
-    """Long histories of an honest counter with many open operations: the search ends."""
+    """The search ends for long histories of a correct counter with many open operations."""
     history = honest_history(seed, clients, count)
     assert refute(history) is None
 
 
 def honest_history(seed: int, clients: int, count: int) -> list[Operation]:
-    """The history of many clients of one counter that takes each operation at some instant within its span."""
+    """The history of many clients of one counter.
+
+    Each operation is applied at an instant between its begin and its end.
+    """
     rng = random.Random(seed)
     going: list[tuple[int, Verb, int]] = []
     history: list[Operation] = []
@@ -180,7 +183,7 @@ def honest_history(seed: int, clients: int, count: int) -> list[Operation]:
             going.append((now, verb, rng.randint(0, 9)))
         elif going:
             invoked, verb, value = going.pop(rng.randrange(len(going)))
-            # This is the operation's instant; its answer comes after others have begun.
+            # The operation is applied at this instant. Its answer comes after other operations have begun.
             if verb == "get":
                 history.append(Operation("n", verb, state, True, invoked, now))
                 continue

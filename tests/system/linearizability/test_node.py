@@ -25,7 +25,7 @@ from tests.system.linearizability.clients import NAMES, Recorder, run_clients
 SECONDS = float(os.environ.get("DOVETAIL_TEST_LINEARIZABLE_S", "0"))
 OPERATIONS = 500
 OPERATIONS_FEW = 250
-"""The number of operations of a short run; fewer for kills of the whole validator, which takes longer to return."""
+"""The number of operations of a short run. Kills of the validator have fewer, because its restart takes longer."""
 
 OPERATIONS_A_KILL = (20, 80)
 """How many operations end between two disturbances, at least and at most."""
@@ -53,7 +53,7 @@ def networks(tmp_path: Path) -> Iterator[Networks]:
 
 
 class Killed:
-    """A node of separate processes that are killed. ``kills``: the number of kills by kind."""
+    """A node of separate processes, which the test kills. ``kills``: the number of kills by kind."""
 
     def __init__(self, network: Network, seed: int) -> None:
         self._network = network
@@ -66,7 +66,10 @@ class Killed:
         self.kills: Counter[str] = Counter()
 
     def kill_processors(self, recorder: Recorder) -> None:
-        """Repeatedly kill a worker, a processor with its worker, or both processors, and start what is dead again."""
+        """Repeatedly kill a worker, a processor with its worker, or both processors.
+
+        Start the killed processes again.
+        """
         while recorder.wait_for_more(self._rng.randint(*OPERATIONS_A_KILL)):
             what = self._rng.choice(("worker", "processor", "both processors"))
             self.kills[what] += 1
@@ -100,14 +103,14 @@ class Killed:
 
 
 def _kill(*processes: psutil.Process) -> None:
-    """Send SIGKILL to all of them at once."""
+    """Send SIGKILL to all processes at once."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.kill()
 
 
 def _goes_on(operations: int) -> Callable[[int], bool]:
-    """A function that is given the number of begun operations, and returns whether another follows."""
+    """A function that gets the number of begun operations, and returns whether another operation follows."""
     if not SECONDS:
         return lambda begun: begun < operations
     end = time.monotonic() + SECONDS
@@ -125,7 +128,7 @@ def _described(history: list[Operation], kills: Counter[str]) -> str:
 def _check(history: list[Operation], kills: Counter[str]) -> None:
     print(_described(history, kills))
     assert refute(history) is None, _described(history, kills)
-    # A history without refusals would show nothing.
+    # Each verb must have accepted and refused operations, because a history without refusals would prove little.
     verbs = Counter((operation.verb, operation.accepted) for operation in history)
     for verb in ("set", "inc", "dec"):
         assert verbs[verb, True], verb
@@ -175,7 +178,7 @@ class OneReadBehind(httpx.BaseTransport):
 
 
 def test_stale_reads_of_a_cache_are_found(networks: Networks) -> None:
-    """Proof that the tests above can fail: the same clients and node, with stale reads."""
+    """This test shows that the tests above can fail. Clients and node are the same, but reads are stale."""
     node = Killed(network := networks(**_QUICK), SEED)
     answers: dict[str, tuple[int, bytes]] = {}
     history = run_clients(network.rest_url, SEED, lambda begun: begun < 200, transport=lambda: OneReadBehind(answers))

@@ -1,4 +1,7 @@
-"""Runs many seeds on all cores, or one with its transcript: ``python -m tests.system.simulation``, ``tox -e sim``."""
+"""Runs many seeds on all cores, or one seed with its transcript.
+
+Start it with ``python -m tests.system.simulation`` or ``tox -e sim``.
+"""
 
 import os
 import tempfile

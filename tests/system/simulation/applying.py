@@ -1,6 +1,7 @@
-"""What a simulated processor does with tasks: apply them in both protocols, and fail or lie as it was drawn.
+"""How a simulated processor handles tasks: it applies them in both protocols, and fails or lies as the seed drew.
 
-Its messages are the real ones. ``processors`` holds its connections, ``programs`` what transactions do.
+Its messages are those of the real protocols. ``processors`` has its connections, ``programs`` the effects of
+transactions.
 """
 
 from abc import ABC, abstractmethod
@@ -33,7 +34,7 @@ class Behaviour(NamedTuple):
     """The behaviour of one processor.
 
     ``packed``: the version of packed execution, 0 for the 1.x conversation. ``life_ms``: the length of a connection,
-    None for unlimited. ``lie``: one of LIES, in one of five answers; "" for none.
+    None for unlimited. ``lie``: one of LIES, which the processor tells in one of five answers; "" for none.
     """
 
     families: tuple[FamilyVersion, ...]
@@ -55,7 +56,7 @@ ListUnder = Callable[[str], Awaitable[Found]]
 
 
 class Applying(ABC):
-    """``_ask`` and ``_send`` reach the node while a connection is open."""
+    """Applies the tasks of a processor. ``_ask`` and ``_send`` reach the node while a connection is open."""
 
     def __init__(self, name: str, behaviour: Behaviour, stage: Stage) -> None:
         self.name = name
@@ -183,7 +184,10 @@ class Applying(ABC):
     async def _packed_one(
         self, raw: bytes, context_id: str, there: dict[str, bytes], before: Changes, changes: Changes
     ) -> packed_pb2.PackedProcessResponse.TransactionResult:
-        """``before``: writes of earlier units and of this one, over the state of ``there``."""
+        """Apply one transaction.
+
+        ``before`` holds the writes of earlier units and of this unit, on top of the entries ``there``.
+        """
         transaction = decode_transaction(raw)
         header = transaction.header
 
@@ -249,7 +253,7 @@ class Applying(ABC):
 async def apply(
     header: TransactionHeader, payload: bytes, migration: bool, changes: Changes, get: Fetch, under: ListUnder
 ) -> bytes:
-    """Run a program; its writes go to ``changes``, which it reads too. Returns its digest. Raises Invalid."""
+    """Run a program. It writes to ``changes``, and its reads see these writes. Returns its digest. Raises Invalid."""
     running = steps(
         FamilyVersion(header.family_name, header.family_version), payload, header.inputs if migration else ()
     )
@@ -270,7 +274,7 @@ async def apply(
                 raise Invalid(f"it lists {place}")
             answer = _laid_over(place, await under(place), changes)
         else:
-            # The validator decides whether the write is permitted.
+            # The processor does not check this write. The validator must decide whether the write is permitted.
             changes[place] = ask.data if ask.kind == "set" else None
             answer = None
 
@@ -281,6 +285,6 @@ def _laid_over(prefix: str, found: Found, changes: Changes) -> Found:
 
 
 def _check(status: int) -> None:
-    """1 is OK in all of these answers; others refuse an undeclared access."""
+    """Status 1 is OK in all of these answers. Any other status refuses an undeclared access."""
     if status != 1:
         raise Invalid("the validator refused an access")

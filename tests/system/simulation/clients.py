@@ -1,6 +1,6 @@
 """Simulated clients: they submit batches, ask and wait for statuses, disconnect, and count answers.
 
-``promises`` checks whether answers are true, where they leave the node.
+``promises`` checks whether answers are true when they leave the node.
 """
 
 import asyncio
@@ -52,15 +52,15 @@ class Client:
         self._kept: list[Made] = []
         """Batches that are made but not submitted."""
         self._open: Counter[str] = Counter()
-        """The number of answers due, by correlation id."""
+        """The number of missing answers, by correlation id."""
         self._cancelled: set[str] = set()
         self._closed = asyncio.Event()
 
     async def live(self) -> None:
-        """Act until the world is calm; then receive the last answers."""
+        """Act until the world is calm. Then receive the last answers."""
         stage = self._stage
         if stage.rng.random() < 0.8:
-            # A client that comes before the genesis block is refused.
+            # The node refuses clients before the genesis block.
             await stage.ready.wait()
         while not stage.calm:
             if self._connection is None and not self._connect():
@@ -138,7 +138,7 @@ class Client:
     def _submit(self, batches: list[SignedBatch]) -> None:
         content = encode_batch_list(batches)
         if self._stage.rng.random() < 0.03:
-            # Damaged on its way: the list is refused as a whole, or still holds only sound batches.
+            # The list is damaged on its way. It is refused as a whole, or it still holds only valid batches.
             place = self._stage.rng.randrange(len(content))
             content = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
         correlation_id = self._next_id()
@@ -153,7 +153,7 @@ class Client:
             ids.append(rng.choice(["no id", f"{rng.getrandbits(512):0128x}"]))
         if not ids:
             return
-        # Sometimes the correlation id of a running wait: the node answers the earlier wait first.
+        # Sometimes use the correlation id of a running wait. The node then answers the earlier wait first.
         correlation_id = rng.choice(sorted(self._open)) if self._open and rng.random() < 0.05 else self._next_id()
         if correlation_id in self._cancelled:
             return

@@ -14,11 +14,11 @@ _ROUNDING_S: Final = 1e-6
 
 
 class Stuck(Exception):
-    """No callback will ever run again, or too many ran."""
+    """No callback will ever run again, or too many rounds ran."""
 
 
 class _Selector(selectors.BaseSelector):
-    """Watches no files: waiting moves the clock."""
+    """A selector that watches no files. Instead of waiting, it moves the clock."""
 
     def __init__(self, rounds_max: int) -> None:
         self.now_ms = 0
@@ -69,7 +69,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         return self._simulated.now_ms / 1000
 
     def stand_still(self, ms: int) -> None:
-        """Let time pass inside a callback, as a slow disk does."""
+        """Let time pass inside a callback, as with a slow disk."""
         self._simulated.now_ms += ms
 
 

@@ -1,7 +1,7 @@
 """A simulated disk: LMDB's environment in memory, as far as the store uses it, with faults.
 
 The store above is the real one. A write changes the tables in place and keeps a log to undo it, so that no table is
-copied. Committed writes count as on the disk when they are synced; a crash undoes the others.
+copied. A committed write is on the disk once it is synced. A crash undoes all writes that are not synced.
 """
 
 from bisect import bisect_left, insort
@@ -25,7 +25,7 @@ class Crashed(Exception):
 
 
 class Fault(Enum):
-    """What happens to one write."""
+    """What the disk does with one write."""
 
     NONE = "the write is synced"
     REFUSED = "the disk refuses a page of the write: nothing is kept"
@@ -45,7 +45,7 @@ class _Table:
         self.keys: list[bytes] = []
 
     def set(self, key: bytes, value: bytes | None) -> None:
-        """None removes."""
+        """Set the record of a key. None removes the record."""
         if value is None:
             if self.records.pop(key, None) is not None:
                 del self.keys[bisect_left(self.keys, key)]
@@ -86,7 +86,10 @@ _Undo = list[tuple[_Table, bytes, bytes | None]]
 
 
 class Disk:
-    """``fault``: called for the fault of each write. ``on_synced``: called after each synced write."""
+    """``fault`` is called at each write and returns the write's fault.
+
+    ``on_synced`` is called after each synced write.
+    """
 
     def __init__(
         self, fault: Callable[[], Fault] = lambda: Fault.NONE, on_synced: Callable[[], None] = lambda: None
@@ -100,7 +103,7 @@ class Disk:
     def open_store(self, folder: Path, limits: Limits) -> Store:
         """The real store on this disk. ``folder`` holds the store's lock, and a file through which it tests syncs."""
         if not self._table("meta").records:
-            # The file may belong to another disk.
+            # A file in the folder may belong to another simulated disk.
             (folder / "data.mdb").unlink(missing_ok=True)
         with patch.object(lmdb, "open", self._open):
             return Store(folder, limits)
@@ -115,7 +118,7 @@ class Disk:
 
     def _open(self, path: str, *, subdir: bool = True, sync: bool = True, **options: object) -> "_Environment":
         if not subdir:
-            # A new store: what is written to it stays in memory.
+            # A new store gets this file in its folder. All of the store's writes stay in memory.
             Path(path).write_bytes(b"nothing that LMDB would open")
         return _Environment(self, sync)
 
@@ -146,7 +149,10 @@ def _undo(log: _Undo) -> None:
 
 
 class _Environment:
-    """What ``lmdb.open`` returns: one writer, and snapshots that end before the next write."""
+    """The environment that ``lmdb.open`` returns.
+
+    It allows one writer, and snapshots that end before the next write.
+    """
 
     def __init__(self, disk: Disk, sync: bool) -> None:
         self._disk = disk
@@ -169,7 +175,7 @@ class _Environment:
         return {"psize": _PAGE_BYTES}
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 class _Transaction:
@@ -240,7 +246,7 @@ class _Cursor:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to release."""
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
         return ((key, self._table.records[key]) for key in list(self._table.keys))
@@ -266,7 +272,10 @@ class _Cursor:
         return self._at is not None and self._transaction.delete(self._at, self._table)
 
     def putmulti(self, entries: Iterable[tuple[bytes, bytes]], append: bool = False) -> tuple[int, int]:
-        """How many entries were given and put: with ``append``, only those behind the last key are put."""
+        """Put entries.
+
+        With ``append``, only entries after the last key are put. Returns how many were given, and how many put.
+        """
         given = added = 0
         for key, value in entries:
             given += 1

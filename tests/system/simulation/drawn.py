@@ -1,4 +1,4 @@
-"""What a seed draws of its world: limits, the behaviour of processors, faults of the disk."""
+"""The properties of a world that its seed draws: limits, the behaviour of processors, faults of the disk."""
 
 from random import Random
 
@@ -11,7 +11,10 @@ from tests.system.simulation.stage import Stage
 
 
 class DiskFaults:
-    """How often the disk of one world fails, is slow, or crashes with the machine. None once the world is calm."""
+    """Draws when the disk of a world fails, is slow, or crashes with the machine.
+
+    There are no faults once the world is calm.
+    """
 
     def __init__(self, stage: Stage) -> None:
         rng = stage.rng
@@ -34,7 +37,7 @@ class DiskFaults:
         if drawn < self._refusals:
             fault = rng.choice([Fault.REFUSED, Fault.NOT_SYNCED])
             if rng.random() < 0.3:
-                # The disk is full for a while.
+                # From now on the disk is full for a while.
                 self._full_until_ms = self._stage.loop.now_ms + rng.randint(1, 3_000)
         elif drawn > 1 - self._crashes:
             fault = rng.choice([Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
@@ -44,7 +47,7 @@ class DiskFaults:
 
 
 def draw_behaviour(rng: Random, families: list[FamilyVersion], packed: float, number: int) -> Behaviour:
-    """``packed``: the probability of the packed protocol."""
+    """Draw the behaviour of a processor. ``packed``: the probability of the packed protocol."""
     served = tuple(families) if number == 0 else tuple(rng.sample(families, rng.randint(1, len(families))))
     if rng.random() < 0.5:
         served += (HOT_NEXT,)

@@ -31,7 +31,7 @@ def check_node(node: Node, disk: Disk) -> None:
     executing = node._production._proposing
     in_block = _batches_of(executing)
     if built := node._production._built:
-        # Batches without a result have left the block again.
+        # Batches without a result are no longer in the block.
         results = zip(built.entries, built.run.results(), strict=True)
         in_block |= _batches_of(built) - {entry.batch.id for entry, result in results if result is None}
     if executing is not None and not _tasks_held(node) and node._advance_handle is None:
@@ -64,7 +64,7 @@ def check_quiet(node: Node) -> None:
 def may_wait(node: Node, model: Model, entry: Pending) -> bool:
     """Whether a batch may stay pending although honest processors of all families are connected.
 
-    It waits for a later block, by the permitted families as the model reads them; or for a transaction of such a batch.
+    Such a batch waits for a later block, by the model's permitted families, or for a transaction of another such batch.
     """
     seen: set[str] = set()
     while entry.reason is Reason.WAITING_FOR_DEPENDENCY and entry.batch.id not in seen:

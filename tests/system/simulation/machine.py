@@ -1,4 +1,4 @@
-"""The node of a simulated world on its disk: started, crashed, started again.
+"""Starts and crashes the node of a simulated world on its disk, and starts it again.
 
 The node is the real one. Only its surroundings are simulated.
 """
@@ -25,7 +25,7 @@ Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class Machine:
-    """``spawn`` starts a task whose failure ends the simulation."""
+    """Starts, crashes and stops the node. ``spawn`` starts a task whose failure ends the simulation."""
 
     def __init__(self, config: ValidatorConfig, disk: Disk, promises: Promises, stage: Stage, spawn: Spawn) -> None:
         self._config = config
@@ -100,7 +100,7 @@ class Machine:
             stage.trace("the node is ready")
             stage.ready.set()
         except CannotStart as refusal:
-            # A processor lied about the genesis batches: the operator starts the node again.
+            # A processor lied about the genesis batches, so the node ends. The operator starts the node again.
             if not stage.lied:
                 raise
             stage.trace(f"the node cannot start: {refusal}")

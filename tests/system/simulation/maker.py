@@ -35,15 +35,18 @@ class Made(NamedTuple):
     transactions: tuple[SignedTransaction, ...]
     families: frozenset[FamilyVersion]
     dependencies: frozenset[TransactionId]
-    """Dependencies on transactions that do not stand before it in the batch."""
+    """Dependencies on transactions that do not come earlier in the same batch."""
     may_fail: bool
 
 
 class Maker:
-    """``families``: those of transactions. ``upgrade_at``: the block from which HOT_NEXT migrates, None for never."""
+    """``families``: the families of transactions.
+
+    ``upgrade_at``: the block from which HOT_NEXT migrates, None for never.
+    """
 
     def __init__(self, rng: Random, families: Sequence[FamilyVersion], upgrade_at: int | None, settings: float) -> None:
-        """``settings``: how many of a hundred transactions change the permitted families."""
+        """``settings``: the percentage of transactions that change the permitted families."""
         self._rng = rng
         self._families = families
         self._upgrade_at = upgrade_at
@@ -64,7 +67,7 @@ class Maker:
             transactions.append(self._transaction(signer, tuple(item.id for item in transactions)))
         held = {item.id for item in transactions}
         if self._transactions and rng.random() < 0.08:
-            # A transaction of another batch of the same batcher.
+            # Put in a transaction that another batch of the same batcher already holds.
             again = rng.choice(self._transactions)
             if again.id not in held and _batcher(again) == signer.public_key:
                 transactions.append(again)
@@ -123,7 +126,7 @@ class Maker:
         if rng.random() < 0.18:
             operations.append(rng.choice("feeww"))
         if rng.random() < 0.3:
-            # Written values then depend on earlier transactions.
+            # With this input, written values depend on earlier transactions.
             target = next(iter(sorted(writes)), None)
             if target is not None:
                 reads.add(target)

@@ -1,4 +1,4 @@
-"""What the chain must be: the blocks on the disk, run again serially over one dictionary.
+"""The expected chain: runs the blocks on the disk again, serially, over one dictionary.
 
 The model does not use the validator's executor, rules and trie. ``Model.check`` is called after every synced write.
 """
@@ -38,7 +38,7 @@ Permitted = dict[FamilyVersion, list[Entry]] | None
 
 
 class Model:
-    """The chain as far as it was checked."""
+    """The part of the chain that was checked so far."""
 
     def __init__(self) -> None:
         self.blocks: list[str] = []

@@ -36,11 +36,11 @@ _RESPONSES = frozenset(
 
 
 _COMES_MS_MAX = 1_000
-"""The longest that a registration may be on its way."""
+"""The longest time that a registration may take to arrive."""
 
 
 class Processor(Applying):
-    """One processor, over all its connections."""
+    """One processor, through all of its connections."""
 
     def __init__(self, name: str, behaviour: Behaviour, stage: Stage) -> None:
         super().__init__(name, behaviour, stage)
@@ -54,7 +54,7 @@ class Processor(Applying):
         self._came_ms = 0
 
     async def live(self) -> None:
-        """Serve until it leaves for good."""
+        """Serve until the processor leaves for good."""
         rng = self._stage.rng
         while not self._left:
             self._closed.clear()
@@ -69,7 +69,7 @@ class Processor(Applying):
             if self.behaviour.life_ms is None or self._stage.calm:
                 await self._closed.wait()
             else:
-                # Until the end of its life or of its connection.
+                # Serve until the life of the processor or its connection ends.
                 alarm = self._stage.loop.call_later(self.behaviour.life_ms / 1000, self._closed.set)
                 await self._closed.wait()
                 alarm.cancel()
@@ -88,7 +88,10 @@ class Processor(Applying):
         self._closed.set()
 
     def check_served(self, node: Node) -> None:
-        """Check that the node gives it work, unless it has left, is leaving or has just come. Raises Violated."""
+        """Check that the node gives the processor work, unless it has left, is leaving or has just connected.
+
+        Raises Violated.
+        """
         came_now = self._stage.loop.now_ms - self._came_ms < _COMES_MS_MAX
         if self._connection is None or self._goes or came_now:
             return
@@ -106,7 +109,7 @@ class Processor(Applying):
         self._on_close()
 
     async def _go(self) -> None:
-        """End a life in one of several ways."""
+        """End a life of the processor in one of several ways."""
         connection, rng = self._connection, self._stage.rng
         assert connection is not None, "it is connected"
         way = rng.choice(["die", "close", "drain", "silent", "unregister"])
@@ -115,7 +118,7 @@ class Processor(Applying):
         if way in ("drain", "unregister"):
             connection.send(Envelope.TP_UNREGISTER_REQUEST, self._next_id(), b"")
             if way == "drain":
-                # It works off its tasks.
+                # Before it ends, the processor finishes its tasks.
                 while self._jobs and connection.is_open:
                     await pause(5)
             else:

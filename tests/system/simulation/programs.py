@@ -1,8 +1,8 @@
 """The families of the simulated world: the payloads of their transactions, and what these do.
 
 A payload is a small program whose written values depend on everything read before, so that a different order gives
-a different state. ``steps`` yields requests and is sent the answers: by a processor over the wire, or by the model from
-its dictionary.
+a different state. ``steps`` yields requests and receives the answers. A processor gets them over the wire, the model
+from its dictionary.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ def address(number: int) -> str:
 
 
 def may_fail(payload: str) -> bool:
-    """Whether a program may be invalid at honest processors."""
+    """Whether honest processors may find a program invalid."""
     return any(operation[0] in "few" for operation in payload.split())
 
 

@@ -1,4 +1,4 @@
-"""The node's promises to clients, checked against the disk: when they are sent, after every crash, and at the end."""
+"""Checks the node's promises to clients against the disk: when they are sent, after every crash, and at the end."""
 
 from collections.abc import Callable, Iterable
 
@@ -20,7 +20,7 @@ _NAMES = {number: name for name, number in Envelope.MessageType.items()}
 
 
 class Promises:
-    """The batches that were accepted, and those that were reported COMMITTED."""
+    """The batches that the node accepted, and the batches that it reported COMMITTED."""
 
     def __init__(self, disk: Disk, model: Model, maker: Maker, stage: Stage) -> None:
         self._disk = disk
@@ -71,7 +71,7 @@ class Promises:
         return name in self._disk.records("batch_ids") or name in self._disk.records("invalid")
 
     def check_verdicts(self) -> None:
-        """Check that the batches that the last write made INVALID can be invalid. Raises Violated."""
+        """Check that the batches that became INVALID in the last write may be invalid. Raises Violated."""
         order = self._disk.records("invalid_order")
         for key in reversed(order):
             if key in self._verdicts:
@@ -85,7 +85,7 @@ class Promises:
     def _is_possible(self, made: Made | None, verdict: InvalidBatch) -> bool:
         lied = self._stage.lied
         if made is None:
-            # A migration, or a batch that a lying processor damaged.
+            # The batch is a migration, or a lying processor damaged it.
             return lied
         if verdict.reason == "invalid_transaction":
             return made.may_fail or lied

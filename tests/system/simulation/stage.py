@@ -1,4 +1,4 @@
-"""What all actors of one simulated world share: randomness, clock, network, transcript, the end of faults."""
+"""The things that all actors of a simulated world share: randomness, clock, network, transcript, the end of faults."""
 
 import asyncio
 import zlib
@@ -10,7 +10,10 @@ from tests.system.simulation.wire import Network
 
 
 class Stage:
-    """``fail`` ends the simulation with an error; ``show`` prints a line of the transcript, None for no transcript."""
+    """``fail`` ends the simulation with an error.
+
+    ``show`` prints a line of the transcript; it is None without a transcript.
+    """
 
     def __init__(
         self,
@@ -41,7 +44,7 @@ class Stage:
 
     @property
     def traced(self) -> bool:
-        """Whether the transcript is printed. If not, lines that are costly to make are left out."""
+        """Whether the transcript is printed. Without a transcript, lines that are costly to make are left out."""
         return self._show is not None
 
     def trace(self, line: str) -> None:

@@ -1,4 +1,4 @@
-"""The simulation finds a broken node: each test breaks one place of the node, and some seed must fail."""
+"""Tests that the simulation finds broken nodes: each test breaks one part of the node, and some seed must fail."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -50,7 +50,7 @@ def answer_before_the_sync(patch: Patch) -> None:
 
 
 def commit_without_sync(patch: Patch) -> None:
-    """A crash loses what clients were told."""
+    """Commits are not synced, so a crash loses batches that were reported to clients."""
     opened = Disk._open
     patch.setattr(Disk, "_open", lambda self, path, **options: opened(self, path, **{**options, "sync": False}))
 
@@ -150,7 +150,7 @@ def forget_tasks_of_lost_processors(patch: Patch) -> None:
 
 
 def keep_tasks_that_follow_refused_writes(patch: Patch) -> None:
-    """A task that ran over refused writes counts as any other."""
+    """The result of a task counts although the task read refused writes."""
     patch.setattr(Execution, "_ended", lambda self, task, *, sound: None)
 
 
@@ -212,7 +212,7 @@ BREAKS: Sequence[Callable[[Patch], None]] = (
 
 
 FIRST: dict[Callable[[Patch], None], int] = {accept_answers_from_any_processor: 35, build_on_what_the_disk_refused: 20}
-"""The first seed to try, for faults that are found in few seeds."""
+"""The first seed to try, for faults that only few seeds find."""
 
 
 @contextmanager

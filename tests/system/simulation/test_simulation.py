@@ -1,4 +1,4 @@
-"""Seeds of the simulation: nothing fails in fifty of them, each is reproducible, and much happens in them."""
+"""Fifty seeds of the simulation: none fails, seeds are reproducible, and enough events happen in them."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ print(*(outcome.digest for outcome, _ in run_turn(range(40, 43))))
 def test_nothing_is_lost(first: int) -> None:
     ended = run_turn(range(first, first + 25))
     assert [(outcome.seed, failure) for outcome, failure in ended if failure] == []
-    # Worlds in which nothing happens would pass whatever the node does.
+    # A world in which nothing happens would pass whatever the node does.
     assert sum(outcome.blocks for outcome, _ in ended) > 100
     assert sum(outcome.batches for outcome, _ in ended) > 150
     assert sum(outcome.crashes for outcome, _ in ended) > 5
@@ -40,7 +40,7 @@ def test_a_seed_is_reproducible(tmp_path: Path) -> None:
 
 
 def test_a_seed_is_reproducible_in_any_process() -> None:
-    """With any order of sets."""
+    """A seed gives the same run in processes that iterate sets in different orders."""
     told = [
         subprocess.run(
             [sys.executable, "-c", DIGESTS], cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed},

@@ -1,4 +1,4 @@
-"""A range of seeds for one process: run one after the other, each with a limit of real time."""
+"""Runs a range of seeds in one process, one after the other, each with a limit of real time."""
 
 import logging
 import signal
@@ -22,7 +22,7 @@ def quiet() -> None:
 
 
 def run_turn(seeds: range) -> list[tuple[Outcome, str]]:
-    """Run the seeds. Returns each outcome, and its failure in words, empty for none."""
+    """Run the seeds. Returns each outcome with its failure as text, which is empty without a failure."""
     quiet()
     signal.signal(signal.SIGALRM, _never_ends)
     ended = []

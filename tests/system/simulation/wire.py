@@ -22,7 +22,10 @@ _SWEEP_FRAMES_MAX = 40
 
 
 class Network:
-    """``watch`` is called with every frame that the node sends, and its receiver. No node listens at first."""
+    """Connects peers with the node.
+
+    ``watch`` gets every frame that the node sends, and its receiver. At first no node listens.
+    """
 
     def __init__(self, loop: SimulatedLoop, rng: Random, peer_messages_max: int, watch: Watch) -> None:
         self.loop = loop
@@ -47,11 +50,11 @@ class Network:
         return self.socket is not None and identity in self.socket.routes
 
     def after(self, earliest_ms: int) -> int:
-        """The time at which a frame sent now arrives, not before ``earliest_ms``."""
+        """The time at which a frame that is sent now arrives. It is not before ``earliest_ms``."""
         return max(self.loop.now_ms + self.rng.randint(*self.delay_ms), earliest_ms)
 
     def at(self, when_ms: int, call: Callable[[], None]) -> None:
-        """Call at a time. Calls at the same time run in the order in which they were requested."""
+        """Call a function at a given time. Calls at the same time run in the order in which they were requested."""
         if when_ms <= self.loop.now_ms:
             self.loop.call_soon(call)
         else:
@@ -74,12 +77,12 @@ class Connection:
         self._out_ms = self._in_ms = 0
         self.is_open = True
         self.reads = True
-        """A peer that does not read leaves frames in its inbox."""
+        """Whether the peer reads. If not, frames stay in its inbox."""
         self.missed = False
         """Whether a frame was dropped because the peer did not read."""
 
     def send(self, message_type: int, correlation_id: str, content: bytes) -> None:
-        """Send to the node; nothing if the connection is closed."""
+        """Send a frame to the node. Do nothing if the connection is closed."""
         if self.is_open:
             envelope = Envelope(message_type=message_type, correlation_id=correlation_id, content=content)  # type: ignore[arg-type]
             self.send_raw(envelope.SerializeToString())
@@ -90,7 +93,10 @@ class Connection:
         self._network.at(self._out_ms, self._arrive)
 
     def close(self, *, flushed: bool) -> None:
-        """``flushed``: frames on their way arrive before the end; otherwise they are lost."""
+        """Close the connection.
+
+        With ``flushed``, frames on their way arrive before the end; otherwise they are lost.
+        """
         if self.is_open:
             self.is_open = False
             if not flushed:
@@ -104,7 +110,7 @@ class Connection:
             self._network.loop.call_soon(self._take)
 
     def lose(self) -> None:
-        """The node is gone. Some of the frames that it sent last still arrive."""
+        """End the connection, because the node is gone. Some of the frames that the node sent last still arrive."""
         for _ in range(self._network.rng.randint(0, len(self._in)) if self._in else 0):
             self._take()
         self._in.clear()
@@ -116,7 +122,7 @@ class Connection:
     # From the node
 
     def deliver(self, frame: bytes) -> None:
-        """Raises zmq.Again if too many frames wait for the peer."""
+        """Deliver a frame from the node. Raises zmq.Again if too many frames wait for the peer."""
         if len(self._in) >= self._network.peer_messages_max:
             self.missed = True
             raise zmq.Again()
@@ -137,7 +143,7 @@ class Connection:
 
 
 class NodeSocket:
-    """The gateway's ROUTER."""
+    """Stands in for the gateway's ROUTER socket."""
 
     def __init__(self, network: Network, on_sweep: Callable[[], None], on_disconnect: Callable[[], None]) -> None:
         self._network = network
@@ -158,7 +164,7 @@ class NodeSocket:
         self._announce()
 
     def send(self, frames: list[bytes]) -> None:
-        """Raises zmq.Again if the peer does not read, zmq.ZMQError if it is gone."""
+        """Send a frame to a peer. Raises zmq.Again if the peer does not read, zmq.ZMQError if the peer is gone."""
         identity, frame = frames
         connection = self.routes.get(identity)
         if connection is None:

@@ -1,6 +1,6 @@
 """One simulated world: a node, its processors and its clients, drawn from a seed and run until everything is settled.
 
-What is drawn, when things start, stop and crash, and when checks run. The invariants themselves are in ``model``,
+This module decides when actors start, stop and crash, and when checks run. The invariants are in ``model``,
 ``promises`` and ``invariants``.
 """
 
@@ -40,7 +40,7 @@ _WAIT_MS_MAX: Final = 20_000
 
 
 class Outcome(NamedTuple):
-    """The end of a world. ``digest``: of its transcript. ``failure``: the invariant that failed."""
+    """The end of a world. ``digest``: the checksum of its transcript. ``failure``: the invariant that failed."""
 
     seed: int
     failure: BaseException | None
@@ -62,7 +62,7 @@ def run_world(seed: int, folder: Path, show: Callable[[str], None] | None = None
 
 
 class World:
-    """Everything of one seed."""
+    """The node, processors and clients of one seed."""
 
     def __init__(self, seed: int, folder: Path, show: Callable[[str], None] | None) -> None:
         self.seed = seed
@@ -137,10 +137,10 @@ class World:
         self.stage.trace("calm")
         self.stage.calmed.set()
         for processor in self._processors:
-            # Honest processors may stay: the node must not forget them.
+            # An honest processor may stay. The node must not forget it.
             if processor.behaviour.lie or self.rng.random() < 0.5:
                 processor.leave()
-        # The last processors to arrive, so that batches which others refused are tried again.
+        # These processors arrive last, so that batches without a verdict from other processors are tried again.
         await pause(3_000)
         for number, families in enumerate([(HOT, LIST, HOT_NEXT), (FLAKY, SETTINGS), (HOT, HOT_NEXT, FLAKY)]):
             honest = Processor(f"h{number}", Behaviour(families, packed=2 if number != 1 else 0), self.stage)
@@ -158,7 +158,7 @@ class World:
         end_ms = self.loop.now_ms + _WAIT_MS_MAX
         while self._waited_for() and self.loop.now_ms < end_ms:
             await pause(500)
-        # Frames on their way, and connections that are closing.
+        # Wait for frames on their way, and for connections that are closing.
         await pause(1_500)
 
     def _waited_for(self) -> bool:
@@ -167,7 +167,7 @@ class World:
         return bool(self.machine.node._clients.statuses.waiters) or any(client.unanswered() for client in self._clients)
 
     def _unsettled(self) -> list[str]:
-        """The accepted batches that are not settled and may not stay pending, in words."""
+        """Describe the accepted batches that are not settled and must not stay pending."""
         node = self.machine.node
         if node is None or not self.machine.restored or node._store.head is None:
             return ["the node starts"]
@@ -210,7 +210,7 @@ class World:
                 gone.clear()
                 continue
             check_node(self.machine.node, self.disk)
-            # A connection that was gone at the last check has no waits any more.
+            # If a connection was gone at the last check, its waits must be gone now.
             waiting = set(self.machine.node._clients.statuses.peers)
             if left := gone & waiting:
                 raise Violated(f"waits of connections that are gone: {sorted(left)}")

@@ -18,7 +18,7 @@ _LOAD = Load(seed=7, mark="ab12cd34", kind="create", names=0, transactions=6, sh
 def test_a_rate_counts_the_signatures_of_all_workers(
     monkeypatch: pytest.MonkeyPatch, measure: Callable[..., Coroutine[Any, Any, SignatureRate]], signatures: int
 ) -> None:
-    """Every reading of the clock is 1 s later; a worker ends at the first that is 3 s after its start."""
+    """Each reading of the clock shows 1 s more. A worker ends at the first reading that is 3 s after its start."""
     seconds = iter(range(100))
     monkeypatch.setattr(time, "perf_counter", lambda: next(seconds))
     cpu_seconds = iter(range(0, 100, 2))

@@ -1,4 +1,4 @@
-"""Leaves that are written before a node starts."""
+"""Writing leaves to a store before a node starts."""
 
 import asyncio
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_leaves_are_written_as_a_chain_that_can_be_checked(tmp_path: Path, monke
     try:
         assert store.head is not None
         assert (store.head.num, store.head.transaction_end, store.head.root.leaves) == (2, 3, 110)
-        # The root depends on the leaves alone, so that one pass over them all gives the same.
+        # The root depends on the leaves alone, so one update with all leaves gives the same root.
         assert store.head.root.hash == merkle.update(store.node, EMPTY, leaves, 1).root.hash
         for num in range(3):
             block = store.block(num)

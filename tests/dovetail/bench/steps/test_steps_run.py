@@ -19,7 +19,7 @@ def test_every_step_has_a_cost(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_pa
     outcome = run("bench", "steps", *load, "--json")
     assert (outcome.code, outcome.err) == (0, "")
     made = json.loads(outcome.out)
-    # Two batches of seven a block; the last batch is alone.
+    # Each block holds two batches of seven transactions. The last batch has a block of its own.
     assert made["blocks"] == 4
     assert len(made["steps"]) == 12
     assert all(step["cpu_us"] > 0 and step["waited_us"] >= 0 for step in made["steps"])

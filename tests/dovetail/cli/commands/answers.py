@@ -11,7 +11,7 @@ HEAD = "ee" * 64
 
 
 def posted(api: FakeApi) -> tuple[str, Transaction]:
-    """The id of the one batch posted, verified, and its one transaction."""
+    """The id and the transaction of the only posted batch, which must be valid."""
     (request,) = [request for request in api.requests if request.method == "POST"]
     (raw,) = decode_batch_list(request.body)
     batch = verify_batch(raw)

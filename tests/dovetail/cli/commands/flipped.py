@@ -75,7 +75,7 @@ class Answers(NamedTuple):
 class Seen(NamedTuple):
     """The result for one store with a wrong bit. ``lies``: the number of wrong answers.
 
-    ``repaired``: the head after a repair; None where there was none, and then ``lost`` says why.
+    ``repaired``: the head after a repair; None if the store was not repaired, and then ``lost`` says why.
     """
 
     outcome: Outcome
@@ -97,7 +97,7 @@ def lead_nowhere(content: bytearray, table: bytes) -> None:
     """Make a record in the table of tables name a root page that does not exist."""
     at = content.find(table)
     while at >= 0:
-        # The record's length precedes its key; the root page is the last of its numbers.
+        # The length of the record precedes its key. The root page is the last number in the record.
         root = at + len(table) + 40
         if content[at - 8 : at - 6] == (48).to_bytes(2, "little"):
             content[root : root + 8] = (10**6).to_bytes(8, "little")
@@ -127,7 +127,10 @@ def try_flip(store: Path, folder: Path, at: int, bit: int, truth: Answers) -> Se
 
 
 def read_all(folder: Path, wanted: Answers | None = None) -> Answers:
-    """A validator's answers to the questions of ``wanted``, or to all that the store itself leads to."""
+    """A validator's answers to the questions of ``wanted``.
+
+    Without ``wanted``, the questions come from the store itself.
+    """
     store = Store(folder, LIMITS)
     try:
         queries = Queries(store, LIMITS)
@@ -232,7 +235,7 @@ def forked(work: Callable[[], T]) -> T:
     if pid == 0:
         os.close(read)
         faulthandler.disable()
-        # Discard the log and the C library's last words.
+        # Discard the log, and the text that the C library writes before it ends the process.
         for stream in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         code = 1

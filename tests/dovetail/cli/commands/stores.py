@@ -5,7 +5,7 @@ from pathlib import Path
 from dovetail.validator.store import StoreReader
 
 BLOCKS = 10
-"""Of the store in ``made``."""
+"""The number of blocks of the store in ``made``."""
 
 
 def words(data: Path, *command: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from tests.dovetail.validator.history.verified import entries, flip, put, raw_en
 
 BLOCKS = 12
 FIRST = 8
-"""The first block whose state is there."""
+"""The first block whose state is not pruned."""
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def test_a_pruned_store_is_sound_in_whole_and_in_part(pruned: Path, span: tuple[
 
 
 def test_damage_of_what_is_left_is_found(copy: Path) -> None:
-    """In a node that is still needed, in a receipt whose state is pruned, and in the record of what is pruned."""
+    """The damage is in a needed node, in a receipt whose state is pruned, or in the record of pruning."""
     (name, node), *_ = entries(copy, "nodes")
     put(copy, "nodes", name, flip(node, len(node) - 1))
     assert verify(copy).counts == {"node": 1}
@@ -79,7 +79,7 @@ def test_history_is_run_again_where_the_state_before_it_is(copy: Path, run: Run)
     words = ("chain", "verify", "--data-dir", str(copy.parent), "--processes", "1", "--reexecute", "--json")
     report = json.loads(run(*words).out)
     assert report["sound"]
-    assert report["reexecuted_blocks"] == BLOCKS - FIRST  # Block 0, and those behind the first kept state.
+    assert report["reexecuted_blocks"] == BLOCKS - FIRST  # Block 0, and the blocks after the first kept state.
     assert report["pruned_blocks_not_reexecuted"] == FIRST
 
 

@@ -111,7 +111,10 @@ def test_watching_is_for_a_terminal(run: Run, api: FakeApi, words: list[str]) ->
 def test_watching_goes_on_over_a_node_that_is_away_until_ctrl_c(
     run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A terminal shows a table, no processor, an error, and a table again; Ctrl-C is no failure."""
+    """A terminal shows a table, then no processor, an error, and a table again.
+
+    Ctrl-C ends the command with exit code 0.
+    """
     looks = 0
 
     def next_look() -> None:
@@ -137,7 +140,7 @@ def test_watching_goes_on_over_a_node_that_is_away_until_ctrl_c(
             while data := os.read(main, 65_536):
                 shown.append(data)
         except OSError:
-            return  # Its other end is closed.
+            return  # The command's side of the terminal is closed.
 
     reader = threading.Thread(target=read)
     reader.start()

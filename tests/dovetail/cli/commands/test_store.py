@@ -128,7 +128,7 @@ def test_a_damaged_backup_is_not_put_in_place_unless_that_is_said(data: Path, tm
 
 
 def test_a_full_disk_leaves_no_part_of_a_backup(data: Path, tmp_path: Path) -> None:
-    """The limit of file sizes is below the size of the copy."""
+    """The process's limit of file sizes is below the size of the copy."""
     target = tmp_path / "backup"
     command = [sys.executable, "-m", "dovetail", *words(data, "backup", str(target))]
     done = subprocess.run(
@@ -177,7 +177,7 @@ def test_what_changes_a_store_wants_it_alone(data: Path, run: Run, monkeypatch: 
         assert reader.stdout is not None
         assert reader.stdout.readline() == b"open\n"
         with monkeypatch.context() as patch:
-            # The refusal comes before the work.
+            # The command must refuse before it starts to copy.
             for module in ("copies", "repair"):
                 patch.delattr(f"dovetail.validator.maintenance.{module}.staging_folder")
             for command in (("compact",), ("repair",)):
@@ -238,7 +238,7 @@ def test_a_name_that_no_system_takes_is_refused(data: Path, tmp_path: Path, run:
 def test_an_interrupt_leaves_all_or_nothing_and_the_exit_code_says_which(
     data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
-    """Ctrl-C just before and just after the result replaces the former store."""
+    """Ctrl-C comes just before or just after the result replaces the former store."""
     monkeypatch.chdir(tmp_path)
     store, made = data / STORE_NAME, tmp_path / "made"
     before = (store / "data.mdb").stat().st_ino
@@ -272,7 +272,7 @@ def test_an_interrupt_leaves_all_or_nothing_and_the_exit_code_says_which(
 
 
 def without_free_pages(store: Path) -> None:
-    """Does what ``compact`` does, even with a damaged store."""
+    """Compact a store as ``compact`` does, even if the store is damaged."""
     with lmdb.open(str(store), readonly=True) as env:
         (store / "copy").mkdir()
         env.copy(str(store / "copy"), compact=True)
@@ -344,7 +344,7 @@ def test_repair_mends_single_bits_of_what_nothing_else_could_tell(data: Path, ru
 
 @pytest.mark.parametrize("table", ["blocks", "batches", "transactions"])
 def test_what_no_page_leads_to_is_found_by_its_checksum(data: Path, run: Run, table: str) -> None:
-    """Every page that leads to the table is torn, and the table's root page does not exist."""
+    """The file names a root page of the table that does not exist, so no page leads to the table."""
     store = data / STORE_NAME
     sound = {name: entries(store, name) for name in records.TABLES if name != "meta"}
     assert run(*words(data, "compact")).code == 0
@@ -364,7 +364,7 @@ def test_what_is_lost_is_said_and_what_came_before_can_be_kept(data: Path, run: 
     before = (store / "data.mdb").read_bytes()
     name, record = raw_entries(store, table)[55]
     put_raw(store, table, name, record[:60] + bytes(40) + record[100:])
-    # Free pages must not hold the record either: a repair would find it there.
+    # Free pages must not hold an old copy of the record, because a repair would find that copy.
     without_free_pages(store)
     damaged = (store / "data.mdb").read_bytes()
     done = run(*words(data, "repair"))
@@ -403,7 +403,7 @@ def test_a_pruned_store_is_repaired_to_a_pruned_one(data: Path, run: Run) -> Non
 
 
 def test_pages_on_which_the_library_gives_up_end_no_command(data: Path, run: Run) -> None:
-    """All tables but blocks, batches and receipts have a root page that is missing or of another kind."""
+    """Some tables have a root page that is missing or of another kind. Blocks, batches and receipts are undamaged."""
     store = data / STORE_NAME
     file = store / "data.mdb"
     head = head_of(store)

@@ -20,7 +20,7 @@ from tests.dovetail.validator.history.verified import entries, flip, verify
 
 PAGE_BYTES = 4096
 MAP_AT = 32
-"""Where a first page says for how many bytes there is room in the map."""
+"""The position of the map size in a first page."""
 
 
 pytestmark = pytest.mark.usefixtures("near")
@@ -99,7 +99,7 @@ def test_of_a_file_of_which_much_is_gone_the_first_blocks_can_be_kept(data: Path
     ("at", "said"), [(LAST_PAGE_AT, "has a damaged first page: the file has"), (MAP_AT, "cannot read the store")]
 )
 def test_a_first_page_that_says_too_much_is_refused_and_repaired(data: Path, run: Run, at: int, said: str) -> None:
-    """One bit of the page count or the map size gives an address that no machine has."""
+    """One wrong bit in the page count or the map size makes the number larger than any address space."""
     store = data / STORE_NAME
     head = head_of(store)
     content = (store / "data.mdb").read_bytes()
@@ -116,7 +116,7 @@ def test_a_first_page_that_says_too_much_is_refused_and_repaired(data: Path, run
 def test_a_page_that_ends_the_process_is_told_by_chain_verify(
     data: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A missing page ends the process, if no check precedes the access."""
+    """Access to a missing page ends the process. The test disables the check that would prevent the access."""
     file = data / STORE_NAME / "data.mdb"
     os.truncate(file, 3 * PAGE_BYTES)
     monkeypatch.setattr("dovetail.validator.store.opening.require_whole", lambda folder: None)
@@ -129,7 +129,10 @@ def test_a_page_that_ends_the_process_is_told_by_chain_verify(
 def test_a_full_disk_is_told_before_the_table_of_readers_ends_a_command(
     data: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a full disk LMDB would map a table of readers without disk space, as for a restored ledger."""
+    """On a full disk LMDB would map a new table of readers without disk space.
+
+    The first access to that table would end the process.
+    """
 
     def refuse(descriptor: int, start: int, length: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -146,7 +149,7 @@ def test_a_full_disk_is_told_before_the_table_of_readers_ends_a_command(
 
 @pytest.mark.parametrize("page", [0, 1])
 def test_of_one_overwritten_first_page_the_other_leads_to_all_blocks(data: Path, run: Run, page: int) -> None:
-    """This holds for the newer page too: repair then finds the records of the last block by scanning."""
+    """If the newer first page is overwritten, repair finds the records of the last block by scanning."""
     store = data / STORE_NAME
     head = head_of(store)
     with (store / "data.mdb").open("r+b") as file:
@@ -205,7 +208,7 @@ def test_the_unused_first_page_of_a_compacted_file_is_no_damage(data: Path, run:
 def test_pages_that_cannot_be_changed_or_copied_are_told_as_damage(
     data: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The report names neither a disk error nor a temporary file that no longer exists."""
+    """The report must name neither a disk error nor a temporary file that no longer exists."""
 
     def refuse(folder: Path) -> None:
         if folder.name.endswith(".partial"):

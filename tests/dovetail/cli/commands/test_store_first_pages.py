@@ -91,7 +91,10 @@ def test_a_first_page_that_leads_to_no_table_by_its_flags_is_mended(data: Path, 
 
 
 def test_a_compacted_file_begins_with_an_empty_first_page_which_is_no_damage(data: Path, run: Run) -> None:
-    """If the other page is overwritten, repair finds blocks by scanning; people decide whether these are all."""
+    """If the other first page is overwritten, repair finds blocks by scanning.
+
+    People decide whether blocks are missing.
+    """
     head = head_of(data / STORE_NAME)
     assert run(*words(data, "compact")).code == 0
     compacted = (data / STORE_NAME / "data.mdb").read_bytes()
@@ -106,7 +109,7 @@ def test_a_compacted_file_begins_with_an_empty_first_page_which_is_no_damage(dat
 
 
 def test_a_first_page_from_which_one_bit_leads_to_older_tables_loses_no_block(data: Path, run: Run) -> None:
-    """A page of zeros has such a bit if older tables are at a power of two."""
+    """In a page of zeros, one flipped bit leads to older tables if their page number is a power of two."""
     store = data / STORE_NAME
     head = head_of(store)
     pages = FirstPages(store / "data.mdb")

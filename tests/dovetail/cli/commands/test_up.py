@@ -63,7 +63,7 @@ def _tried(process: "subprocess.Popen[str]") -> list[str]:
 def test_the_printed_commands_work_as_printed_on_a_new_and_on_an_old_ledger(
     home: Path, elsewhere: tuple[str, ...]
 ) -> None:
-    # Another terminal does not have these variables.
+    # A user's other terminal does not have these variables.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DOVETAIL_")}
     blocks = []
     for stop, code in ((signal.SIGINT, 130), (signal.SIGTERM, 0)):
@@ -226,7 +226,7 @@ class Mine(TransactionHandler[bytes]):
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[supervisor.Part]:
-    """The parts that ``up`` would start, in a current folder with a family of its own in ``mine.py``."""
+    """The parts that ``up`` would start. The current folder contains a family of its own in ``mine.py``."""
     parts: list[supervisor.Part] = []
 
     async def supervise(given: list[supervisor.Part], *_: object) -> signal.Signals:

@@ -1,4 +1,7 @@
-"""Before a validator serves, its key is checked and the garbage collector is set; the REST API leaves that alone."""
+"""Before a validator serves, it checks its key and sets up the garbage collector.
+
+A REST API does not change the collector.
+"""
 
 from pathlib import Path
 from typing import Any

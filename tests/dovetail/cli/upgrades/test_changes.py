@@ -51,7 +51,8 @@ def test_what_is_no_block_is_refused(text: str) -> None:
         ({"until": 30}, (SETTINGS, Permission(V1, 0, 30), Permission(V2, 20))),
         ({"until": 19}, (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20))),
         ({"migrate": ("1cf126",)}, (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20, None, ("1cf126",)))),
-        # An earlier end is not extended, and a later beginning is dropped.
+        # An earlier end of the old version is not extended. An entry of the old version that would begin later is
+        # dropped.
         (
             {"entries": (SETTINGS, Permission(V1, 0, 15), Permission(V1, 18, 40), Permission(V1, 50)), "until": 30},
             (SETTINGS, Permission(V1, 0, 15), Permission(V1, 18, 30), Permission(V2, 20)),
@@ -188,7 +189,7 @@ def test_every_end_that_is_lifted_is_named() -> None:
 
 
 def test_a_migration_that_is_not_made_is_called_off_after_its_block_too() -> None:
-    """Nothing was migrated: the former version goes on as if nothing had been planned."""
+    """If nothing was migrated, the former version continues as if nothing had been planned."""
     late = plan(migrate=("1cf126",), at=12)
     with pytest.raises(Refused, match=r"permitted since block 12: .* its migration has rewritten"):
         called_off(late, V2, head_num=15)
@@ -198,7 +199,7 @@ def test_a_migration_that_is_not_made_is_called_off_after_its_block_too() -> Non
 
 
 def test_what_is_called_off_leaves_no_version_where_another_one_rewrites() -> None:
-    """It leaves neither 1.0 beside a migrating 3.0, nor an end of 1.0 that could not be set any more."""
+    """Cancelling 2.0 is refused while 3.0 migrates. If 3.0 is cancelled first, cancelling 2.0 lifts the end of 1.0."""
     both = plan(plan(until=19), V2, V3, at=40, migrate=("1cf126",))
     with pytest.raises(
         Refused, match=r"without intkey 2.0 nothing ends .* from block 40 on.*upgrade cancel intkey 3.0"
@@ -208,7 +209,7 @@ def test_what_is_called_off_leaves_no_version_where_another_one_rewrites() -> No
 
 
 def test_only_the_coming_span_of_a_version_is_called_off() -> None:
-    """Entries in force stay with their ends; of two migrations, the one in no block is cancelled."""
+    """Entries in force keep their ends. Of two migrations, only the one that no block holds is cancelled."""
     spans = (*BEFORE, Permission(V2, 5, 49), Permission(V2, 50, 90), Permission(V2, 100))
     assert called_off(spans, V2, head_num=60) == spans[:-1]
     assert called_off((*BEFORE, spans[2], spans[4]), V2, head_num=HEAD) == (*BEFORE, spans[2])
@@ -219,7 +220,7 @@ def test_only_the_coming_span_of_a_version_is_called_off() -> None:
 
 @pytest.mark.parametrize("migrate", [(), ("1cf126",)])
 def test_a_migration_that_a_later_plan_builds_on_is_not_called_off(migrate: tuple[str, ...]) -> None:
-    """Otherwise 3.0 would read the state of 1.0."""
+    """If the migration of 2.0 were cancelled, 3.0 would read the state of 1.0."""
     both = plan(plan(migrate=("1cf126",)), V2, V3, at=40, until=39, migrate=migrate)
     said = "intkey 3.0 comes from block 40 on, on top of what intkey 2.0 migrates from block 20 on; .*cancel intkey 3.0"
     with pytest.raises(Refused, match=said):
@@ -231,7 +232,7 @@ def test_a_migration_that_a_later_plan_builds_on_is_not_called_off(migrate: tupl
 
 
 def test_what_has_come_does_not_keep_a_migration_that_is_not_made() -> None:
-    """The version itself cannot be cancelled any more."""
+    """Version 3.0 is in force and cannot be cancelled. The migration of 2.0, which is in no block, can be cancelled."""
     both = (SETTINGS, Permission(V1, 0, 19), Permission(V2, 20, None, ("1cf126",)), Permission(V3, 40))
     assert called_off(both, V2, head_num=50, unmigrated={(V2, 20)}) == (*BEFORE, Permission(V3, 40))
 

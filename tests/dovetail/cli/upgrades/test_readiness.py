@@ -1,4 +1,4 @@
-"""What each family's readiness says of stalls and unfinished work, without a node."""
+"""How each family's readiness reports stalls and unfinished work, without a node."""
 
 import re
 from typing import Any

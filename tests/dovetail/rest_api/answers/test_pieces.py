@@ -122,7 +122,7 @@ def test_the_quota_counts_an_answer_until_its_pieces_are_sent(method: str, end: 
             await answer({"type": "http", "method": method}, receive, send)
 
     run(test())
-    # A piece is sent when most of the piece before has been read.
+    # A piece is sent when the client has read most of the piece before.
     first = len(text) + 3
     expected = [size, size, size, *(size - count * first for count in (1, 2, 3, 4))]
     assert held == ([0, 0] if method == "HEAD" else expected[: len(held)])

@@ -20,7 +20,7 @@ def test_small_and_large_resources_have_the_same_json(transactions: int) -> None
             api.validator.answer(Type.LIST_REQUEST, Type.LIST_RESPONSE, answer)
             response = await api.http.get("/blocks")
             assert response.headers["content-length"] == str(len(response.content))
-            # This is what one encoder writes.
+            # This is the output of the encoder for a whole document.
             assert msgspec.json.encode(response.json()) == response.content
             for shown in response.json()["data"]:
                 assert list(shown) == ["header", "header_signature", "batches"]

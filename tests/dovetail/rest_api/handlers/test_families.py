@@ -1,4 +1,4 @@
-"""/status/families: its shape, before genesis, and with invalid answers of the validator."""
+"""/status/families: the shape of its answer, also before genesis and with invalid answers of the validator."""
 
 from protos.node_pb2 import FamiliesResponse, FamilyStatus
 from tests.dovetail.rest_api.support import Api, Type, error_of, run, running_api

@@ -92,7 +92,7 @@ def test_every_example_matches_its_schema() -> None:
     for method, path, operation in operations():
         for item in map(parameter, operation["parameters"]):
             for example in item.get("examples", {}).values():
-                # A query holds text, but the schema describes the value that the text means.
+                # A query holds text, but the schema describes the value that the text stands for.
                 assert errors_of(item["schema"], example["value"]) == [], (method, path, item["name"])
                 seen += 1
         media_types = [*operation.get("requestBody", {}).get("content", {}).values()]

@@ -1,4 +1,4 @@
-"""Forwarding headers: whose count, which wins, and which values are ignored."""
+"""Forwarding headers: which senders are trusted, which header takes precedence, and which values are ignored."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""How connections are accepted, refused, kept and ended, and how that is counted."""
+"""How connections are accepted, refused, kept and ended, and how these events are counted."""
 
 import asyncio
 import json
@@ -69,7 +69,7 @@ def test_each_request_has_a_time_limit_of_its_own() -> None:
             reader, writer = await send(api, POST + b"Content-Length: 2\r\n\r\n", b"x")
             writer.write(b"x")
             assert (await answer_of(reader)).status == 202
-            # This request started last, so its timeout shows that the time of the others is over too.
+            # This request started last, so after its timeout the time limits of earlier requests are over too.
             assert read_answers(await talk(api.port, b"GET"))[0].status == 408
             writer.write(GET_CLOSE)
             assert (await answer_of(reader)).status == 200
@@ -113,7 +113,7 @@ def test_a_connection_stays_open_after_an_early_answer(
             assert (await answer_of(reader)).status == status
             writer.write(second)
             await seen(api)
-            # This connection is cut later than the first one would have been.
+            # This connection is closed later than the first connection would have been.
             assert read_answers(await talk(api.port, EARLY))[0].status == 400
             writer.write(b"x" if status == 200 else b"\r\n" if second != b"def" else GET_CLOSE)
             assert (await answer_of(reader)).status == (202 if status == 200 else 200)
@@ -127,7 +127,7 @@ CLOSING = [POST + b"Connection: close\r\n", POST.replace(b"HTTP/1.1", b"HTTP/1.0
 
 @pytest.mark.parametrize("head", CLOSING, ids=["close", "1.0"])
 def test_an_early_answer_arrives_although_its_connection_ends(head: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client sends all of its body before it reads."""
+    """The answer comes before the end of the body, but the client reads it only after sending the whole body."""
     monkeypatch.setattr(connections, "LINGER_S", DEADLINE_S)
 
     async def test() -> None:
@@ -158,7 +158,7 @@ def test_a_client_that_sends_after_the_end_of_its_connection_is_cut(monkeypatch:
 
 
 def test_after_an_early_answer_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rest of the body does not disable uvicorn's keep-alive timeout."""
+    """When the rest of the body arrives, uvicorn's keep-alive timeout stays in effect."""
     monkeypatch.setattr(app, "KEEP_ALIVE_S", 0.2)
 
     async def test() -> None:

@@ -108,7 +108,7 @@ def test_every_request_has_one_valid_answer(server: Server, asking: Asking) -> N
 @settings(max_examples=200)
 @given(pieces=fragments)
 def test_any_bytes_have_valid_answers_or_none(server: Server, pieces: list[bytes]) -> None:
-    """The server also closes the connection, whether the bytes are sent at once or piece by piece."""
+    """The server also closes the connection. This holds for bytes that are sent at once and for bytes in pieces."""
     sent = b"".join(pieces)
     for parts in ([sent], pieces):
         methods = ["HEAD" if b"HEAD " in sent else "GET"]
@@ -236,7 +236,7 @@ def _ends_its_wait(server: Server, leave: str, behind: bytes = b"") -> None:
             while (await server.api.validator.asked.get()).message_type != Type.CLIENT_BATCH_STATUS_REQUEST:
                 pass
             writer.write(behind)
-            # When this request is answered, the server has read the bytes before.
+            # When this request is answered, the server has read all earlier bytes.
             assert (await server.api.http.get("/blocks")).status_code == 200
             if leave == "abort":
                 writer.transport.abort()

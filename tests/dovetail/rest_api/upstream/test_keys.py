@@ -28,7 +28,7 @@ def ring(tmp_path: Path) -> Ring:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reconnect at once."""
+    """Let the API reconnect almost at once."""
     monkeypatch.setattr(connection, "RECONNECT_MS_MAX", 20)
 
 
@@ -46,7 +46,10 @@ class Listed:
 
 @asynccontextmanager
 async def listening(ring: Ring | None, listed: Listed) -> AsyncIterator[str]:
-    """A socket that accepts the listed keys, or without a ring every client without a key; yields its address."""
+    """A socket that accepts the listed keys.
+
+    Without ``ring``, it accepts every client without a key. Yields its address.
+    """
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     authenticator = AsyncioAuthenticator(context)
     authenticator.start()

@@ -100,13 +100,13 @@ def test_a_processor_gets_its_next_task_before_the_sealed_block_is_written(
             conclude, dealer, gateway = BlockRun.conclude, processor.socket._socket, node._gateway._socket._socket
 
             def answer_meanwhile(*arguments: Any) -> Concluded:
-                # The loop is blocked here: the answer waits in the socket.
+                # The node's loop is blocked here, so the answer waits in the socket.
                 if node._store.head.num == 0:  # type: ignore[union-attr]
                     assert dealer.poll(_TRAVELS_MS_MAX), "the second batch is given out before the first is sealed"
                     asked = Envelope.FromString(dealer.recv())
                     processor.send(Envelope.TP_PROCESS_RESPONSE, asked.correlation_id, OK_ANSWER)
                     assert gateway.poll(_TRAVELS_MS_MAX)
-                    # A tick may come first.
+                    # The node may handle a tick before it reads the answer.
                     node._loop.call_soon(node._advance)
                 return conclude(*arguments)
 

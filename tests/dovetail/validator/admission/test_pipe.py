@@ -11,7 +11,7 @@ from tests.dovetail.validator.peers import run
 
 _HELD = 1024 * 1024
 _HELD_TWICE = 2 * _HELD
-"""More than two pipes hold."""
+"""A size that exceeds the capacity of two pipes."""
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def test_messages_of_every_size_come_back_whole_and_in_their_order() -> None:
 
 
 def test_the_process_goes_on_while_nobody_takes_its_answers() -> None:
-    """The answers exceed the pipe's capacity, and the loop does not run after all requests are sent."""
+    """The answers exceed the pipe's capacity. After all requests are sent, the loop does not run for a while."""
 
     async def test() -> None:
         ends = Ends.new(_HELD)

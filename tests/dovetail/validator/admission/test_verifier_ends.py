@@ -1,4 +1,7 @@
-"""Verifier processes that end, with a killed validator or when none can be started: none is left behind."""
+"""Verifier processes that end: by themselves, with a killed validator, or without a replacement.
+
+No process is left behind.
+"""
 
 import errno
 import os
@@ -38,7 +41,7 @@ _ENDED_MS_MAX = 20_000
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="a process that is no child is waited for by its descriptor")
 @pytest.mark.parametrize("life", range(3))
 def test_no_verifier_outlives_a_killed_validator(life: int) -> None:
-    """Sixteen jobs are in flight, so a worker is always busy; its answers lose their reader."""
+    """Sixteen jobs are in flight, so a worker is always busy. After the kill, nobody reads its answers."""
     with subprocess.Popen(
         [sys.executable, "-c", _KILLED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as parent:

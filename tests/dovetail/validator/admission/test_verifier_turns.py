@@ -40,7 +40,7 @@ def test_submissions_take_turns() -> None:
 
 
 def test_every_batch_is_handed_out_once_in_its_order() -> None:
-    """Works with all sizes: one larger than a turn, many in one job, one that ends with its turn."""
+    """The sizes vary: a batch is larger than a turn, several fit into one job, and a batch fills its turn exactly."""
 
     async def test() -> None:
         sizes = [1, 1, verifier._JOB_BYTES, verifier._TURN_BYTES, verifier._TURN_BYTES + 1, 5]

@@ -1,4 +1,4 @@
-"""Waits for missing transactions end: a batch that depends on one is INVALID, a batch that holds it is tried again."""
+"""Waits for transactions end: dependent batches are INVALID, and batches that hold the transaction are tried again."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,7 +74,7 @@ def parked(queue: PendingQueue, batch: VerifiedBatch, dependency: TransactionId,
 
 
 def test_a_batch_is_tried_again_when_another_with_its_transaction_is_not_committed_in_time(store: Store) -> None:
-    """Two batches hold one transaction. The first had no effect in a block, and waits for a dependency."""
+    """Two batches hold the same transaction. The first batch is in no block, because it waits for a dependency."""
     queue, clock = PendingQueue(LIMITS), Clock()
     production = production_over(store, queue, clock)
     missing = make_transaction("missing").id
@@ -113,7 +113,7 @@ def test_a_batch_that_depends_on_its_own_later_transaction_is_invalid(store: Sto
 
 
 def test_a_batch_whose_dependency_is_met_is_tried_again_when_its_wait_ends(store: Store) -> None:
-    """The batch waited for another one with the same transaction, which was not committed."""
+    """The batch waited for another batch with the same transaction. That batch was not committed."""
     queue, clock = PendingQueue(LIMITS), Clock()
     production = production_over(store, queue, clock)
     twice = make_transaction("twice")
@@ -126,7 +126,7 @@ def test_a_batch_whose_dependency_is_met_is_tried_again_when_its_wait_ends(store
 
 
 def test_a_batch_waits_on_while_its_dependency_is_tried_again(store: Store) -> None:
-    """The batch arrived before the one with the dependency, which is tried again at the same tick."""
+    """The dependent batch arrived first. The batch that holds the dependency is tried again at the same tick."""
     queue, clock = PendingQueue(LIMITS), Clock()
     production = production_over(store, queue, clock)
     held = make_transaction("held")
@@ -144,7 +144,7 @@ def test_a_batch_waits_on_while_its_dependency_is_tried_again(store: Store) -> N
 def test_a_refused_batch_wakes_no_batch_whose_dependency_another_holds(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One more refused batch costs one check, however many batches wait for or hold the transaction."""
+    """Twenty batches hold the same transaction and wait for it. Refusing one more costs one check, not twenty."""
     queue, clock = PendingQueue(LIMITS), Clock()
     production = production_over(store, queue, clock, permitting('[{"family":"intkey","version":"1.0"}]'))
     monkeypatch.setattr(Processors, "has", lambda self, family, **_: family.name == "intkey")

@@ -142,7 +142,7 @@ def test_a_migration_whose_processor_is_lost_or_fails_is_tried_again(tmp_path: P
 
 
 def test_a_migration_uses_the_1x_conversation(tmp_path: Path) -> None:
-    """Even at a packed processor: the lists and writes of a migration would be too large for packed messages."""
+    """Packed processors also migrate by the 1.x conversation, because lists and writes may exceed a packed message."""
 
     async def test() -> None:
         plan = [Permission(V2, 1, migrate=NAMESPACES)]
@@ -280,7 +280,7 @@ def test_versions_on_the_same_state_migrate_in_order(tmp_path: Path) -> None:
         async with network(tmp_path, plan, batch_of(v3), peers=4) as (node, (second, first, third, _client)):
             await register(second, v3, migrates=True)
             await register(third, other, migrates=True)
-            # A version on other state does not wait.
+            # A version on other state does not wait for the migration.
             assert (await answer(third)).signer_pubkey == migration.PUBLIC_KEY
             await register(first, V2, migrates=True)
             assert (await answer(first)).signer_pubkey == migration.PUBLIC_KEY
@@ -401,7 +401,7 @@ def test_a_processor_that_does_not_migrate_ends_no_refusal(tmp_path: Path) -> No
 def test_a_waiting_migration_is_sliced_again_before_its_next_try(tmp_path: Path) -> None:
     async def test() -> None:
         plan = [Permission(SETTINGS), Permission(V2, 1, migrate=(PERMITTED_AT[:6],))]
-        # The back-off must be long enough to change the plan during it on a busy machine.
+        # The back-off must be long enough that the plan can change during the back-off, also on a busy machine.
         limits = replace(LIMITS, internal_error_back_off_ms=5_000)
         async with network(tmp_path, plan, peers=3, limits=limits) as (_, (processor, proposing, client)):
             await register(processor, V2, migrates=True)

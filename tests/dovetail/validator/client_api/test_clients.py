@@ -227,7 +227,7 @@ def test_who_asks_for_the_load_does_not_shorten_the_time_that_it_is_of(
         shown.append(system.percent_cpu)
         assert 0 < system.percent_memory <= 1
     assert shown == [0, 0, 0, 0.5, 0.5, 0.5, 0.5, 0.75]
-    # Never with a blocking interval.
+    # The CPU usage must never be read with an interval, because that would block the loop.
     assert asked == [None] * 3
 
 
@@ -444,7 +444,7 @@ def test_a_full_queue_takes_what_it_knows_again(store: Store) -> None:
     known = [committed, second]
     content = raw_pb2.RawBatchList(batches=[batch.raw for batch in known]).SerializeToString()
     assert bench.send(SUBMIT, content) == []
-    # Only the ids are compared so far: a forged copy must not pass for the valid batch.
+    # The node knows both ids, but must still verify the batches, because a copy with a known id may be forged.
     ((raw_batches, verified),) = bench.pool.asked
     assert raw_batches == [batch.raw for batch in known]
     verified(known)
@@ -505,7 +505,7 @@ def test_one_connection_takes_the_verification_of_no_other(store: Store) -> None
     for _, verified in bench.pool.asked:
         verified([batch])
     assert not bench.clients.submissions._checking_bytes_of
-    # There is space again.
+    # The disk has space again.
     assert bench.send(SUBMIT, content) == []
 
 

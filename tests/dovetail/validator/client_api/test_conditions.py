@@ -105,7 +105,7 @@ def test_work_without_progress_is_one(store: Store) -> None:
     assert bench.tick(60_000) == [Kind.NO_BLOCK]
     bench.made = Work(settled=7, executes=False)
     assert bench.tick(1) == []
-    # Idle time is no condition, however long.
+    # Idle time is no condition, however long it lasts.
     assert bench.tick(60_000) == []
     bench.add("ready")
     assert bench.tick(1) == []
@@ -169,7 +169,7 @@ def test_batches_that_wait_for_a_processor_are_one_after_a_while(store: Store) -
 
 
 def test_a_processor_that_comes_and_goes_and_settles_nothing_ends_neither_wait(store: Store) -> None:
-    """The processor holds its batch for a second, dies of it, and is gone for another second."""
+    """The processor holds its batch for a second, dies while applying the batch, and is gone for another second."""
     bench = Conditioned(store)
     bench.add("poison", family=FAMILY)
     seen = []
@@ -196,7 +196,10 @@ def test_a_processor_that_comes_and_goes_and_settles_nothing_ends_neither_wait(s
 
 
 def test_a_processor_that_came_is_not_missing_for_ever(store: Store) -> None:
-    """The processor has the waiting batch; whether it settles the batch is another condition."""
+    """Once the processor has the waiting batch, the condition ends.
+
+    A batch that is not settled is another condition.
+    """
     bench = Conditioned(store, replace(SMALL, no_block_ms_max=1_000_000))
     bench.add("slow", family=FAMILY)
     entry = bench.queue.pop_ready()

@@ -1,4 +1,4 @@
-"""Reported families, and warnings of stalled upgrades. Neither can grow without bound."""
+"""Reported families, and warnings of stalled upgrades. The number of both is bounded."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +34,7 @@ class Node:
         self.migrations: dict[FamilyVersion, tuple[str, str]] = {}
         self.asked: list[Permission] = []
         self.families = Families(store, self.queue, self.bench.processors, self._migration_of)
-        # No upgrade is planned yet; skip the ticks in which nothing is logged.
+        # No upgrade is planned yet. Skip the ticks in which nothing is logged.
         for _ in range(families._GRACE_TICKS):
             self.families.tick()
 
@@ -56,7 +56,7 @@ class Node:
         return batch.id
 
     def told(self) -> dict[FamilyVersion, FamilyStatus]:
-        """Without the settings family, which is always listed."""
+        """The reported families without the settings family, which is always listed."""
         response = self.families.status()
         told = {FamilyVersion(entry.family_name, entry.family_version): entry for entry in response.families}
         told.pop(SETTINGS, None)

@@ -271,7 +271,7 @@ class TestManyIds:
         store, (first, second) = large
         ids = [text for pair in zip(reversed(first), second, strict=True) for text in pair]
         item_bytes = len(make_transaction(("a", 10)).raw)
-        # Items take two thirds of a page's bytes; JSON adds the rest.
+        # Items take two thirds of a page's bytes. The rest is for their form in JSON.
         queries = Queries(store, replace(LIMITS, page_bytes_max=int(page_items * item_bytes * 1.5) + 10))
         seen: list[str] = []
         while len(seen) < len(ids):

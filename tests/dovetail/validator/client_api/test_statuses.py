@@ -1,4 +1,7 @@
-"""Waits for batch statuses: answered once and freed once, by their time, peer, end or batches."""
+"""Waits for batch statuses.
+
+Each wait is answered once and freed once: by its time limit, its peer, the node's end or its batches.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -171,7 +174,10 @@ def test_a_wait_ends_with_its_time(waiting: Callable[[Test], None]) -> None:
 
 
 def test_waits_that_end_together_are_answered_in_slices(waiting: Callable[[Test], None]) -> None:
-    """Waits that end by batches and by time: the loop gets its turns between them, and each is answered once."""
+    """Some waits end by their batches, some by time.
+
+    The loop runs other callbacks between the slices, and each wait is answered once.
+    """
 
     async def test(waits: Waits) -> None:
         asked = [IDS[0], *(f"not an id {number}" for number in range(999))]

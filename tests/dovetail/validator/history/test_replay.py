@@ -70,7 +70,7 @@ async def asked(peer: Peer) -> Envelope:
 
 
 async def die_of_each(endpoint: str, paused: asyncio.Event, lives: list[int]) -> None:
-    """A processor that ends with every transaction, and starts again when the replay waits for it."""
+    """A processor that ends at every transaction, and starts again when the replay waits for it."""
     while True:
         peer = Peer(endpoint)
         try:
@@ -109,10 +109,11 @@ def test_a_block_that_ends_its_processor_each_time_is_a_finding(
         dying.cancel()
         await asyncio.wait({dying})
         again.close()
-        # The first loss gives the batch a task of its own, and does not count as a try.
+        # After the first loss, the batch runs in a task of its own. The first loss does not count as a try.
         assert len(lives) == TRIES_MAX + 1
         assert again.done == [again.block]
-        # One finding for the batch that ended the processor, one for the batches behind it, none for the root.
+        # One finding is for the batch that ended the processor, one for all batches after it. No finding is for the
+        # root.
         lost, *others = again.findings.kept
         assert (lost.what, lost.found) == (
             "reexecution_processor_lost",
@@ -139,7 +140,7 @@ class Ended:
 
 
 def test_batches_behind_one_without_a_verdict_share_one_finding(tmp_path: Path) -> None:
-    """They ran on a state without its writes. A batch before it has its own finding."""
+    """Batches after the failed batch run on a state without its writes. A batch before it has its own finding."""
     chain = Chain(tmp_path / "store")
     steps: list[list[Step]] = [[("set", f"n{number}", 1)] for number in range(6)]
     chain.steps(*steps)
@@ -233,7 +234,7 @@ def judge(peer: Peer, task: Envelope, verdict: Verdict) -> None:
 
 
 def test_a_task_that_outlasts_the_try_of_its_block_changes_nothing() -> None:
-    """Its batch was withdrawn with its dependency, so the try is over while the task still runs."""
+    """The batch of the task was withdrawn with its dependency, so the try is over while the task still runs."""
     first = make_transaction("first", inputs=[address(1)], outputs=[address(1)])
     second = make_transaction("second", inputs=[address(1)], outputs=[address(1)], dependencies=[first.id])
     batches = [make_batch("first", first), make_batch("second", second)]
@@ -267,7 +268,7 @@ def test_a_task_that_outlasts_the_try_of_its_block_changes_nothing() -> None:
 
 
 def test_a_wait_holds_no_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a wait for processors, nor the search of blocks for families."""
+    """No snapshot is held during a wait for processors, nor during the search of blocks for families."""
     chain = Chain(tmp_path / "store")
     for number in range(3):
         commit(chain, intkey(chain, f"n{number}"))

@@ -16,7 +16,7 @@ from tests.dovetail.validator.support import LIMITS, address, commit, make_batch
 
 
 def _store(folder: Path, blocks: int) -> Path:
-    """A store of so many blocks, and the folder with a compacted copy of it."""
+    """Make a store of so many blocks. Returns the folder with a compacted copy."""
     store = open_store(folder)
     for number in range(blocks):
         commit(store, [make_batch(number)], {address(number): b"value"})
@@ -31,7 +31,7 @@ def _store(folder: Path, blocks: int) -> Path:
 def test_a_reader_that_begins_during_a_swap_waits_for_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int
 ) -> None:
-    """Whether the old commit's number is even or odd, LMDB's lock file would lead the next writer to an empty state."""
+    """Without the wait, LMDB's lock file would lead the next writer to an empty state, for even and odd commits."""
     made, path = _store(tmp_path, blocks), tmp_path / "store"
     asks = threading.Event()
     flock = fcntl.flock
@@ -66,7 +66,7 @@ def test_a_reader_that_begins_during_a_swap_waits_for_its_end(
 
 
 def test_a_reader_waits_no_longer_than_a_swap_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process that holds the lock may be stopped or hang."""
+    """The reader stops waiting, because the process that holds the lock may be stopped or hang."""
     monkeypatch.setattr(locks, "_REPLACING_S_MAX", 0)
     _store(tmp_path, 1)
     path = tmp_path / "store"
@@ -91,7 +91,7 @@ def test_nothing_is_swapped_under_a_reader(tmp_path: Path) -> None:
 def test_the_live_file_is_never_taken_for_one_that_a_repair_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool
 ) -> None:
-    """A killed run has given that name to the live file."""
+    """A killed repair has given the name of a kept file to the live file."""
     made, path = _store(tmp_path, 3), tmp_path / "store"
 
     def ends(source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""Behaviour that is specific to one protocol: counts in packed messages, contexts and order in conversations."""
+"""Behaviour that is specific to one protocol: counts in packed messages, contexts and order in 1.x conversations."""
 
 import pytest
 
@@ -102,7 +102,7 @@ def test_a_packed_result_holds_changes_events_and_data() -> None:
 
 
 def test_a_packed_message_that_is_too_large_is_not_sent() -> None:
-    """Half of a message's limit, so that an answer that writes as much fits too."""
+    """A request takes at most half of a message's limit, so that an answer with as many writes fits too."""
     value = bytes(1_000)
     for fits, most in ((True, 6_000), (False, 4_000)):
         bench = Bench(Limits(message_bytes_max=most))
@@ -266,7 +266,7 @@ def test_receipts_grow_to_a_limit() -> None:
     assert bench.ask(b"p", Envelope.TP_EVENT_ADD_REQUEST, event).status == state_context_pb2.TpEventAddResponse.ERROR
     (answered,) = bench.answer(sent, Response(status="OK"))
     assert isinstance(answered, TaskAnswered)
-    # As in packed execution, whatever the processor makes of the refusal.
+    # As in packed execution, the transaction is INVALID, even though the processor answers OK after the refusal.
     ((outcome,),) = answered.outcomes
     assert outcome.verdict is Verdict.INVALID
     assert "at most 150 are kept" in outcome.message

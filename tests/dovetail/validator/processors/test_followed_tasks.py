@@ -18,7 +18,7 @@ COLD_BATCH = make_batch("cold", make_transaction("cold", inputs=[COLD], outputs=
 
 
 class Chain:
-    """Batches that all depend on the one before, at one processor. Requests and answers are recorded by task."""
+    """Batches at one processor, each of which depends on the batch before. Requests are recorded by task."""
 
     def __init__(self, batches: Sequence[object] = HOT_BATCHES, packed_version: int = 2, occupancy: int = 4) -> None:
         self.bench = Bench()
@@ -36,7 +36,10 @@ class Chain:
         return self.sent[task.number].message  # type: ignore[attr-defined,no-any-return]
 
     def answer(self, task: Task, *values: bytes | Verdict | str | None) -> None:
-        """For each unit: its write at the hot address, verdict, another written address, or None for no result."""
+        """Answer a task.
+
+        Each value is a unit's write at HOT, its verdict, another address that it writes, or None: no result.
+        """
         outcomes = []
         for value in values:
             if isinstance(value, bytes):
@@ -64,7 +67,7 @@ def test_what_waits_for_a_task_alone_follows_it() -> None:
     chain.answer(first, b"a", b"b")
     (third,) = chain.give()
     assert (held(third), third.follows) == ([4, 5], second.number)
-    # The entry is older than the writes of the second unit, and the message says which ones count.
+    # The entry holds the state before the second task. The field ``follows`` names the task whose writes come on top.
     assert [(entry.address, entry.data) for entry in chain.request(third).entries] == [(HOT, b"b")]
     chain.answer(second, b"c", b"d")
     chain.answer(third, b"e", b"f")
@@ -110,7 +113,7 @@ def test_answers_in_the_wrong_order_are_not_believed() -> None:
     first, following = chain.give()
     chain.answer(following, b"wrong", b"wrong")
     assert chain.execution.changes == {}
-    # Another task was sent after the first: the order of the two is unclear.
+    # No task is sent, because it is unclear which task the processor applied last.
     assert chain.give() == []
     chain.answer(first, b"a", b"b")
     assert [(held(task), task.follows is None) for task in chain.give()] == [([2, 3], True), ([4, 5], False)]
@@ -149,7 +152,7 @@ def test_a_batch_of_two_families_is_not_followed() -> None:
 
 
 def test_what_will_run_again_is_not_carried_into_the_next_block() -> None:
-    """The batch may depend on one in that task."""
+    """The following task is not carried either, because its batches may depend on a batch that runs again."""
     chain = Chain()
     first, following = chain.give()
     chain.answer(first, NOBODYS, b"b")

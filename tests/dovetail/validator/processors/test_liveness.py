@@ -1,4 +1,7 @@
-"""Processors that go silent, stop reading or close: each task is lost once, and a returning one gets work again."""
+"""Processors that go silent, stop reading or close.
+
+Each task is lost once; a processor that returns gets work again.
+"""
 
 import pytest
 
@@ -60,7 +63,7 @@ def test_the_silent_take_work_again_when_they_are_heard() -> None:
     assert not bench.processors.has(FAMILY)
     assert bench.processors.mark_alive(b"p") == [ProcessorAvailable(FAMILY, False)]
     assert bench.processors.mark_alive(b"p") == []
-    # Its task belongs to another processor by now.
+    # The processor's former task belongs to another processor now, so the answer has no effect.
     assert bench.answer(sent, OK) == []
     assert bench.free().capacity == 10
     bench.answer(bench.start(make_task(2)), OK)

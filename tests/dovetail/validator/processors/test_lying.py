@@ -1,4 +1,4 @@
-"""A processor that lies: writes outside its outputs reach no state, in either protocol."""
+"""A processor that lies: its writes outside the declared outputs do not reach the state, in either protocol."""
 
 from pathlib import Path
 

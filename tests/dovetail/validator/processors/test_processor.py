@@ -95,7 +95,7 @@ def test_one_that_drains_is_told_of_until_it_is_done() -> None:
     assert status_of(bench).in_flight_tasks == 1
     answer(bench, sents[1])
     assert list(bench.processors.statuses()) == []
-    # The connection may stay open for ever, but it is no processor any more.
+    # The peer's connection may stay open for ever, but the peer is no longer a processor.
     bench.now_ms += 1_000_000
     assert bench.processors.tick() == bench.processors.probe() == []
     assert not [sent for sent in bench.take_sent() if sent.message_type == Envelope.PING_REQUEST]
@@ -204,7 +204,7 @@ def test_transactions_of_a_conversation_count_when_it_is_over() -> None:
 
 
 def test_a_task_is_timed_from_when_its_processor_could_begin() -> None:
-    """Two tasks are sent together: the wait of the second does not count as its time."""
+    """Two tasks are sent together. The time that the second waits for the first does not count as its apply time."""
     bench = Bench()
     bench.register(packed_version=1)
     assert not status_of(bench).HasField("apply_ms_p50")
@@ -229,7 +229,7 @@ def test_percentiles_are_of_transactions_and_of_the_newest_tasks() -> None:
     ((assignment, _),) = bench.free().held.values()
     outcomes = [[TransactionOutcome(Verdict.OK)]]
     for number in range(1, 2_001):
-        # One millisecond longer each time.
+        # Each task takes one millisecond longer than the task before.
         now_ms = number * (number + 1) / 2
         record.answered(Held(assignment, 0), outcomes, now_ms)
     assert record.apply_ms() == (1_500, 1_950, 1_990)

@@ -275,7 +275,7 @@ def held(tasks: list[Task]) -> list[tuple[bool, list[int]]]:
 
 
 def test_nothing_goes_behind_a_batch_that_is_alone() -> None:
-    """A task is lost by its own fault, not because another in front of it failed."""
+    """No task waits behind a task that runs alone, so no task is lost because of the batch that runs alone."""
     bench, execution = alone_together(packed_version=1, max_occupancy=100)
     for expected in ((True, [0]), (True, [1]), (False, [2])):
         (task,) = dispatch(execution, bench.processors, 256)
@@ -287,7 +287,10 @@ def test_nothing_goes_behind_a_batch_that_is_alone() -> None:
 
 
 def test_a_1x_processor_takes_it_beside_others() -> None:
-    """An apply that never ends must not keep the other slots empty, but no two such tasks share a processor."""
+    """An apply that never ends must not keep the other slots empty.
+
+    Two tasks that run alone never share a processor.
+    """
     bench, execution = alone_together(max_occupancy=100)
     first, _ = tasks = dispatch(execution, bench.processors, 256)
     assert held(tasks) == [(True, [0]), (False, [2])]
@@ -298,7 +301,10 @@ def test_a_1x_processor_takes_it_beside_others() -> None:
 
 
 def test_what_must_be_alone_goes_to_whoever_takes_it() -> None:
-    """The processor with the fewest tasks has a task that runs alone already, so it gets no second one."""
+    """The processor with the fewest tasks already has a task that runs alone.
+
+    The next such task goes to another processor.
+    """
     bench, execution = alone_together(workers=2, others=0, max_occupancy=100)
     first = bench.start(make_task(8))
     bench.start(make_task(9))
@@ -309,7 +315,7 @@ def test_what_must_be_alone_goes_to_whoever_takes_it() -> None:
 
 
 def test_answers_that_are_read_together_are_timed_together() -> None:
-    """Of two tasks that were answered while the validator was busy, the second did take time."""
+    """Two tasks were answered while the validator was busy. The second task must not count as instant."""
     bench = Bench()
     bench.register(packed_version=1, max_occupancy=4_096)
     both = [bench.start(make_task(of, *([touching(number)] for number in range(80)))) for of in range(2)]
@@ -321,7 +327,7 @@ def test_answers_that_are_read_together_are_timed_together() -> None:
 
 @pytest.mark.parametrize("packed_version", [0, 1])
 def test_what_a_processor_had_not_begun_is_not_what_it_died_of(packed_version: int) -> None:
-    """A family's task waits behind others, so another busy family cannot shut it out."""
+    """A task that waits behind another family's task is not blamed when the processor ends."""
     bench, execution = alone_together(packed_version=packed_version)
     busy = make_task(9)
     bench.start(busy)
@@ -336,7 +342,7 @@ def test_what_a_processor_had_not_begun_is_not_what_it_died_of(packed_version: i
 
 @pytest.mark.parametrize("begun", [True, False])
 def test_only_what_was_begun_is_alone_from_then_on(begun: bool) -> None:
-    """Tasks behind the fatal one are innocent, and running each alone would be a waste."""
+    """Tasks behind the fatal task did not end the processor, so they do not need to run alone."""
     bench = Bench()
     bench.register(packed_version=1, max_occupancy=100)
     batches = [

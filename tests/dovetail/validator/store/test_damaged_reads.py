@@ -42,7 +42,7 @@ def damage(chain: Chain, table: str) -> None:
 
 
 def asked(chain: Chain) -> dict[str, tuple[int, Any, Any]]:
-    """Each kind of query, by the table that its answer needs: message type, request, response."""
+    """For each table, a query whose answer needs that table: message type, request, response."""
     batch = chain.batches[1][0]
     info = chain.infos[1]
     return {
@@ -123,7 +123,10 @@ def test_a_node_that_is_missing_is_damage(chain: Chain) -> None:
 
 
 def test_a_page_that_cannot_be_read_costs_no_other_read(tmp_path: Path) -> None:
-    """LMDB reads no more in a snapshot in which a read failed."""
+    """After a failed read, LMDB refuses all further reads in the same snapshot.
+
+    Other reads must succeed all the same.
+    """
     made = Chain(tmp_path)
     made.store.close()
     file = tmp_path / "store" / "data.mdb"
@@ -155,7 +158,7 @@ def test_the_state_of_a_pruned_block_is_refused_with_what_is_there(chain: Chain)
     assert answer.message == "the state after block 1 is pruned; kept are those of blocks 3 and later"
     for head in (3, 4):
         assert chain.list(resource=ListRequest.STATE, head=str(head)).items
-    # Everything except states is there as before.
+    # Only states are unreadable. Everything else is there as before.
     assert chain.list(resource=ListRequest.BATCHES, head="1").total_count == 3
 
 

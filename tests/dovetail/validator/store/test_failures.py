@@ -1,4 +1,4 @@
-"""Refusals by a disk, the map or a folder: a failed write changes nothing, and later writes succeed."""
+"""Writes that a disk, the map or a folder refuses: a failed write changes nothing, and later writes succeed."""
 
 import errno
 import os
@@ -169,7 +169,7 @@ print("wrote", info.num)
 
 
 def test_a_full_disk_is_a_refusal_and_no_end(tmp_path: Path) -> None:
-    """A limit on the file's size, which the process sets for itself, acts like a full disk."""
+    """The process limits the size of its files. This limit acts like a full disk."""
     done = subprocess.run(
         [sys.executable, "-c", FULL_DISK, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
     )
@@ -218,7 +218,7 @@ def test_a_map_that_was_small_is_no_refusal(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_room_is_made_for_every_transaction_judged_invalid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One batch may hold many transactions, and each is remembered."""
+    """One INVALID batch may hold many transactions, and the store records each of them."""
     store = open_store(tmp_path)
     make_room = Store._make_room
     asked: list[int] = []

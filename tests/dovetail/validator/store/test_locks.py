@@ -91,7 +91,10 @@ def test_a_backup_is_locked_until_it_has_its_name(store: Path, tmp_path: Path, m
 
 
 def test_a_read_only_file_system_is_told_as_that(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not reported as damage: ``lock.mdb`` is the first file that is opened for writing."""
+    """The error must name the read-only file system, not damage.
+
+    ``lock.mdb`` is the first file that is opened for writing.
+    """
     StoreReader.open(store).close()
 
     def lmdb_refuses(path: str, **options: Any) -> None:

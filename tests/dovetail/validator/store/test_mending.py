@@ -1,4 +1,4 @@
-"""Records with one wrong bit, and unreachable records: found by their checksums, without false finds."""
+"""Records with one wrong bit, and unreachable records, are found by their checksums. No wrong record is found."""
 
 import random
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_what_ended_a_process_is_not_read_again_and_the_rest_is(tmp_path: Path) 
     salvage = Salvage(tmp_path / "store", marker, frozenset({at}), tmp_path / "read")
     assert salvage.last("batches") == 4
     found = next(salvage.numbered("batches", 2))
-    # By walking the table.
+    # The record is found by walking the pages of the table.
     assert (found.content.endswith(wanted), found.sound, found.mended) == (True, True, "its place in its table")
     assert next(salvage.numbered("batches", 3)).mended == ""
     assert read_position(marker) == ReadPosition("batches", ReadMode.BY_KEY, 3)
@@ -94,7 +94,7 @@ def test_what_ended_a_process_is_not_read_again_and_the_rest_is(tmp_path: Path) 
 
 @pytest.mark.parametrize("page", [0, 1])
 def test_a_file_that_is_taken_for_none_is_read_all_the_same(tmp_path: Path, page: int) -> None:
-    """Every single bit in the first pages that makes LMDB refuse a file, in the newer and the older page."""
+    """Flip each bit of a first page that can make LMDB refuse the file, in the newer and in the older page."""
     store = open_store(tmp_path)
     for num in range(3):
         commit(store, [make_batch(num)])

@@ -24,7 +24,10 @@ def _file(tmp_path: Path) -> Path:
 
 
 def _refusals(tmp_path: Path) -> list[str]:
-    """The messages of the store and a reader; asked twice, since a refusal must change nothing."""
+    """The messages with which the store and a reader refuse the file.
+
+    The store and the reader both try twice, because a refusal must change nothing.
+    """
     said = []
     before = _file(tmp_path).read_bytes()
     for _ in range(2):
@@ -47,7 +50,7 @@ def test_an_empty_file_begins_no_new_chain(tmp_path: Path) -> None:
 
 
 def test_a_file_without_a_format_begins_no_new_chain(tmp_path: Path) -> None:
-    """With the tables and without any."""
+    """The file has its tables, or no tables at all."""
     open_store(tmp_path).close()
     with lmdb.open(str(tmp_path / "store"), max_dbs=len(TABLES)) as env, env.begin(write=True) as transaction:
         transaction.delete(FORMAT_KEY, db=env.open_db(b"meta", txn=transaction))

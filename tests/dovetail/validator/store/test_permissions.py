@@ -1,6 +1,6 @@
 """The owners of a store's files when root works on a user's store, and the messages on missing permissions."""
 
-# Imported as root: the user of these tests may not be allowed to read the interpreter's folder.
+# Root imports these modules first, because the user of the tests may not have access to the interpreter's folder.
 import multiprocessing.sharedctypes  # noqa: F401
 import os
 import stat
@@ -92,7 +92,7 @@ def test_after_root_the_store_is_its_users_still(store: Path, work: Callable[[Pa
 
 
 def test_what_a_killed_run_of_root_left_its_user_removes(store: Path) -> None:
-    """The leftover holds a folder, which only the folder's owner or root may empty. So the user must own it."""
+    """The killed run leaves a folder, which only its owner or root may empty. So the user must own that folder."""
 
     def kill(*arguments: object, **named: object) -> None:
         os._exit(0)

@@ -19,7 +19,7 @@ State = dict[str, bytes]
 
 
 def changes_of(num: int) -> dict[str, bytes | None]:
-    """Some leaves written, some written again, some removed; at block 30 all of them removed."""
+    """The changes of a block: leaves are written, written again and removed. Block 30 removes all leaves."""
     rng = random.Random(num)
     changes: dict[str, bytes | None] = {address(rng.randrange(60)): b"%d" % num for _ in range(6)}
     changes |= {address(rng.randrange(60)): None for _ in range(3)}
@@ -108,7 +108,10 @@ def test_a_store_prunes_to_the_same_later_and_in_bounded_parts(
 
 
 def test_numbers_of_nodes_are_never_given_twice(tmp_path: Path) -> None:
-    """If the newest nodes are pruned because all leaves were removed, later numbers still follow them."""
+    """After all leaves are removed, the newest nodes are pruned.
+
+    The numbers of later nodes still continue after the pruned numbers.
+    """
     store = Store(tmp_path / "store", LIMITS, 2)
     write(store, range(31))
     for num in range(31, 33):
@@ -156,7 +159,7 @@ def test_a_commit_that_fails_prunes_nothing(store: Store, monkeypatch: pytest.Mo
 
 
 def test_the_file_is_used_again(tmp_path: Path) -> None:
-    """The same leaves are written repeatedly: with few states kept, the file grows by their receipts only."""
+    """The same leaves are written repeatedly. If few states are kept, the file grows by the receipts only."""
 
     def grown(folder: Path, depth: int) -> int:
         store = Store(folder, LIMITS, depth)

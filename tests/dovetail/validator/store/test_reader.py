@@ -1,4 +1,4 @@
-"""Reading a store that another process writes: the newest commit at each refresh, and one commit in between."""
+"""Reading a store that another process writes. A refresh shows the newest commit; between refreshes nothing changes."""
 
 import multiprocessing
 import os
@@ -60,7 +60,7 @@ def test_a_reader_moves_on_when_it_refreshes(tmp_path: Path, writer: "Connection
     assert reader.head is None
     for number in range(3):
         block = written(writer, f"word {number}")
-        # The same commit until the refresh, however much is written.
+        # Until the refresh, the reader sees the same commit, however much is written.
         assert reader.head is None or reader.head.num == number - 1
         assert reader.block(number) is None
         reader.refresh()
@@ -78,7 +78,7 @@ def test_a_reader_moves_on_when_it_refreshes(tmp_path: Path, writer: "Connection
 
 
 def test_a_reader_follows_while_the_map_grows(tmp_path: Path, writer: "Connection[str, BlockInfo | None]") -> None:
-    """The map begins with 1 MiB, and grows to a multiple before and between refreshes."""
+    """The map begins with 1 MiB, and grows several times before and between refreshes."""
     written(writer, "small")
     reader = StoreReader.open(tmp_path / "store")
     before = reader.file().map_bytes
@@ -142,7 +142,7 @@ def test_readers_that_take_every_slot_leave_the_writer_its_own(tmp_path: Path) -
         assert [raw for _, raw in store.pending()] == [b"pending"]
         with pytest.raises(StorageFailed, match="is read in 504 places already"):
             other_process(tmp_path)
-        # The slot stays reserved between two snapshots, so another reader does not get it.
+        # A reader keeps its slot between two snapshots, so another reader does not get that slot.
         held = store._env.readers().count("\n")
         store._end_snapshot()
         assert store._env.readers().count("\n") == held
@@ -162,7 +162,10 @@ def open_and_close(path: Path) -> None:
 
 
 def test_the_map_grows_while_as_many_read_as_may(tmp_path: Path) -> None:
-    """The writer gives up its slot for a moment, and gets one again, because readers leave some slots free."""
+    """While the map grows, the writer gives up its slot for a moment.
+
+    It gets a slot again, because readers leave some free.
+    """
     store = open_store(tmp_path)
     before = store.file().map_bytes
     with holding(tmp_path, READERS_MAX - 8 - 3):
@@ -177,10 +180,11 @@ def test_the_map_grows_while_as_many_read_as_may(tmp_path: Path) -> None:
 
 
 def test_who_was_killed_leaves_no_slot_taken(tmp_path: Path) -> None:
-    """Neither for the next reader, nor for a validator that starts."""
+    """The slots of killed readers are free for the next reader and for a validator that starts."""
     open_store(tmp_path).close()
     with holding(tmp_path, 0):
-        # This process keeps the lock file in use, so that no later process makes a new one without the taken slots.
+        # This process keeps the lock file in use. Otherwise a later process would make a new lock file, with all slots
+        # free.
         with holding(tmp_path, READERS_MAX - 8 - 2):
             pass
         other_process(tmp_path)
@@ -193,7 +197,7 @@ def test_who_was_killed_leaves_no_slot_taken(tmp_path: Path) -> None:
 
 
 def test_a_killed_reader_keeps_no_space(tmp_path: Path) -> None:
-    """Its snapshot keeps space from being reused, but only while the reader lives."""
+    """A reader's snapshot keeps space from being reused, but only while the reader lives."""
     store = open_store(tmp_path)
 
     def grown() -> int:
@@ -211,7 +215,7 @@ def test_a_killed_reader_keeps_no_space(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_that_cannot_be_had_is_no_refused_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The outcome on disk is unknown then, so this must not be reported as a refusal."""
+    """Without a snapshot after the write, its outcome is unknown. The error must not say that the write was refused."""
     store = open_store(tmp_path)
 
     def fails() -> None:

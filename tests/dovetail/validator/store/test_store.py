@@ -60,7 +60,7 @@ def test_a_new_store_is_empty(store: Store) -> None:
 
 
 def check_chain(store: Store, infos: list[object]) -> None:
-    """All answers of a store with the chain of ``chain_batches``."""
+    """Check all answers of a store with the chain of ``chain_batches``."""
     batch_number = transaction_number = 0
     for num, batches in enumerate(chain_batches()):
         info = store.block(num)
@@ -161,7 +161,10 @@ def test_a_block_settles_its_pending_batches(store: Store) -> None:
 
 
 class _Counted:
-    """An LMDB environment, transaction or cursor that counts the calls of itself and its results by name."""
+    """Wraps an LMDB environment, transaction or cursor.
+
+    Counts calls by name, also those of the objects that it returns.
+    """
 
     def __init__(self, inner: Any, calls: Counter[str]) -> None:
         self._inner, self._calls = inner, calls

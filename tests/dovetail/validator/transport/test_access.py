@@ -173,10 +173,10 @@ def test_a_key_on_both_lists_may_say_all(ring: Ring, tmp_path: Path) -> None:
 
 
 async def failure(node: Node, own: KeyFiles | None, server: KeyFiles | None) -> int:
-    """How the handshake of a connection fails, from the connecting side."""
+    """The event with which the connecting side sees its handshake fail."""
     peer = Peer(node.endpoint, keys=(own, server) if own and server else None, events=FAILED)
     try:
-        # Long enough for bytes to remain unread.
+        # The message is long enough that bytes of it remain unread.
         peer.send(Envelope.TP_REGISTER_REQUEST, "register", REGISTRATION)
         while not await asyncio.to_thread(peer.monitor.poll, 10_000):
             pass
@@ -191,7 +191,7 @@ def test_nobody_else_comes_in(ring: Ring, tmp_path: Path) -> None:
     async def test() -> None:
         with structlog.testing.capture_logs() as logs:
             async with open_kept(ring, tmp_path) as node:
-                # An unlisted key; a wrong key for the validator; no key at all.
+                # The peers use an unlisted key, a wrong key for the validator, or no key at all.
                 assert await failure(node, ring.stranger, ring.validator) == zmq.EVENT_HANDSHAKE_FAILED_AUTH
                 assert await failure(node, ring.processor, ring.stranger) & FAILED
                 assert await failure(node, None, None) & FAILED
@@ -278,7 +278,7 @@ def test_an_open_door_is_for_loopback(ring: Ring, tmp_path: Path, bind: str, loc
     else:
         with pytest.raises(CannotOpen, match=r"cannot listen on .* without keys: .*keygen --connection.*--insecure"):
             read_access_policy(config)
-    # --insecure allows any address; so do keys.
+    # --insecure allows any address, and so do keys.
     assert read_access_policy(replace(config, insecure=True)).key is None
     assert read_access_policy(kept(ring, tmp_path, bind)).key is not None
 
@@ -404,7 +404,7 @@ def test_the_list_is_read_with_names_and_rights(ring: Ring, tmp_path: Path) -> N
 
 
 def test_each_message_asks_for_one_right() -> None:
-    """Message types that are not among the processors' belong to clients."""
+    """Every message type that does not belong to processors belongs to clients."""
     processors = {
         name for name, number in Envelope.MessageType.items() if right_for(number) is Right.PROCESSOR
     }  # fmt: skip
@@ -433,7 +433,7 @@ async def bounded_port(limits: Limits) -> AsyncIterator[tuple[OpenPort, ExitStac
 
 
 def silent(port: OpenPort, stack: ExitStack, sent: bytes = b"") -> socket.socket:
-    """A connection that stops after ``sent``."""
+    """A connection that sends ``sent`` and nothing more."""
     address = urlsplit(port.gateway.endpoint)
     assert address.hostname
     assert address.port
@@ -516,7 +516,7 @@ def test_who_is_not_let_in_in_time_is_cut() -> None:
             peer = Peer(port.gateway.endpoint)
             stack.callback(peer.close)
             await peer.ping()
-            # Nothing; half a greeting; a complete greeting and no more.
+            # The peers send nothing, half a greeting, or a complete greeting and no more.
             greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
             for sent in (b"", greeting[:11], greeting):
                 await ended(silent(port, stack, sent))

@@ -1,4 +1,4 @@
-"""The gateway on real sockets: every message is read whatever bytes arrive, and pings are answered."""
+"""The gateway on real sockets: it reads every message, whatever other bytes arrive, and answers pings."""
 
 import asyncio
 from contextlib import suppress
@@ -128,8 +128,8 @@ def test_who_does_not_read_is_told_apart_from_who_is_gone() -> None:
         async with open_port(b"deaf", b"other") as (port, (deaf, other)):
             await deaf.ping()
             content = bytes(100_000)
-            # The loop does not run, so no peer reads: some buffers fill, then the peer's own queue.
-            # A refused message shows it at once; a moment later, a buffer may accept one more.
+            # The loop does not run, so no peer reads: some buffers fill, then the peer's own queue. Only the first
+            # refusal counts, because a moment later a buffer may accept one more message.
             told = (port.gateway.send(b"deaf", 1_000, "c", content) for _ in range(100 * LIMITS.peer_messages_max))
             assert next(delivery for delivery in told if delivery is not Delivery.SENT) is Delivery.FULL
             await other.ping()
@@ -141,16 +141,16 @@ def test_what_one_connection_has_unread_is_bounded_and_nothing_of_it_is_lost() -
     async def test() -> None:
         async with open_port(b"other", limits=replace(LIMITS, connection_unread_messages_max=2)) as (port, (other,)):
             with zmq.Context() as context, context.socket(zmq.DEALER) as eager:
-                # Space for one of its messages, so that the others are in the validator's queue.
+                # The peer's own queue holds one message, so the others are in the validator's queue.
                 eager.set(zmq.LINGER, 0)
                 eager.set(zmq.SNDHWM, 1)
                 eager.connect(port.gateway.endpoint)
                 envelope = Envelope(content=bytes(LIMITS.message_bytes_max - 1_000))
                 envelope.message_type = UNANSWERED  # type: ignore[assignment]
                 message = envelope.SerializeToString()
-                # The loop does not run, so nothing is read: the system's buffers hold about ten more.
+                # The loop does not run, so nothing is read. The system's buffers hold about ten more messages.
                 sent = 0
-                # The first two are sent as soon as the connection is up, however long that takes.
+                # The first two messages are sent as soon as the connection is established, however long that takes.
                 while sent < 60 and eager.poll(250 if sent >= 2 else 10_000, zmq.POLLOUT):
                     eager.send(message)
                     sent += 1

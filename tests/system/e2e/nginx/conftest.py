@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Made:
-    """The nginxes that were made; they end together."""
+    """The nginx processes that were started. They end together."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -63,7 +63,7 @@ def proxy(_named_proxy: Proxy) -> Proxy:
 
 @pytest.fixture(params=["_named_proxy", "_prefix_proxy"])
 def either(request: pytest.FixtureRequest) -> Proxy:
-    """The same, and once more under a path of another site."""
+    """As ``proxy``, and once more under a path of another site."""
     proxy = request.getfixturevalue(request.param)
     assert isinstance(proxy, Proxy)
     return proxy

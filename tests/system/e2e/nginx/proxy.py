@@ -1,6 +1,6 @@
 """The real nginx with the configuration of ``deploy/nginx``, on loopback, as the user who runs the tests.
 
-Replacements in that configuration, the process, and requests to it. Rules on its answers do not belong here.
+This module changes that configuration, starts the process, and sends requests. Rules on the answers do not belong here.
 """
 
 import base64
@@ -43,10 +43,10 @@ http {{
 
 
 class Proxy:
-    """One nginx in front of REST APIs at ``upstreams`` (HOST:PORT), listening.
+    """One listening nginx in front of REST APIs at ``upstreams`` (HOST:PORT).
 
-    ``site`` and the default server are enabled. ``url``: where clients reach the API, with ``prefix``. The README's
-    commands make certificate and password.
+    ``site`` and the default server are enabled. ``url``: where clients reach the API, with ``prefix``. The commands of
+    the README make the certificate and the password.
     """
 
     def __init__(self, folder: Path, upstreams: list[str], *, site: str) -> None:

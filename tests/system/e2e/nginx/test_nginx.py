@@ -1,4 +1,4 @@
-"""The proxy of the specification (Authentication): the password, answers as without proxy, links, many REST APIs.
+"""The proxy of the specification (Authentication): the password, answers equal to direct ones, links, many REST APIs.
 
 The real nginx runs deploy/nginx's configuration. ``test_refusals`` has nginx's own refusals.
 """
@@ -85,7 +85,7 @@ class TestPassword:
 
 
 class TestSameAnswers:
-    """Specification, Authentication 2: with credentials the direct answer, but its link shows the proxy's URL."""
+    """Specification, Authentication 2: with credentials, the API's own answer, but with the proxy's URL in its link."""
 
     @pytest.mark.parametrize("path", [endpoint.path for endpoint in ENDPOINTS if "GET" in endpoint.handlers])
     def test_every_route(
@@ -177,7 +177,7 @@ class TestLinks:
         answer = through.post(second)
         assert answer.status_code == 202, answer.text
         assert answer.json() == {"link": f"{either.url}/batch_status?id={second.id}"}
-        # A wait longer than the client's timeout: the answer must come with the verdict.
+        # The wait is longer than the client's timeout, so the answer must come with the verdict.
         told = through.get(f"{answer.json()['link']}&wait={int(DEADLINE_S) * 10}")
         assert told["data"] == {second.id: "COMMITTED"}
 

@@ -47,7 +47,7 @@ def refused(answer: httpx.Response, status: int, code: int) -> dict[str, Any]:
 
 
 class Upstream:
-    """Replaces a REST API: keeps received requests; answers, or closes the connection."""
+    """Stands in for a REST API. Keeps received requests, and answers them or closes the connection."""
 
     def __init__(self, *, answers: bool) -> None:
         self.requests: list[tuple[str, str, list[tuple[str, str]]]] = []
@@ -83,7 +83,7 @@ class Upstream:
 
 @pytest.fixture
 def upstreams() -> Iterator[list[Upstream]]:
-    """For the upstreams of a test, which end with it."""
+    """A list for the upstreams of a test. The upstreams end after the test."""
     made: list[Upstream] = []
     yield made
     for upstream in made:
@@ -138,7 +138,10 @@ class TestForwardingHeaders:
 
 
 class TestStrangers:
-    """/healthz needs no password, so anyone may send requests there; little of these may reach the API."""
+    """/healthz needs no password, so anyone may send requests there.
+
+    Only a small part of such a request may reach the API.
+    """
 
     @pytest.mark.parametrize("site", ["dovetail", "dovetail-prefix"])
     @pytest.mark.parametrize("method", ["GET", "HEAD"])
@@ -179,7 +182,7 @@ class TestStrangers:
 
 
 class TestErrors:
-    """API.md, Errors: the shape, with the API's code if it has one; nginx sends no HTML."""
+    """API.md, Errors: nginx's errors have the API's shape, the API's code if there is one, and no HTML."""
 
     def test_a_body_over_the_limit(self, through: Api) -> None:
         # The largest body within the limit; the API refuses it.
@@ -238,7 +241,7 @@ class TestErrors:
 
 
 def test_nginx_allows_what_the_rest_api_allows() -> None:
-    """Waits and request lines as long as the API allows, and true limits in nginx's own answers."""
+    """nginx allows waits and request lines as long as the API does, and its error messages name the true limits."""
     snippet = (DEPLOY / "snippets" / "dovetail.conf").read_text()
     texts = (DEPLOY / "conf.d" / "dovetail.conf").read_text()
 
@@ -253,7 +256,7 @@ def test_nginx_allows_what_the_rest_api_allows() -> None:
     assert number(r"^client_max_body_size (\d+)m;$") * 1024 * 1024 == limits.body_bytes_max
     assert f" {limits.body_bytes_max} bytes" in texts
     line_bytes_max = number(r"^large_client_header_buffers \d+ (\d+)k;$") * 1024
-    # An id of 128 characters and %2C.
+    # Each id takes 128 characters and %2C.
     assert line_bytes_max > limits.status_ids_max * 131 + 1024
     assert texts.count(f" {line_bytes_max} bytes") == 2
     requests_max = number(r"^limit_conn dovetail_clients (\d+);$")
@@ -269,7 +272,10 @@ def test_nginx_allows_what_the_rest_api_allows() -> None:
 def test_what_was_handed_in_is_not_handed_in_again(
     proxies: Proxies, upstreams: list[Upstream], method: str, times: int
 ) -> None:
-    """A REST API that dies over a POST may have passed it on: the client decides about a retry, not nginx."""
+    """A REST API that dies during a POST may have passed the batch on.
+
+    So the client decides about a retry, not nginx.
+    """
     upstreams += [Upstream(answers=False), Upstream(answers=False)]
     api = proxies([upstream.bind for upstream in upstreams]).api()
     refused(api.http.request(method, "/batches", content=b"x" if method == "POST" else None), 502, 502)

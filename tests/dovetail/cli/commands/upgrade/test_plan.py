@@ -38,7 +38,7 @@ class Node:
         self.votes: list[str] = []
         self.voters: set[str] = set()
         self.meanwhile: Callable[[], None] | None = None
-        """What happens between the first look at the head and the second."""
+        """Runs between the command's first and second request for the head."""
         self._looks = 0
         ready = {"status": "ready", "head_id": "ab" * 64, "head_num": HEAD, "pending_batches": 0}
         api.answers["GET /readyz"] = (200, {"data": ready})
@@ -71,7 +71,7 @@ class Node:
         self.api.answers["GET /status/processors"] = (200, {"data": list(processors)})
 
     def count(self, *committed: str) -> None:
-        """Count one committed transaction of each ``family:version``."""
+        """Report one committed transaction of each ``family:version``."""
         totals = {name: {"transactions": {"committed": 1}} for name in committed}
         self.api.answers["GET /stats/validator"] = (200, {"data": {"timestamp": "", **totals}})
 
@@ -227,12 +227,12 @@ def test_a_status_names_a_family_once(details: dict[str, str], why: str) -> None
 @pytest.mark.parametrize(
     ("entries", "told", "words", "said"),
     [
-        # Blocks that take neither version.
+        # Some blocks permit neither version.
         ((Permission(V1, 0, 12),), (), PLAN, "no version of intkey is permitted in blocks 13 to 19 then"),
         ((Permission(V1),), (), ("upgrade", "retire", "intkey", "1.0", "--until", "+2"), "from block 13 on then"),
-        # An end that is lifted.
+        # A cancellation lifts the end of the old version.
         ((Permission(V1, 0, 19), Permission(V2, 20)), (), CANCEL, "the end of intkey 1.0 with block 19 is lifted"),
-        # A migration below it.
+        # No block holds an earlier migration yet.
         (
             (Permission(V1, 0, 4), MIGRATES),
             (UNMADE,),
@@ -245,7 +245,7 @@ def test_a_status_names_a_family_once(details: dict[str, str], why: str) -> None
             CANCEL,
             "the migration of intkey 2.0 is under way",
         ),
-        # Its migration, or the lack of one.
+        # The prefixes of the plan's migration, or a missing --migrate.
         ((Permission(V1),), (), (*PLAN, "--migrate", "5b7349"), "5b7349 is outside of what .* declare: 1cf126"),
         (
             (Permission(V1),),
@@ -401,7 +401,7 @@ def test_a_plan_that_no_node_would_understand_is_not_proposed(run: Run, node: No
 
 
 def test_what_somebody_only_handed_in_is_not_in_use(run: Run, node: Node) -> None:
-    """Anybody may submit batches with any family name, even 1,000 of them."""
+    """Anybody may submit batches with any family name. A submitted batch alone does not put a family into a plan."""
     junk = [family(family_name=f"junk{n}", processors=0, pending={"waiting_for_processor": 1}) for n in range(1000)]
     node.tell(*junk, family("1.0"), family(family_name="xo"))
     done = run(*PLAN, "--yes")
@@ -423,7 +423,7 @@ def test_in_force_is_said_of_what_is(run: Run, node: Node, status: str, obeys: b
 @pytest.mark.parametrize(
     ("entries", "proposed", "said"),
     [
-        # Cancelled before its block, and voted on after it.
+        # A cancellation was proposed before the version's first block, and the vote comes after that block.
         (
             (Permission(V1, 0, 4), MIGRATES),
             (SETTINGS, Permission(V1)),
@@ -438,7 +438,7 @@ def test_in_force_is_said_of_what_is(run: Run, node: Node, status: str, obeys: b
         ),
         ((), (SETTINGS._replace(until_block=99),), "sawtooth_settings 1.0 could not enter block 100: no setting"),
         ((), (SETTINGS, Permission(V2, 20, None, ("1cf126", "1cf12600"))), "only the settings family is permitted"),
-        # Cancelled in time, ended, and over.
+        # No remark: a cancellation in time, a new end, and a version whose span is over.
         ((Permission(V1, 0, 19), Permission(V2, 20)), (SETTINGS, Permission(V1)), None),
         ((Permission(V2, 12),), (SETTINGS,), None),
         ((Permission(V1),), (SETTINGS, Permission(V1, 0, 50)), None),
@@ -465,11 +465,11 @@ XO = FamilyVersion("xo", "1.0")
 @pytest.mark.parametrize(
     ("entries", "proposed", "voted"),
     [
-        # Two plans, and the plan of a version that was there before.
+        # The proposal is a plan of the version, also if the setting had an entry of that version before.
         (None, (SETTINGS, Permission(V1), Permission(V2, 100)), True),
         ((SETTINGS, Permission(V1), Permission(V2, 3, 5)), (SETTINGS, Permission(V2, 3, 5), Permission(V2, 100)), True),
         ((SETTINGS, Permission(V1)), (SETTINGS, Permission(V1), Permission(V2, 0, None, ("1cf126",))), True),
-        # Versions that a first plan lists as in use, that go on, and that end.
+        # The proposal is no plan of the version: a first plan lists it as in use, or the version continues or ends.
         (None, (SETTINGS, Permission(V2), Permission(V3, 100)), False),
         ((SETTINGS, Permission(V2, 5)), (SETTINGS, Permission(V2, 5), Permission(V3, 100)), False),
         ((SETTINGS, Permission(V2, 5)), (SETTINGS, Permission(V2, 5, 50)), False),

@@ -176,7 +176,7 @@ def test_after_a_handler_that_ended_its_process_it_goes_on(
 
 
 def test_ctrl_c_keeps_what_is_done(run: Run, pieces: Path, tmp_path: Path, home: Path) -> None:
-    """Ctrl-C comes while a handler waits in block 2; the resumed rehearsal finds what one run finds."""
+    """Ctrl-C comes while a handler waits in block 2. The resumed rehearsal has the same findings as one run."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     command = arguments(f"{HERE}:WaitsForCtrlC", pieces, "--json")
@@ -262,7 +262,7 @@ NEXT = FamilyVersion("intkey", "2.0")
 
 
 def planned(folder: Path, *permitted: Permission) -> Chain:
-    """A chain with the setting of permitted families, and with 5 at eight names."""
+    """A chain with the setting of permitted families, and with eight names that have the value 5."""
     chain = Chain(folder / "store", IntkeyHandler(), rehearsed.SaysWhatIsPermitted(), rehearsed.Doubles())
     value = encode_setting({TRANSACTION_FAMILIES: encode_permitted_families(permitted)})
     said = build_transaction(
@@ -298,13 +298,16 @@ def test_the_settings_own_prefixes_are_migrated(run: Run, tmp_path: Path) -> Non
 
 
 def test_of_several_plans_the_next_is_shown(run: Run, tmp_path: Path) -> None:
-    """The plan is neither an unused one whose span is over, nor the first of the setting."""
+    """The command skips a plan whose span is over.
+
+    It shows the plan that begins first, not the first of the setting.
+    """
     first, second = sorted(intkey_address(name)[:8] for name in "abcdefgh")[:2]
     ended = Permission(NEXT, 0, 1, ("1cf126",))
     planned(tmp_path, ended, Permission(NEXT, 50, None, (second,)), Permission(NEXT, 9, 20, (first,))).close()
     code, found = document(run, f"{HERE}:Doubles", tmp_path, "--migrate")
     assert (code, [one["prefixes"] for one in found["slices"]]) == (0, [[first]])
-    # One block before its last, an entry that has ended since was still planned.
+    # At an earlier head, an entry that has ended since was still planned.
     code, found = document(run, f"{HERE}:Doubles", tmp_path, "--migrate", "--blocks", "0")
     assert (code, [one["prefixes"] for one in found["slices"]]) == (0, [["1cf126"]])
 
@@ -383,7 +386,7 @@ def test_before_a_migration_differences_mean_little_and_that_is_said(run: Run, t
     code, found = document(run, f"{HERE}:Doubles", tmp_path)
     assert (code, [note.partition(",")[0] for note in found["notes"]]) == (0, ["intkey 2.0 declares migrate"])
     assert document(run, SAME, tmp_path)[1]["notes"] == []
-    # The new version's own transactions have seen the migrated state.
+    # In history, the new version's own transactions read the migrated state.
     command = ["upgrade", "rehearse", f"{HERE}:Doubles", "--family", "intkey", "--from", "2.0"]
     assert "declares migrate" not in run(*command, "--data-dir", str(tmp_path)).err
 

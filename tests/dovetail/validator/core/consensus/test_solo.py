@@ -1,4 +1,4 @@
-"""The solo engine as transcripts: events in, effects out."""
+"""The solo engine as a function of events: each test gives events and compares the effects."""
 
 import pytest
 

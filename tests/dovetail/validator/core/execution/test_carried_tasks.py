@@ -57,7 +57,7 @@ class Kept:
 
 
 class Carried:
-    """Two tasks at one processor. The processor answers the second; the first is carried into the next block."""
+    """Two tasks at one processor. The processor answers the second task. The first is carried into the next block."""
 
     def __init__(self, packed_version: int) -> None:
         self.bench = Bench()
@@ -110,7 +110,10 @@ def test_a_task_whose_block_was_dropped_reads_nothing(carried: Carried) -> None:
 
 
 def test_a_task_whose_batch_has_its_result_reads_nothing(carried: Carried) -> None:
-    """Such a task is not carried further, and may answer later."""
+    """The batch of the task has a result already, so the task is not carried into the next block.
+
+    Its answer comes later.
+    """
     carried.answer_the_other()
     carried.first.reject(0, Rejected("duplicate_transaction", "no"))
     carried.before.pruned = True
@@ -118,7 +121,7 @@ def test_a_task_whose_batch_has_its_result_reads_nothing(carried: Carried) -> No
 
 
 def test_a_task_whose_run_production_dropped_reads_nothing(tmp_path: Path) -> None:
-    """The engine dropped the proposal of a task that a processor holds."""
+    """A processor still holds a task of a proposal that the engine dropped."""
     bench = Bench()
     bench.register()
     bench.take_sent()

@@ -24,7 +24,7 @@ def batch(number: int, family: tuple[str, str] = ("intkey", "1.0"), depends_on: 
 
 
 class Chosen:
-    """One choice out of a queue that holds these batches, in this order."""
+    """The result of choosing once from a queue that holds these batches, in this order."""
 
     def __init__(self, *batches: VerifiedBatch, limits: Limits = LIMITS, committed: tuple[str, ...] = ()) -> None:
         self.queue = PendingQueue(limits)

@@ -26,7 +26,7 @@ MISSING = make_transaction("never seen")
 
 
 def body(state: dict[str, bytes] | None = None, block_num: int = 7, committed: frozenset[str] = frozenset()) -> Body:
-    """A chain that holds OLD and ``committed``, on which FAILED was found INVALID."""
+    """The rules on top of a chain that holds OLD and ``committed``. FAILED is INVALID on this chain."""
     return Body(
         block_num, permitted_families((state or {}).get), {OLD.id, *committed}.__contains__, {FAILED.id}.__contains__
     )
@@ -274,7 +274,7 @@ def test_versions_on_the_same_state_migrate_one_after_the_other() -> None:
     state = planned(second, elsewhere, first)
     assert body(state, 10).due == [first, elsewhere]
     assert body(state, 10, frozenset(migrations.transaction_ids_of(first))).due == [second, elsewhere]
-    # A version that ends without its migration blocks no other.
+    # A version that ends without its migration does not block other versions.
     assert body(planned(second, first._replace(until_block=9)), 10).due == [second]
 
 

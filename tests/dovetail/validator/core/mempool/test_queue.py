@@ -1,4 +1,4 @@
-"""The pending queue: order of arrival among the ready, waits and back-offs, what is held, what does not fit."""
+"""The pending queue: ready batches by arrival, waits and back-offs, the batches held, and batches that do not fit."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -33,13 +33,13 @@ def filled(*names: str) -> PendingQueue:
 
 
 def refused(queue: PendingQueue, batches: Sequence[VerifiedBatch]) -> str | None:
-    """Why batches do not fit, for want of room or of a share in it."""
+    """Why batches do not fit: the queue is full, or their signer exceeds its share."""
     share = queue.quota.share_refusal(batches)
     return queue.quota.refusal(batches) or (share.message if share else None)
 
 
 def order(queue: PendingQueue) -> list[int]:
-    """Arrival numbers as they come out."""
+    """The arrival numbers of ready batches, in the order in which the queue returns them."""
     taken = []
     while (entry := queue.pop_ready()) is not None:
         taken.append(entry.arrival)
@@ -115,7 +115,7 @@ def test_new_permissions_wake_whatever_waits() -> None:
     queue.park_for_dependency(popped(queue), DEPENDENCIES[0], 10)
     queue.park_for_activation(popped(queue), FAMILIES[0], "later")
     queue.back_off(popped(queue), 10)
-    # It waits for a block, not for a processor.
+    # Of the batches of this family, only the first wakes. The third waits for a block, not for a processor.
     queue.wake(FAMILIES[0])
     assert popped(queue).arrival == 0
     queue.wake_all()
@@ -150,7 +150,7 @@ def test_what_is_removed_leaves_nothing_behind() -> None:
     assert queue.tick(1_000) == []
     assert not queue.has_ready
     assert len(queue) == 0
-    # The same batch again, as one that was judged invalid may come.
+    # A batch that was found INVALID may be submitted again.
     queue.add(9, make_batch("d"))
     assert order(queue) == [9]
 
@@ -193,12 +193,12 @@ def test_of_those_that_let_a_batch_go_first_one_at_a_time_has_its_turn() -> None
     assert order(queue) == [1]
     queue.wake_refused(shared.id, never_ran=True)
     assert not queue.has_ready
-    # It lets another go first once more: whoever that is, its end wakes the next.
+    # The batch lets another batch go first once more. The end of that other batch wakes the next one.
     queue.park_for_dependency(behind[0], shared.id, 10)
     assert not queue.has_ready
     queue.wake_refused(shared.id, never_ran=False)
     assert order(queue) == [2]
-    # It waits for something else: the next has its turn at once.
+    # The batch waits for a processor, so the next batch is ready at once.
     queue.park_for_processor(behind[1], FAMILIES[0])
     assert order(queue) == [3]
     queue.remove(behind[2])
@@ -291,7 +291,7 @@ def test_bytes_are_bounded_to_the_byte() -> None:
 
 
 def fill(queue: PendingQueue, *signers: str) -> Counter[str]:
-    """Each key adds a batch after the other, as long as any of theirs fits; how many each holds then."""
+    """The keys add batches in turn, until no batch of any key fits. Returns how many batches each key holds."""
     held: Counter[str] = Counter({entry.batch.signer: 0 for entry in queue})
     for entry in queue:
         held[entry.batch.signer] += 1
@@ -318,7 +318,7 @@ def test_who_comes_late_finds_room_and_comes_to_hold_as_much() -> None:
     queue = PendingQueue(Limits(pending_batches_max=1_000))
     assert fill(queue, "early") == {"early": 900}
     assert fill(queue, "early", "late") == {"early": 900, "late": 90}
-    # Whatever is settled, the one that holds more gets none of it before the other holds as much.
+    # The room of settled batches goes to the key with fewer batches, until both keys hold equally many.
     for _ in range(900):
         queue.remove(popped(queue))
         held = fill(queue, "early", "late")
@@ -351,7 +351,7 @@ def test_a_list_that_can_never_fit_is_told_so() -> None:
         assert claimed == refusal
     assert refusal is not None
     assert refusal.message == "19 batches of the key a… can never be pending, at most 18 can"
-    # Two keys together may have more than one of them.
+    # Two keys together may hold more batches than one key.
     assert queue.quota.claims_refusal({"a": 18, "b": 2}) is None
     said = queue.quota.claims_refusal({"a": 11, "b": 11})
     assert isinstance(said, str)

@@ -39,13 +39,13 @@ READY, EXECUTING, PARKED, BACKING_OFF = "ready", "executing", "parked", "backing
 
 @dataclass
 class Model:
-    """What one batch should be."""
+    """The expected state of one batch."""
 
     arrival: int
     batch: VerifiedBatch
     place: str = READY
     cause: FamilyVersion | TransactionId | None = None
-    """What a parked batch waits for; None if that is its activation."""
+    """The family or transaction that a parked batch waits for; None if the batch waits for its activation."""
 
     due_ms: int | None = None
     lets_go_first: bool = False
@@ -55,7 +55,7 @@ class Model:
     """The number of the move that parked the batch."""
 
     leads: tuple[TransactionId, ...] = ()
-    """The transactions for which only this batch was woken, of all that waited."""
+    """The transactions for which this batch alone was woken, of all batches that waited for them."""
 
 
 class QueueMachine(RuleBasedStateMachine):

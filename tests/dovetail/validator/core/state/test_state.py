@@ -1,4 +1,4 @@
-"""The trie against a dictionary: same state, same root; appended and replaced nodes; walks by index."""
+"""The trie, compared with a dictionary: same state, same root; appended and replaced nodes; walks by index."""
 
 from collections.abc import Callable, Mapping
 from random import Random
@@ -256,7 +256,7 @@ def test_a_block_makes_each_node_on_its_paths_once(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(nodes, "layout", counting)
     made = merkle.update(memory.node, memory.root, {address(n): b"new" for n in range(0, 5_000, 5)}, memory.next_number)
     assert len(made.nodes) == len(made.superseded) < 2_000
-    assert len(taken_apart) == len(made.nodes) - 1_000  # The leaves.
+    assert len(taken_apart) == len(made.nodes) - 1_000  # The 1,000 leaves are not decoded.
 
 
 @pytest.mark.parametrize("value", [b"", b"\0", bytes(300)])
@@ -297,7 +297,7 @@ WAYS: dict[str, Callable[[merkle.ReadNode, Ref], object]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_way_that_leads_back_up_is_refused_and_not_walked_for_ever(way: str) -> None:
-    """The effects of one flipped bit in a stored child's number."""
+    """A flipped bit in the stored number of a child makes the child its own ancestor."""
     child = Ref(b"h" * 32, 1, 1)
     loop, _ = nodes.encode_branch("", dict.fromkeys("01", child))
     there, _ = nodes.encode_branch("0", {"0": child._replace(number=2), "1": child})

@@ -1,4 +1,4 @@
-"""Verification of stored chains: none in sound ones, a finding for every kind of damage, never a traceback."""
+"""Verification of stored chains: no finding in a sound chain, a finding for every kind of damage, never a traceback."""
 
 import json
 import os
@@ -162,7 +162,7 @@ def test_any_damage_of_a_record_is_found_or_harmless_and_never_an_exception(
 
 
 def test_any_damage_of_the_file_is_found_refused_or_harmless(store: Path, tmp_path: Path) -> None:
-    """Each verification runs in a process of its own, which the C library may kill; that is counted."""
+    """Each verification runs in a process of its own. The test counts the processes that the C library kills."""
     rng = random.Random(5)
     content = (store / "data.mdb").read_bytes()
     ends = []
@@ -266,7 +266,7 @@ def test_findings_are_bounded() -> None:
 
 
 def test_a_checker_whose_parent_is_killed_ends_without_a_word(tmp_path: Path) -> None:
-    """The parent is killed while its checker works: the checker's output is discarded."""
+    """The parent is killed while its checker works. The checker must print nothing."""
     read, write = os.pipe()
     with (tmp_path / "err").open("w+b") as err:
         command = [sys.executable, "-m", "dovetail.validator.history.verification.workers"]

@@ -69,7 +69,7 @@ def test_what_a_receipt_writes_outside_the_outputs_is_found(tmp_path: Path) -> N
     ("blocks", "found"),
     [
         ([[FEW]], []),
-        # A waiting migration was sliced for an earlier state: either way is legal.
+        # A migration may be sliced for an earlier state, so each of these two slicings is legal.
         ([[MANY]], []),
         ([[None, FEW]], []),
         ([[FEW, MANY]], [(2, "migration_key")]),
@@ -80,7 +80,7 @@ def test_what_a_receipt_writes_outside_the_outputs_is_found(tmp_path: Path) -> N
 def test_a_version_migrates_once_and_in_one_block(
     tmp_path: Path, blocks: list[list[VerifiedBatch | None]], found: list[tuple[int, str]]
 ) -> None:
-    """A legal migration is sound anywhere in its block; a second one is not."""
+    """A legal migration is sound anywhere in its block. A second migration of the version is a finding."""
     chain = Chain(tmp_path / "store")
     families = [Permission(FamilyVersion(name, "1.0")) for name in ("any", "intkey")]
     setting = permitting(encode_permitted_families([*families, MOVES]))
@@ -126,7 +126,7 @@ def test_a_header_that_names_another_batch_is_found(store: Path) -> None:
 
 
 def test_who_sealed_how_much_is_told(store: Path) -> None:
-    """Only another node knows which key is right, and whether there were more blocks."""
+    """The result counts the blocks of each signer. Only another node knows which key is right."""
     other = Signer("33" * 32)
     reseal(store, 3, other)
     reader = StoreReader.open(store)
@@ -229,7 +229,7 @@ def test_a_long_reading_lets_go_of_what_it_has_read(store: Path, monkeypatch: py
 
 
 def test_pending_batches_that_are_none_are_found(store: Path) -> None:
-    """A batch that is on the chain, and one that a validator injected, each with a valid checksum."""
+    """The table holds a committed batch, a migration, and undecodable bytes. Their checksums are valid."""
     committed = records.decode_batch(0, entries(store, "batches")[0][1]).raw
     for arrival, raw in ((50, committed), (51, FEW.raw), (52, FEW.raw[:-1])):
         put(store, "pending", records.key(arrival), raw)
@@ -241,7 +241,7 @@ def test_pending_batches_that_are_none_are_found(store: Path) -> None:
 
 
 def test_what_is_remembered_under_no_id_or_another_is_found(store: Path) -> None:
-    """A record with a valid checksum and a place in the order."""
+    """The record of an INVALID batch has a wrong id. Its checksum and its place in the order are valid."""
     ((name, record),) = entries(store, "invalid")
     content = records._invalid_encoder.encode(records.decode_invalid(record))
     for number, other in ((0, b"\1" * 64), (1, b"short")):
