@@ -140,7 +140,7 @@ class World:
             # An honest processor may stay. The node must not forget it.
             if processor.behaviour.lie or self.rng.random() < 0.5:
                 processor.leave()
-        # These processors arrive last, so that batches without a verdict from other processors are tried again.
+        # These processors arrive last, so that batches that other processors refused are tried again.
         await pause(3_000)
         for number, families in enumerate([(HOT, LIST, HOT_NEXT), (FLAKY, SETTINGS), (HOT, HOT_NEXT, FLAKY)]):
             honest = Processor(f"h{number}", Behaviour(families, packed=2 if number != 1 else 0), self.stage)
