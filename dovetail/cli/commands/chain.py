@@ -117,7 +117,7 @@ def _reexecuted(
     bind: str,
     wait_s: int,
 ) -> tuple[VerifiedRange, Findings]:
-    """Verify and execute again in this process, with which the processors end. A damaged page may kill the process."""
+    """Verify, and execute again. Runs in a process of its own, because a damaged page of the store may kill it."""
     findings = Findings()
     try:
         with closing(StoreReader.open(path)) as reader, Checkers(processes) as checkers:
