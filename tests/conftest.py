@@ -27,6 +27,7 @@ SLOW: Final = {
     "tests/system/e2e": "a node for nearly every test",
     "tests/system/faults": "nodes that are killed again and again",
     "tests/system/linearizability/test_node.py": "nodes under load for seconds",
+    "tests/system/soak": "a node under everything at once for half a minute",
 }
 """The tests that the README's test command leaves out (marker ``slow``), and the reason for each."""
 
