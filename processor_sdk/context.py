@@ -10,6 +10,7 @@ from typing import NoReturn, Protocol, TypeVar, overload
 from dovetail.ledger.addresses import AccessList, is_address, is_prefix
 from dovetail.ledger.errors import NotDecodable
 from dovetail.ledger.listing import Entry, changes_under, overlaid
+from dovetail.ledger.presence import as_listed, as_read
 from dovetail.ledger.receipt import Event, encode_event
 from processor_sdk.codecs.codec import Codec
 from processor_sdk.errors import AuthorizationException, InvalidTransaction
@@ -22,7 +23,7 @@ class StateBefore(Protocol):
     """The state before the transaction. Context checks the inputs before it asks."""
 
     def fetch(self, addresses: Collection[str]) -> Mapping[str, bytes]:
-        """The values at addresses; those without data are missing."""
+        """The values at addresses; those that are not set are missing, or have no bytes."""
 
     def under(self, prefix: str) -> Iterator[Entry]:
         """The entries whose address begins with ``prefix``, in address order, fetched during the iteration."""
@@ -33,6 +34,8 @@ class Context:
 
     An address is 70 lower-case hex characters. Reads must lie under the transaction's inputs, writes under its outputs
     and the handler's namespaces. Other accesses raise AuthorizationException and change nothing.
+
+    As in Sawtooth 1.x, an entry without bytes reads as none, also if the transaction itself wrote it.
     """
 
     __slots__ = ("_before", "_namespaces", "_readable", "_writable", "changes", "events", "receipt_data", "refused")
@@ -62,7 +65,8 @@ class Context:
         invalid.
         """
         self._check_readable(address)
-        data = self.changes[address] if address in self.changes else self._before.fetch((address,)).get(address)
+        changes = self.changes
+        data = as_read(changes[address] if address in changes else self._before.fetch((address,)).get(address))
         return data if codec is None or data is None else decoded(address, data, codec)
 
     @overload
@@ -79,7 +83,7 @@ class Context:
         entries = {
             address: data
             for address in wanted
-            if (data := changes[address] if address in changes else found.get(address)) is not None
+            if (data := as_read(changes[address] if address in changes else found.get(address))) is not None
         }
         return entries if codec is None else {key: decoded(key, data, codec) for key, data in entries.items()}
 
@@ -121,7 +125,7 @@ class Context:
             self._refuse(AuthorizationException.for_malformed_prefix(prefix))
         if not self._readable.permits_prefix(prefix):
             self._refuse(AuthorizationException.for_list(prefix, self._readable.declared))
-        entries = overlaid(self._before.under(prefix), changes_under(self.changes, prefix))
+        entries = as_listed(overlaid(self._before.under(prefix), changes_under(self.changes, prefix)))
         return entries if codec is None else ((key, decoded(key, data, codec)) for key, data in entries)
 
     def delete(self, address: str) -> bool:
@@ -144,13 +148,11 @@ class Context:
         for address in wanted:
             # Do not show whether an unreadable address has an entry. Packed execution knows more such entries than the
             # 1.x protocol does, so a handler that used this knowledge would give different verdicts.
-            there_before = address in before or address not in readable
-            if changes[address] is not None if address in changes else there_before:
+            there_before = address not in readable or as_read(before.get(address)) is not None
+            if as_read(changes[address]) is not None if address in changes else there_before:
                 held.append(address)
-            if there_before:
-                changes[address] = None
-            else:
-                changes.pop(address, None)
+            # Also if nothing was read: there may be an entry without bytes. The validator drops idle removals.
+            changes[address] = None
         return held
 
     def add_event(

@@ -9,6 +9,7 @@ from typing import Final, TypeVar, overload
 from dovetail.ledger.addresses import AccessList, is_address
 from dovetail.ledger.listing import Entry
 from dovetail.ledger.migration import PAYLOAD_ENCODING, PUBLIC_KEY
+from dovetail.ledger.presence import as_listed
 from dovetail.ledger.transaction import Transaction
 from processor_sdk.codecs.codec import Codec
 from processor_sdk.context import Context, StateBefore, decoded
@@ -76,7 +77,7 @@ class MigrationContext(Context):
         entries are cached, up to KNOWN_BYTES_MAX: getting or removing them sends no request to the validator.
         """
         for prefix in sorted(self.prefixes):
-            for address, data in self._known.under(prefix):
+            for address, data in as_listed(self._known.under(prefix)):
                 yield address, data if codec is None else decoded(address, data, codec)
 
     def covers(self, address: str) -> bool:

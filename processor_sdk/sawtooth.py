@@ -144,7 +144,7 @@ class Context:
             found = self._context.get_many(asked)
         except processor_sdk.AuthorizationException as refusal:
             raise self._refusal(refusal) from None
-        return [StateEntry(address, found[address]) for address in asked if found.get(address)]
+        return [StateEntry(address, found[address]) for address in asked if address in found]
 
     def set_state(self, entries: Mapping[str, bytes], timeout: float | None = None) -> list[str]:
         """Write all of ``entries``, or nothing. Returns their addresses.

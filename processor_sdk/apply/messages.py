@@ -47,6 +47,12 @@ def check_size(context: Context) -> None:
         )
 
 
+def succeeded(status: int) -> bool:
+    """Whether an answer of the validator is a success: OK, or no status at all, as the published 1.x SDKs take it."""
+    # OK is 1 in every answer to a processor (WIRE.md, Messages).
+    return status in (0, 1)
+
+
 def report(result: packed_pb2.PackedProcessResponse.TransactionResult, context: Context) -> None:
     """Write the effects of a valid apply into ``result``."""
     result.status = _OK

@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError, Message
 
 from dovetail.ledger.addresses import AccessList
 from dovetail.ledger.listing import Entry, changes_under, overlaid
+from processor_sdk.apply.messages import succeeded
 from processor_sdk.context import Context
 from processor_sdk.errors import AuthorizationException, InternalError, StateUnavailable
 from protos import packed_pb2, state_context_pb2, validator_pb2
@@ -200,6 +201,9 @@ def _list_state(link: Link, context_id: str, prefix: str) -> Iterator[Entry]:
         page = packed_pb2.StateListResponse()
         _ask(link, validator_pb2.Message.STATE_LIST_REQUEST, request, page)
         _require_authorized(page.status, page, "list", [prefix])
+        if page.status == packed_pb2.StateListResponse.STATUS_UNSET:
+            # No release of the validator leaves it out, so this is no list.
+            raise StateUnavailable("the validator answered StateListResponse with status 0")
         for entry in page.entries:
             if not entry.address.startswith(prefix) or entry.address <= request.after:
                 after = f"behind {request.after!r} under {prefix!r}"
@@ -227,6 +231,5 @@ def _require_authorized(status: int, reply: Message, verb: str, addresses: list[
 
 
 def _require_ok(status: int, reply: Message) -> None:
-    # OK is 1 and AUTHORIZATION_ERROR is 2 in every state message (WIRE.md, state_context).
-    if status != state_context_pb2.TpStateGetResponse.OK:
+    if not succeeded(status):
         raise StateUnavailable(f"the validator answered {reply.DESCRIPTOR.name} with status {status}")

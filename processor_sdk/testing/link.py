@@ -12,6 +12,7 @@ from dovetail.ledger.access import list_refusal, read_refusal, write_refusal
 from dovetail.ledger.addresses import AccessList
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.listing import first_page
+from dovetail.ledger.presence import get_response
 from dovetail.ledger.receipt import Event, decode_event
 from processor_sdk.testing.state import View
 from processor_sdk.testing.transactions import UnsignedTransaction
@@ -68,14 +69,11 @@ class StateLink:
         return answer.SerializeToString()
 
     def _get(self, request: state_context_pb2.TpStateGetRequest, inputs: AccessList) -> Message:
+        refused = state_context_pb2.TpStateGetResponse(status="AUTHORIZATION_ERROR")
         if any(read_refusal(address, inputs) for address in request.addresses):
-            return state_context_pb2.TpStateGetResponse(status="AUTHORIZATION_ERROR")
-        response = state_context_pb2.TpStateGetResponse(status="OK")
-        for address in dict.fromkeys(request.addresses):
-            value = self._state.get(address)
-            if value is not None:
-                response.entries.add(address=address, data=value)
-        return response
+            return refused
+        values = ((address, self._state.get(address)) for address in dict.fromkeys(request.addresses))
+        return get_response(values, self._limits.message_bytes_max // 2) or refused
 
     def _list(self, request: packed_pb2.StateListRequest, inputs: AccessList) -> Message:
         if list_refusal(request.prefix, inputs) is not None:
@@ -92,6 +90,5 @@ class StateLink:
     def _delete(self, request: state_context_pb2.TpStateDeleteRequest, outputs: AccessList) -> Message:
         if any(write_refusal(address, outputs, self._namespaces) for address in request.addresses):
             return state_context_pb2.TpStateDeleteResponse(status="AUTHORIZATION_ERROR")
-        gone = [address for address in dict.fromkeys(request.addresses) if self._state.get(address) is not None]
-        self.changes.update(dict.fromkeys(gone))
-        return state_context_pb2.TpStateDeleteResponse(addresses=gone, status="OK")
+        self.changes.update({address: None for address in request.addresses if self._state.get(address) is not None})
+        return state_context_pb2.TpStateDeleteResponse(addresses=request.addresses, status="OK")

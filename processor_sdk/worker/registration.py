@@ -8,11 +8,14 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
+from processor_sdk.apply.messages import succeeded
 from processor_sdk.handler import TransactionHandler
 from protos import processor_pb2
 
 PACKED_VERSION: Final = 2
 PROTOCOL_VERSION: Final = 1
+_UNNUMBERED: Final = 0
+"""The protocol version in the answer of a 1.0 validator, which has no such field. Packed execution is absent, too."""
 BUILD_ID_CHARACTERS_MAX: Final = 256
 _DIGEST_CHARACTERS: Final = 12
 
@@ -81,8 +84,8 @@ def refusal(content: bytes) -> str | None:
         response = processor_pb2.TpRegisterResponse.FromString(content)
     except DecodeError:
         return f"{len(content)} bytes of the answer are no TpRegisterResponse"
-    if response.status != processor_pb2.TpRegisterResponse.OK:
+    if not succeeded(response.status):
         return response.message or f"status {response.status}, no reason given"
-    if response.protocol_version != PROTOCOL_VERSION:
+    if response.protocol_version not in (_UNNUMBERED, PROTOCOL_VERSION):
         return f"the validator speaks protocol version {response.protocol_version}, this processor {PROTOCOL_VERSION}"
     return None

@@ -57,7 +57,7 @@ def test_reads_are_served_within_the_inputs(bench: Bench) -> None:
     context_id = context_of(bench.start(make_task(1)))
     response = bench.ask(b"p", 7, Get(context_id=context_id, addresses=[address(1), address(3)]))
     assert response.status == GetResponse.OK
-    assert [(entry.address, entry.data) for entry in response.entries] == [(address(1), b"one")]
+    assert [(entry.address, entry.data) for entry in response.entries] == [(address(1), b"one"), (address(3), b"")]
     for outside in (address(2), "", "1cf126", address(1).upper(), address(1) + "00", "é" * 70):
         response = bench.ask(b"p", 7, Get(context_id=context_id, addresses=[address(1), outside]))
         assert response.status == GetResponse.AUTHORIZATION_ERROR
@@ -139,14 +139,29 @@ def test_an_address_asked_for_many_times_is_answered_once(bench: Bench) -> None:
     assert [entry.address for entry in response.entries] == [address(1)]
 
 
+def test_an_address_that_is_not_set_and_an_entry_without_bytes_are_answered_alike(bench: Bench) -> None:
+    """Both are answered by an entry without data, as in 1.x."""
+    context_id = listing(bench, "1cf126", state={address(1): b"", address(2): b"two"})
+    response = bench.ask(b"p", 7, Get(context_id=context_id, addresses=[address(number) for number in (1, 2, 3)]))
+    found = [(entry.address, entry.data) for entry in response.entries]
+    assert found == [(address(1), b""), (address(2), b"two"), (address(3), b"")]
+    # A list holds what is stored. The SDK leaves out the entries without bytes.
+    assert pages(bench, context_id, "1cf126") == [[(address(1), b""), (address(2), b"two")]]
+
+
 def test_an_answer_to_a_read_has_a_bound(bench: Bench) -> None:
     """A read of half a message's limit is answered. One byte more is refused, though each address alone can be read."""
-    state = {address(1): bytes(6_000), address(2): bytes(4_000), address(3): bytes(4_001)}
+    state = {address(1): bytes(6_000), address(2): bytes(3_860), address(3): bytes(3_861)}
     context_id = listing(bench, "1cf126", state=state)
     for number, status in ((2, GetResponse.OK), (3, GetResponse.AUTHORIZATION_ERROR)):
         response = bench.ask(b"p", 7, Get(context_id=context_id, addresses=[address(1), address(number)]))
         assert (response.status, len(response.entries)) == (status, 2 if status == GetResponse.OK else 0)
     assert bench.ask(b"p", 7, Get(context_id=context_id, addresses=[address(3)])).status == GetResponse.OK
+    # Addresses that are not set count, too.
+    unset = [address(number) for number in range(100, 100 + 143)]
+    assert bench.ask(b"p", 7, Get(context_id=context_id, addresses=unset[1:])).status == GetResponse.OK
+    response = bench.ask(b"p", 7, Get(context_id=context_id, addresses=unset))
+    assert response.status == GetResponse.AUTHORIZATION_ERROR
 
 
 def test_only_contexts_of_the_task_are_served(bench: Bench) -> None:
@@ -210,7 +225,7 @@ def test_writes_outside_are_refused_and_leave_nothing(bench: Bench) -> None:
     response = bench.ask(b"p", 11, delete)
     assert response.status == state_context_pb2.TpStateDeleteResponse.AUTHORIZATION_ERROR
     response = bench.ask(b"p", 7, Get(context_id=context_id, addresses=[address(3)]))
-    assert (response.status, list(response.entries)) == (GetResponse.OK, [])
+    assert (response.status, [entry.data for entry in response.entries]) == (GetResponse.OK, [b""])
 
 
 def test_a_processor_is_sent_all_transactions_of_a_task(bench: Bench) -> None:

@@ -109,11 +109,17 @@ def test_names_that_collide_share_a_leaf(ledger: Ledger, version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "leaf", [b"", b"\xff", b"\xa1", cbor2.dumps({"n": -1}), cbor2.dumps({"n": 2**64}), cbor2.dumps({"n": "1"}), b"\x80"]
+    "leaf", [b"\xff", b"\xa1", cbor2.dumps({"n": -1}), cbor2.dumps({"n": 2**64}), cbor2.dumps({"n": "1"}), b"\x80"]
 )
 def test_a_damaged_leaf_is_told(ledger: Ledger, version: str, leaf: bytes) -> None:
     ledger.state[intkey_address("n")] = leaf
     assert f"the entry at {intkey_address('n')} " in do(ledger, version, "inc", "n", 1).message
+
+
+def test_a_leaf_without_bytes_reads_as_none(ledger: Ledger, version: str) -> None:
+    ledger.state[intkey_address("n")] = b""
+    assert not do(ledger, version, "inc", "n", 1)
+    assert do(ledger, version, "set", "n", 1)
 
 
 def test_both_versions_change_the_same_names(ledger: Ledger) -> None:

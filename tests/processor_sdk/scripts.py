@@ -95,8 +95,7 @@ class State:
             self.calls.append(("get", get.context_id, tuple(get.addresses)))
             reply = state_context_pb2.TpStateGetResponse(status=state_context_pb2.TpStateGetResponse.OK)
             for name in get.addresses:
-                if name in self.values:
-                    reply.entries.add(address=name, data=self.values[name])
+                reply.entries.add(address=name, data=self.values.get(name, b""))
             return reply.SerializeToString()
         if message_type == message.STATE_LIST_REQUEST:
             asked = packed_pb2.StateListRequest.FromString(content)
@@ -119,9 +118,10 @@ class State:
         if message_type == message.TP_STATE_DELETE_REQUEST:
             delete = state_context_pb2.TpStateDeleteRequest.FromString(content)
             self.calls.append(("delete", delete.context_id, tuple(delete.addresses)))
-            gone = [name for name in delete.addresses if self.values.pop(name, None) is not None]
+            for name in delete.addresses:
+                self.values.pop(name, None)
             return state_context_pb2.TpStateDeleteResponse(
-                addresses=gone, status=state_context_pb2.TpStateDeleteResponse.OK
+                addresses=delete.addresses, status=state_context_pb2.TpStateDeleteResponse.OK
             ).SerializeToString()
         if message_type == message.TP_RECEIPT_ADD_DATA_REQUEST:
             self.receipt_data.append(state_context_pb2.TpReceiptAddDataRequest.FromString(content).data)
@@ -182,7 +182,7 @@ class Outcome(NamedTuple):
 
 
 def interpret(spec: Spec, values: Mapping[str, bytes]) -> tuple[Outcome, dict[str, bytes]]:
-    """The expected outcome of ``spec`` on ``values``, computed without the SDK."""
+    """The expected outcome of ``spec`` on ``values``, computed without the SDK. Entries without bytes read as none."""
     state = dict(values)
     own: dict[str, bool] = {}
     seen: list[bytes] = []
@@ -192,14 +192,14 @@ def interpret(spec: Spec, values: Mapping[str, bytes]) -> tuple[Outcome, dict[st
             if not all(_covered(name, spec.inputs) for name in names):
                 return Outcome(INVALID), dict(values)
             if operation == "get":
-                seen.append(b"data " + state[names[0]] if names[0] in state else b"none")
+                seen.append(b"data " + state[names[0]] if state.get(names[0]) else b"none")
             else:
-                seen.append(repr(sorted((name, state[name]) for name in names if name in state)).encode())
+                seen.append(repr(sorted((name, state[name]) for name in names if state.get(name))).encode())
         elif operation in ("list", "list_and_change"):
             prefix = arguments[0]
             if len(prefix) % 2 or prefix.strip("0123456789abcdef") or not prefix.startswith(spec.inputs):
                 return Outcome(INVALID), dict(values)
-            entries = sorted(item for item in state.items() if item[0].startswith(prefix))
+            entries = sorted(item for item in state.items() if item[0].startswith(prefix) and item[1])
             if operation == "list":
                 seen.append(repr(entries).encode())
                 continue
@@ -217,9 +217,9 @@ def interpret(spec: Spec, values: Mapping[str, bytes]) -> tuple[Outcome, dict[st
                 return Outcome(INVALID), dict(values)
             if operation == "set":
                 state[name] = arguments[1].encode()
-                own[name] = True
+                own[name] = bool(arguments[1])
             else:
-                held = name in state if _covered(name, spec.inputs) else own.get(name, True)
+                held = bool(state.get(name)) if _covered(name, spec.inputs) else own.get(name, True)
                 seen.append(b"held" if held else b"not held")
                 state.pop(name, None)
                 own[name] = False

@@ -297,7 +297,17 @@ def test_many_are_written_and_removed_all_or_none() -> None:
     context.set_many({A: b"1", B: b"2"})
     assert context.get_many([B, A]) == {B: b"2", A: b"1"}
     assert context.delete_many([A, B]) == [A, B]
-    assert context.changes == {A: None}
+    assert context.changes == {A: None, B: None}
+
+
+def test_an_entry_without_bytes_reads_as_none() -> None:
+    context = context_of((A, B), (A, B), {A: b"", B: b"b"})
+    context.set(B, b"")
+    codec = CborCodec(Point)
+    assert (context.get(A), context.get(B), context.get(A, codec)) == (None, None, None)
+    assert (context.get_many([A, B]), context.get_many([A, B], codec)) == ({}, {})
+    assert context.delete_many([A, B]) == []
+    assert context.changes == {A: None, B: None}
 
 
 def test_the_last_write_wins() -> None:

@@ -212,7 +212,8 @@ def test_leaves_of_several_prefixes_come_in_the_order_of_addresses() -> None:
         assert context.prefixes == ("aaaaab00", SLICE)
         assert [context.covers(name) for name in (INSIDE[0], other, OUTSIDE, SLICE)] == [True, True, False, False]
 
-    migrated(migrate, dict.fromkeys((*INSIDE[:2], OUTSIDE, other), b""), ("aaaaab00", SLICE))
+    values = dict.fromkeys((*INSIDE[:2], OUTSIDE, other), b"old") | {INSIDE[2]: b""}
+    migrated(migrate, values, ("aaaaab00", SLICE))
 
 
 class Number:
@@ -280,7 +281,7 @@ def test_events_and_receipt_data_are_allowed() -> None:
         context.add_event("moving/slice", {"leaves": str(len(list(context.leaves())))})
         context.add_receipt_data(b"done")
 
-    state = migrated(migrate, {INSIDE[0]: b""})
+    state = migrated(migrate, {INSIDE[0]: b"old"})
     assert (state.receipt_data, state.event_types) == ([b"done"], ["moving/slice"])
 
 

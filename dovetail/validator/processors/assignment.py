@@ -15,6 +15,7 @@ from dovetail.ledger.addresses import ADDRESS_CHARACTERS, AccessList
 from dovetail.ledger.batch import VerifiedTransaction
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.listing import first_page
+from dovetail.ledger.presence import get_response
 from dovetail.ledger.receipt import decode_event
 from dovetail.validator.core.execution.context import TransactionContext, Unauthorized
 from dovetail.validator.core.execution.model import NotExecuting, Task, TransactionOutcome, Unit, Verdict
@@ -121,18 +122,11 @@ class PackedAssignment:
         return refused(request)
 
     def _get(self, request: state_context_pb2.TpStateGetRequest, view: View, inputs: AccessList) -> Message:
-        response = state_context_pb2.TpStateGetResponse(status="OK")
-        data_bytes = 0
-        for address in dict.fromkeys(request.addresses):
-            if read_refusal(address, inputs) is not None:
-                return refused(request)
-            value = view.get(address)
-            if value is not None:
-                data_bytes += len(value)
-                if data_bytes > self._limits.message_bytes_max // 2:
-                    return refused(request)
-                response.entries.add(address=address, data=value)
-        return response
+        wanted = dict.fromkeys(request.addresses)
+        if any(read_refusal(address, inputs) is not None for address in wanted):
+            return refused(request)
+        values = ((address, view.get(address)) for address in wanted)
+        return get_response(values, self._limits.message_bytes_max // 2) or refused(request)
 
     def _transaction(self, context_id: str) -> tuple[Unit, VerifiedTransaction] | None:
         number = context_id.removeprefix(self._context_id + ":")
@@ -244,12 +238,7 @@ class Conversation:
 
     def _get(self, request: state_context_pb2.TpStateGetRequest) -> Message:
         values = self._context.get(request.addresses)
-        if sum(map(len, values.values())) > self._limits.message_bytes_max // 2:
-            return refused(request)
-        response = state_context_pb2.TpStateGetResponse(status="OK")
-        for address, value in values.items():
-            response.entries.add(address=address, data=value)
-        return response
+        return get_response(values, self._limits.message_bytes_max // 2) or refused(request)
 
     def _list(self, request: packed_pb2.StateListRequest) -> Message:
         return first_page(self._context.under(request.prefix, request.after), self._limits)

@@ -187,11 +187,17 @@ def test_a_request_that_follows_an_unknown_one_gets_no_verdict() -> None:
 
 
 @pytest.mark.parametrize("inputs", [(A,), ("aaaaaa",)])
-def test_deleting_nothing_changes_nothing(inputs: tuple[str, ...]) -> None:
-    script = [["delete", A], ["set", A, "x"], ["delete", A]]
-    [[result]] = packed(quiet, [[Spec(inputs, (A,), script)]], State({}))
-    assert not result.state_changes
-    assert list(result.data) == [b"not held", b"held"]
+@pytest.mark.parametrize("values", [{}, {A: b""}])
+def test_a_delete_is_recorded_where_nothing_is_read(inputs: tuple[str, ...], values: dict[str, bytes]) -> None:
+    """What is read does not tell an entry without bytes, which is to be removed, from an address that is not set."""
+    spec = Spec(inputs, (A,), [["delete", A], ["set", A, "x"], ["delete", A], ["set", A, ""], ["delete", A]])
+    [[result]] = packed(quiet, [[spec]], State(values))
+    assert [(change.address, change.type) for change in result.state_changes] == [(A, 2)]
+    assert list(result.data) == [b"not held", b"held", b"not held"]
+    conversation = State(values)
+    single(quiet, spec, conversation)
+    assert conversation.calls[-1] == ("delete", "ctx", (A,))
+    assert (conversation.receipt_data, conversation.values) == (list(result.data), {})
 
 
 def test_a_delete_at_an_unreadable_address_is_recorded_and_reveals_nothing() -> None:
@@ -339,7 +345,7 @@ class Swallower(ScriptHandler):
             context.set(A, b"nothing there")
 
 
-@pytest.mark.parametrize("answer", [b"", b"\xff", b"\x10\x07", None])
+@pytest.mark.parametrize("answer", [b"\xff", b"\x10\x07", None])
 @pytest.mark.parametrize(
     "script", [[["get", A]], [["set", A, "x"]], [["delete", B]], [["event", "e"]], [["list", "aaaaaa"]]]
 )
@@ -365,13 +371,30 @@ def test_the_validators_own_authorization_error_is_final(inputs: tuple[str, ...]
     assert processor_pb2.TpProcessResponse.FromString(content).status == INVALID
 
 
-def test_an_ok_without_every_written_address_is_no_success() -> None:
+@pytest.mark.parametrize("answer", [b"", b"\x10\x01"], ids=["no status", "OK"])
+def test_a_success_without_every_written_address_is_none(answer: bytes) -> None:
     spec = Spec((), (A,), [["set", A, "x"]])
     request = processor_pb2.TpProcessRequest(header_bytes=spec.header_bytes(), payload=spec.payload())
-    response = processor_pb2.TpProcessResponse.FromString(
-        quiet.single(request.SerializeToString(), lambda *_: b"\x10\x01")
-    )
+    response = processor_pb2.TpProcessResponse.FromString(quiet.single(request.SerializeToString(), lambda *_: answer))
     assert response.status == INTERNAL
+
+
+def test_an_answer_without_status_is_a_success() -> None:
+    """As the published 1.x SDKs take it. OK is field 2 of every answer."""
+    script = [["get", A], ["set", A, "x"], ["delete", B], ["event", "e"]]
+    spec = Spec(("aaaaaa",), (A, B), script)
+    request = processor_pb2.TpProcessRequest(header_bytes=spec.header_bytes(), payload=spec.payload())
+    state = State({B: b"b"})
+    answers = []
+
+    def link(message_type: int, content: bytes) -> bytes:
+        answer = state.link(message_type, content)
+        answers.append(answer.endswith(b"\x10\x01"))
+        return answer.removesuffix(b"\x10\x01")
+
+    response = processor_pb2.TpProcessResponse.FromString(quiet.single(request.SerializeToString(), link))
+    assert (response.status, state.values, answers) == (OK, {A: b"x"}, [True] * 7)
+    assert state.receipt_data == [b"none", b"held"]
 
 
 @given(st.binary(max_size=200))

@@ -92,6 +92,16 @@ def test_a_transaction_takes_effect_and_can_be_read_from_every_side(notes: Ledge
     assert notes.accepts(note(notes, text="", inputs=[])).changes == {}
 
 
+def test_an_entry_without_bytes_reads_as_none_and_is_removed(notes: Ledger) -> None:
+    """As at a validator: it is in the state, and no apply can tell it from an address that is not set."""
+    notes.state[ONE] = b""
+    assert notes.accepts(note(notes)).data == (b"",)
+    assert notes.state == {ONE: b"x"}
+    notes.state[ONE] = b""
+    assert notes.accepts(note(notes, text="")).changes == {ONE: None}
+    assert not notes.state
+
+
 def test_a_handler_refuses(notes: Ledger) -> None:
     transaction = note(notes, text="refused")
     result = notes.refuses(transaction, "bad w.rd$")

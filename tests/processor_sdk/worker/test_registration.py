@@ -1,4 +1,4 @@
-"""The registration of a family: its build id, and whether it migrates."""
+"""The registration of a family: its build id, whether it migrates, and the answers that accept it."""
 
 import hashlib
 import importlib
@@ -13,8 +13,8 @@ import pytest
 from processor_sdk import Context, Transaction, TransactionHandler
 from processor_sdk.runtime import TransactionProcessor
 from processor_sdk.sawtooth import adapted
-from processor_sdk.worker.registration import Registration, build_of
-from protos.processor_pb2 import TpRegisterRequest
+from processor_sdk.worker.registration import Registration, build_of, refusal
+from protos.processor_pb2 import TpRegisterRequest, TpRegisterResponse
 
 SOURCE = """
 from processor_sdk import Context, Transaction, TransactionHandler
@@ -74,6 +74,22 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     for name in [name for name in sys.modules if name.startswith("built_family")]:
         del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (TpRegisterResponse(status="OK", protocol_version=1, packed_version=2), None),
+        (TpRegisterResponse(status="OK"), None),
+        (TpRegisterResponse(), None),
+        (TpRegisterResponse(status="OK", protocol_version=2), "the validator speaks protocol version 2"),
+        (TpRegisterResponse(status="ERROR"), "status 2, no reason given"),
+        (TpRegisterResponse(status="ERROR", message="too many"), "too many"),
+    ],
+)
+def test_a_validator_of_release_1_0_names_no_protocol_version(answer: TpRegisterResponse, said: str | None) -> None:
+    found = refusal(answer.SerializeToString())
+    assert found is None if said is None else said in str(found)
 
 
 def test_the_build_of_an_uninstalled_module_is_the_digest_of_its_source() -> None:

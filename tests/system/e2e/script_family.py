@@ -119,7 +119,9 @@ class _Bare:
         self._state.set(entries)
 
     def remove(self, address: str) -> bool:
-        return self._state.delete([address]) == [address]
+        held = self.read(address) is not None
+        self._state.delete([address])
+        return held
 
     def invalid(self, message: str, data: bytes) -> Exception:
         return Invalid(message, data)

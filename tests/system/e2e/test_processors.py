@@ -87,6 +87,15 @@ class TestBothProtocols:
         assert receipt.data == [b"\xaa", b"\xbb"]
         assert receipt.events == [Event("moved", (("from", "a"), ("to", "b")), b"\xcc")]
 
+    def test_an_entry_without_bytes_is_there_for_clients_alone(self, shared: Shared, scripted: Scripted) -> None:
+        leaf = scripted.label("n")
+        at: Any = {"inputs": [leaf], "outputs": [leaf]}
+        shared.api.commit(scripted.batch(("write", leaf, ""), ("expect", leaf, None), **at))
+        assert shared.api.leaf(leaf) == b""
+        shared.api.commit(scripted.batch(("expect", leaf, None), **at))
+        shared.api.commit(scripted.batch(("remove", leaf, False), **at))
+        assert shared.api.leaf(leaf) is None
+
     def test_prefixes_cover_what_lies_under_them(self, shared: Shared, scripted: Scripted) -> None:
         leaf = scripted.label("n")
         shared.api.commit(scripted.batch(("expect", leaf, None), ("write", leaf, "01"), inputs=[""], outputs=[""]))

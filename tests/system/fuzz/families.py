@@ -59,17 +59,18 @@ class Families(Target):
                 asked = state_context_pb2.TpStateGetRequest.FromString(content)
                 answer = state_context_pb2.TpStateGetResponse(status="OK")
                 for address in asked.addresses:
+                    data = leaf if flags & _LEAF_EVERYWHERE else b""
                     if address == _KEYS_AT and flags & _KEYS_KNOWN:
-                        answer.entries.add(address=address, data=encode_setting({AUTHORIZED_KEYS: SIGNER.public_key}))
-                    elif flags & _LEAF_EVERYWHERE:
-                        answer.entries.add(address=address, data=leaf)
+                        data = encode_setting({AUTHORIZED_KEYS: SIGNER.public_key})
+                    answer.entries.add(address=address, data=data)
                 return answer.SerializeToString()
             if message_type == Envelope.TP_STATE_SET_REQUEST:
                 entries = state_context_pb2.TpStateSetRequest.FromString(content).entries
                 changed = [entry.address for entry in entries]
                 return state_context_pb2.TpStateSetResponse(status="OK", addresses=changed).SerializeToString()
             if message_type == Envelope.TP_STATE_DELETE_REQUEST:
-                return state_context_pb2.TpStateDeleteResponse(status="OK").SerializeToString()
+                gone = state_context_pb2.TpStateDeleteRequest.FromString(content).addresses
+                return state_context_pb2.TpStateDeleteResponse(status="OK", addresses=gone).SerializeToString()
             if message_type == Envelope.TP_EVENT_ADD_REQUEST:
                 return state_context_pb2.TpEventAddResponse(status="OK").SerializeToString()
             return state_context_pb2.TpReceiptAddDataResponse(status="OK").SerializeToString()

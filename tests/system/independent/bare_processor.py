@@ -100,9 +100,16 @@ class StateAccess:
         self._context_id = context_id
 
     def get(self, addresses: Iterable[str]) -> dict[str, bytes]:
-        """The data at the given addresses. Addresses without data are left out."""
-        fields = self._call(MessageType.TP_STATE_GET_REQUEST, wire.repeated(2, addresses), 2)
-        return dict(decode_entries(wire.get_all_bytes(fields, 1)))
+        """The data at the given addresses. Addresses without data are left out.
+
+        Some 1.x SDKs fail if the answer lacks an entry for an address, so that is an error here, too.
+        """
+        asked = list(addresses)
+        fields = self._call(MessageType.TP_STATE_GET_REQUEST, wire.repeated(2, asked), 2)
+        entries = dict(decode_entries(wire.get_all_bytes(fields, 1)))
+        if entries.keys() != set(asked):
+            raise Internal(f"asked for {sorted(asked)}, the answer has entries for {sorted(entries)}")
+        return {address: data for address, data in entries.items() if data}
 
     def set(self, entries: Mapping[str, bytes]) -> list[str]:
         """Write all entries. Returns the addresses that were set."""
@@ -110,7 +117,7 @@ class StateAccess:
         return wire.get_all_text(self._call(MessageType.TP_STATE_SET_REQUEST, encoded, 2), 1)
 
     def delete(self, addresses: Iterable[str]) -> list[str]:
-        """Delete the entries. Returns the addresses that held data."""
+        """Delete the entries. Returns the addresses in the answer: all, also those that were not set."""
         return wire.get_all_text(self._call(MessageType.TP_STATE_DELETE_REQUEST, wire.repeated(2, addresses), 2), 1)
 
     def add_receipt_data(self, data: bytes) -> None:

@@ -462,7 +462,7 @@ def test_state_receipts_and_events_of_one_transaction(validator: BareValidator) 
     with serve(validator, apply) as processor:
         verdict = run(validator, store, "set", "x", 1, inputs=["1cf126"], outputs=["1cf126"])
     assert verdict.ok, processor.failures
-    assert seen == [{one: b"old"}, [two], {one: b"old", two: b"new"}, [one], [], {two: b"new"}]
+    assert seen == [{one: b"old"}, [two], {one: b"old", two: b"new"}, [one], [one], {two: b"new"}]
     assert (verdict.sets, verdict.deletes, store) == ({two: b"new"}, frozenset({one}), {two: b"new"})
     assert verdict.receipt_data == (b"first", b"")
     assert verdict.events == (

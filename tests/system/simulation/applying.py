@@ -119,12 +119,13 @@ class Applying(ABC):
             state_context_pb2.TpReceiptAddDataRequest(context_id=context_id, data=digest),
         )
 
-    async def _get(self, context_id: str, address: str) -> bytes | None:
+    async def _get(self, context_id: str, address: str) -> bytes:
         asked = state_context_pb2.TpStateGetRequest(context_id=context_id, addresses=[address])
         content = await self._ask(Envelope.TP_STATE_GET_REQUEST, asked)
         response = state_context_pb2.TpStateGetResponse.FromString(content)
         _check(response.status)
-        return response.entries[0].data if response.entries else None
+        (entry,) = response.entries
+        return entry.data
 
     async def _list(self, context_id: str, prefix: str) -> Found:
         found: Found = []
@@ -253,7 +254,10 @@ class Applying(ABC):
 async def apply(
     header: TransactionHeader, payload: bytes, migration: bool, changes: Changes, get: Fetch, under: ListUnder
 ) -> bytes:
-    """Run a program. It writes to ``changes``, and its reads see these writes. Returns its digest. Raises Invalid."""
+    """Run a program. It writes to ``changes``, and its reads see these writes. Returns its digest. Raises Invalid.
+
+    An entry without bytes reads as none, as in every SDK.
+    """
     running = steps(
         FamilyVersion(header.family_name, header.family_version), payload, header.inputs if migration else ()
     )
@@ -268,7 +272,7 @@ async def apply(
         if ask.kind == "get":
             if not place.startswith(header.inputs):
                 raise Invalid(f"it reads {place}")
-            answer = changes[place] if place in changes else await get(place)
+            answer = (changes[place] if place in changes else await get(place)) or None
         elif ask.kind == "list":
             if not place.startswith(header.inputs):
                 raise Invalid(f"it lists {place}")
@@ -281,7 +285,7 @@ async def apply(
 
 def _laid_over(prefix: str, found: Found, changes: Changes) -> Found:
     merged: Changes = {**dict(found), **{name: data for name, data in changes.items() if name.startswith(prefix)}}
-    return sorted((name, data) for name, data in merged.items() if data is not None)
+    return sorted((name, data) for name, data in merged.items() if data)
 
 
 def _check(status: int) -> None:

@@ -176,9 +176,9 @@ def _run(
         if not place.startswith(transaction.inputs):
             raise Invalid(f"it reads {place}")
         if ask.kind == "get":
-            return changes[place] if place in changes else state.get(place)
+            return (changes[place] if place in changes else state.get(place)) or None
         merged = {**state, **changes}
-        return sorted((name, data) for name, data in merged.items() if data is not None and name.startswith(place))
+        return sorted((name, data) for name, data in merged.items() if data and name.startswith(place))
 
     payload = decode_transaction(transaction.raw).payload
     running = steps(transaction.family, payload, migrated_by(transaction))

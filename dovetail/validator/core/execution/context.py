@@ -39,12 +39,12 @@ class TransactionContext:
         self._data: list[bytes] = []
         self._receipt_bytes = 0
 
-    def get(self, addresses: Iterable[str]) -> dict[str, bytes]:
-        """The entries at ``addresses``, without the missing ones. Raises Unauthorized outside the inputs."""
+    def get(self, addresses: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+        """Each address once, with its value or None, read during the iteration. Raises Unauthorized at the call."""
         wanted = dict.fromkeys(addresses)
         for address in wanted:
             self._refuse_if(read_refusal(address, self._inputs))
-        return {address: value for address in wanted if (value := self._view.get(address)) is not None}
+        return ((address, self._view.get(address)) for address in wanted)
 
     def under(self, prefix: str, after: str) -> Iterator[Entry]:
         """The entries under ``prefix`` after ``after``, in address order, including the transaction's writes so far.
@@ -63,12 +63,14 @@ class TransactionContext:
         return [address for address, _ in wanted]
 
     def delete(self, addresses: Iterable[str]) -> list[str]:
-        """Remove entries and return the addresses that held data. Raises Unauthorized, and then removes none."""
+        """Remove entries and return all ``addresses``, even those that are not set, as 1.x validators do.
+
+        Raises Unauthorized, and then removes none.
+        """
         wanted = list(addresses)
         self._check_writes(wanted)
-        gone = [address for address in dict.fromkeys(wanted) if self._view.get(address) is not None]
-        self._change(dict.fromkeys(gone))
-        return gone
+        self._change({address: None for address in wanted if self._view.get(address) is not None})
+        return wanted
 
     def _change(self, changes: Mapping[str, bytes | None]) -> None:
         """Apply changes and count their bytes. An overwritten value does not count: packed execution never sees it."""

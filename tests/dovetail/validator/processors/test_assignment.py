@@ -220,8 +220,10 @@ def test_a_conversation_builds_on_its_earlier_transactions() -> None:
     delete = state_context_pb2.TpStateDeleteRequest(
         context_id=second.message.context_id, addresses=[address(3), address(2), address(2)]
     )
-    gone = bench.ask(b"p", Envelope.TP_STATE_DELETE_REQUEST, delete)
-    assert list(gone.addresses) == [address(3), address(2)]
+    for _ in range(2):
+        # All addresses that were asked for, also when they are no longer set, as 1.x validators answer.
+        gone = bench.ask(b"p", Envelope.TP_STATE_DELETE_REQUEST, delete)
+        assert (gone.status, gone.addresses) == (state_context_pb2.TpStateDeleteResponse.OK, delete.addresses)
     # The context of the first transaction is closed.
     late = bench.ask(b"p", Envelope.TP_STATE_SET_REQUEST, set_request(first, 3, b"late"))
     assert late.status == state_context_pb2.TpStateSetResponse.AUTHORIZATION_ERROR
