@@ -13,6 +13,10 @@ class Limits:
     pending_transactions_max: int = 100_000
     pending_bytes_max: int = 512 * 1024 * 1024
     pending_share_percent_max: int = 90
+    pending_unserved_percent_max: int = 10
+    pending_settings_percent_max: int = 1
+    pending_wait_s_max: int = 86_400
+    served_families_remembered: int = 1_000
     block_transactions_max: int = 5_000
     block_bytes_max: int = 16 * 1024 * 1024
     block_addresses_max: int = 50_000

@@ -40,6 +40,11 @@ def decode_setting(data: bytes | None) -> dict[str, str]:
     return {entry.key: entry.value for entry in setting.entries}
 
 
+def split_keys(value: str) -> tuple[str, ...]:
+    """The keys in a value of AUTHORIZED_KEYS, which separates them by commas."""
+    return tuple(key for part in value.split(",") if (key := part.strip()))
+
+
 def encode_setting(entries: dict[str, str]) -> bytes:
     """A serialized Setting, entries in ascending key order."""
     message = setting_pb2.Setting()
@@ -56,3 +61,7 @@ class FamilyVersion(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}"
+
+
+SETTINGS: Final = FamilyVersion(FAMILY_NAME, FAMILY_VERSION)
+"""The settings family."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Histogram
@@ -38,6 +39,13 @@ def type_name(message_type: int) -> str:
     return _TYPE_NAMES.get(message_type, "unknown")
 
 
+class DropCause(StrEnum):
+    """Why a pending batch was removed without a verdict, as the metrics name it."""
+
+    WAITED = "waited"
+    OPERATOR = "operator"
+
+
 @dataclass(slots=True)
 class Totals:
     """Counts since the validator started. All transactions of an invalid batch count as invalid."""
@@ -63,6 +71,8 @@ class Metrics:
         self._given_s: dict[int, float] = {}
         self.totals = Totals()
         self.families: dict[FamilyVersion, Totals] = {OTHER: Totals()}
+        self.dropped: Counter[DropCause] = Counter()
+        """The number of batches that were removed without a verdict, by cause."""
         self.requests: Counter[str] = Counter()
         """How many messages came from peers, by the name of the message type."""
 

@@ -23,6 +23,7 @@ from dovetail.ledger.settings import (
     decode_setting,
     encode_setting,
     setting_address,
+    split_keys,
 )
 from families.settings.candidates import (
     PAYLOAD_ENCODING,
@@ -146,7 +147,7 @@ def _check_proposal(electorate: _Electorate, proposal: Proposal) -> None:
 
 
 def _check_keys(value: str, threshold: int) -> None:
-    keys = _split(value)
+    keys = split_keys(value)
     for key in keys:
         if not is_public_key(key):
             raise InvalidTransaction(
@@ -158,19 +159,15 @@ def _check_keys(value: str, threshold: int) -> None:
         raise InvalidTransaction(f"{AUTHORIZED_KEYS} holds {len(keys)} keys, fewer than {max(threshold, 1)} votes need")
 
 
-def _split(value: str) -> tuple[str, ...]:
-    return tuple(key for part in value.split(",") if (key := part.strip()))
-
-
 def _electorate(context: Context) -> _Electorate:
     keys = _stored(context, AUTHORIZED_KEYS)
     threshold = _stored(context, APPROVAL_THRESHOLD)
-    if keys is not None and not _split(keys):
+    if keys is not None and not split_keys(keys):
         # Treating the setting as unset would authorize every key.
         raise InvalidTransaction(f"state of {AUTHORIZED_KEYS} is damaged: it names no key")
     if threshold is not None and not is_threshold(threshold):
         raise InvalidTransaction(f"state of {APPROVAL_THRESHOLD} is damaged: {threshold[:80]!r}")
-    return _Electorate(tuple(dict.fromkeys(_split(keys or ""))), int(threshold or 1))
+    return _Electorate(tuple(dict.fromkeys(split_keys(keys or ""))), int(threshold or 1))
 
 
 def _candidates(context: Context) -> tuple[Candidate, ...]:

@@ -1,7 +1,9 @@
 """Accepts lists of batches: deduplicates verified batches, applies limits, queues and writes them, and answers.
 
 All lists that are verified at one time share one write. A list is accepted completely or not at all (API.md, Batches
-and their status). Verification itself does not belong here.
+and their status).
+
+For lists in which authorized keys change settings, room is kept: no flood of others shuts them out.
 """
 
 from collections import Counter
@@ -11,10 +13,12 @@ from typing import NamedTuple
 import structlog
 from google.protobuf.message import DecodeError
 
-from dovetail.ledger.batch import VerifiedBatch, decode_batch_list
+from dovetail.ledger.batch import VerifiedBatch, checked_batch, decode_batch_list
 from dovetail.ledger.errors import NotDecodable, RefusedBatch
 from dovetail.ledger.ids import BatchId, is_id
 from dovetail.ledger.limits import Limits
+from dovetail.ledger.settings import SETTINGS
+from dovetail.validator.admission.authority import authorized_keys
 from dovetail.validator.admission.verifier import Verified, VerifierPool
 from dovetail.validator.core.mempool.queue import Pending, PendingQueue
 from dovetail.validator.core.mempool.quota import ShareRefusal
@@ -33,6 +37,13 @@ Answer = Callable[[Request, ClientBatchSubmitResponse], None]
 class _Checked(NamedTuple):
     request: Request
     verified: Verified
+
+
+class _Fresh(NamedTuple):
+    """The new batches of a list that is not refused. ``kept``: they use the room for kept batches."""
+
+    batches: Collection[VerifiedBatch]
+    kept: bool = False
 
 
 class _Staged(NamedTuple):
@@ -73,7 +84,7 @@ class Submissions:
             return
         if self._checking_bytes + size > limits.pending_bytes_max:
             message = f"{self._checking_bytes} bytes of batches are being verified, {size} more do not fit"
-            self._refuse_full(request, message)
+            self._refuse_unverified(request, message, full=True)
             return
         of_one = self._checking_bytes_of[request.identity]
         if of_one + size > limits.connection_checking_bytes_max:
@@ -81,12 +92,12 @@ class Submissions:
                 f"{of_one} bytes of batches of this connection are being verified, {size} more are over its"
                 f" {limits.connection_checking_bytes_max}"
             )
-            self._refuse(request, "QUEUE_FULL", "queue_full", message)
+            self._refuse_unverified(request, message, full=False)
             return
         full = self._queue.quota.is_full()
         if full is not None and not self._claims_only_known(request.content):
             # The node does not split and verify a list that a full queue cannot hold.
-            self._refuse_full(request, full)
+            self._refuse_unverified(request, full, full=True)
             return
         try:
             raw_batches = decode_batch_list(request.content)
@@ -104,10 +115,13 @@ class Submissions:
         # false claim of a key gains nothing, because the signature would be refused.
         claimed = self._claims_refusal(raw_batches)
         if isinstance(claimed, ShareRefusal):
-            self._refuse_share(request, claimed)
+            if claimed.for_ever:
+                self._refuse_share(request, claimed)
+            else:
+                self._refuse_unverified(request, claimed.message, full=False)
             return
         if claimed is not None:
-            self._refuse_full(request, claimed)
+            self._refuse_unverified(request, claimed, full=True)
             return
         self._checking_bytes += size
         self._checking_bytes_of[request.identity] += size
@@ -134,7 +148,9 @@ class Submissions:
             if fresh is None or isinstance(verified, RefusedBatch):
                 continue
             first = self._store.next_arrival + len(entries)
-            entries += [self._queue.add(arrival, batch) for arrival, batch in enumerate(fresh, first)]
+            entries += [
+                self._queue.add(arrival, batch, kept=fresh.kept) for arrival, batch in enumerate(fresh.batches, first)
+            ]
             staged.append(_Staged(request, verified))
         if entries:
             try:
@@ -152,7 +168,7 @@ class Submissions:
         if staged:
             reach(CrashPoint.ACCEPTED_AFTER_REPLY)
 
-    def _fresh(self, request: Request, verified: Verified) -> Collection[VerifiedBatch] | None:
+    def _fresh(self, request: Request, verified: Verified) -> _Fresh | None:
         """The batches of a list that are neither pending nor committed; None if the list is refused."""
         if isinstance(verified, RefusedBatch):
             self._refuse(request, "INVALID_BATCH", verified.rule, verified.message)
@@ -163,15 +179,74 @@ class Submissions:
             log.error("batches not accepted", reason=str(failure))
             self._refuse(request, "INTERNAL_ERROR", "storage_failed", str(failure))
             return None
-        full = self._queue.quota.refusal(fresh) if fresh else None
+        if not fresh:
+            return _Fresh(())
+        quota = self._queue.quota
+        full, over, unserved = quota.refusal(fresh), quota.share_refusal(fresh), quota.unserved_refusal(fresh)
+        if full is None and over is None and unserved is None:
+            return _Fresh(fresh)
+        if self._keeps(fresh):
+            return _Fresh(fresh, kept=True)
         if full is not None:
             self._refuse_full(request, full)
-            return None
-        over = self._queue.quota.share_refusal(fresh) if fresh else None
-        if over is not None:
+        elif over is not None:
             self._refuse_share(request, over)
+        elif unserved is not None:
+            self._refuse(request, "QUEUE_FULL", "queue_full", unserved)
+        return None
+
+    def _keeps(self, batches: Collection[VerifiedBatch]) -> bool:
+        """Whether there is kept room for new batches: authorized keys signed them, and all of them change settings."""
+        try:
+            authorized = authorized_keys(self._store)
+        except StorageFailed:
+            return False
+        return self._queue.quota.keeps(batches) and all(
+            batch.signer in authorized and all(transaction.family == SETTINGS for transaction in batch.transactions)
+            for batch in batches
+        )
+
+    def _refuse_unverified(self, request: Request, message: str, *, full: bool) -> None:
+        """Refuse a list for want of room, unless there is kept room for it. ``full``: no list has room."""
+        batches = self._verified_here(request.content)
+        if batches is not None:
+            self._checked.append(_Checked(request, batches))
+        elif full:
+            self._refuse_full(request, message)
+        else:
+            self._refuse(request, "QUEUE_FULL", "queue_full", message)
+
+    def _verified_here(self, content: bytes) -> list[VerifiedBatch] | None:
+        """The batches of a list that uses kept room; None for every other list.
+
+        They are verified here, because a flood may fill the queue of the verifier processes too. For a list that no
+        authorized key signed, at most one signature is checked.
+        """
+        try:
+            raw_batches = decode_batch_list(content)
+            if not raw_batches or not self._queue.quota.may_keep(len(raw_batches), len(content)):
+                return None
+            authorized = authorized_keys(self._store)
+        except (NotDecodable, StorageFailed):
             return None
-        return fresh
+        # Everybody can copy the signature of a batch that was judged before, so it says nothing.
+        if not all(_claimed_signer(raw) in authorized and not self._was_judged(raw) for raw in raw_batches):
+            return None
+        batches: list[VerifiedBatch] = []
+        for raw in raw_batches:
+            checked = checked_batch(raw)
+            if isinstance(checked, RefusedBatch):
+                return None
+            batches.append(checked)
+        return batches if self._keeps(batches) else None
+
+    def _was_judged(self, raw: bytes) -> bool:
+        """Whether an unverified batch claims the id of one that is known or INVALID. True if it has no id."""
+        batch_id = _claimed_id(raw)
+        try:
+            return batch_id is None or self._knows(batch_id) or self._store.invalid(batch_id) is not None
+        except StorageFailed:
+            return True
 
     def _claims_refusal(self, raw_batches: list[bytes]) -> ShareRefusal | str | None:
         """Why an unverified list cannot fit, by the ids and keys that its batches claim."""

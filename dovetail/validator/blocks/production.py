@@ -19,6 +19,7 @@ from dovetail.ledger.signing import Signer
 from dovetail.validator.blocks.driver import Driver
 from dovetail.validator.blocks.given import GivenRun
 from dovetail.validator.blocks.migrating import Migrating
+from dovetail.validator.blocks.remembered import Remembered
 from dovetail.validator.blocks.retries import Retries
 from dovetail.validator.blocks.settling import Settling
 from dovetail.validator.core.consensus import engine as consensus
@@ -33,7 +34,7 @@ from dovetail.validator.core.mempool.queue import Pending, PendingQueue, Reason
 from dovetail.validator.core.state.nodes import EMPTY
 from dovetail.validator.core.state.view import Changed, Stored, View
 from dovetail.validator.crash_points import CrashPoint, reach
-from dovetail.validator.metrics import Metrics
+from dovetail.validator.metrics import DropCause, Metrics
 from dovetail.validator.processors.registry import (
     ProcessorAvailable,
     ProcessorEvent,
@@ -142,6 +143,7 @@ class Production:
         """Why no block 0 can be made of the genesis batches."""
         self._head_time_ms = _time_of(store.head)
         self._retries = Retries(queue, processors, limits, gives_up=engine.alone)
+        self._remembered = Remembered(store, queue, limits, clock_s)
         self.migrating = Migrating(store, queue, processors)
         self._settling = Settling(store, queue, self.migrating, metrics, clock_s)
 
@@ -154,6 +156,7 @@ class Production:
         """Handle what a processor did. Answers for a dropped run change nothing."""
         if isinstance(event, ProcessorAvailable):
             self._queue.wake(event.family)
+            self._remembered.serve(event.family)
             if event.migrates:
                 self.migrating.try_again(event.family)
         elif isinstance(event, ProcessorUnavailable):
@@ -225,6 +228,17 @@ class Production:
                 [invalid_batch(entry.batch, verdict) for entry, verdict in missing],
                 [entry.batch for entry, _ in missing],
             )
+        overdue = self._remembered.tick() if self._store.head is not None else []
+        if overdue:
+            # No verdict: this depends on the processors and the clock of one node.
+            self.drop(overdue, DropCause.WAITED, f"it was pending for {self._limits.pending_wait_s_max} s")
+
+    def drop(self, entries: list[Pending], cause: DropCause, why: str) -> bool:
+        """Remove batches of ``PendingQueue.droppable`` from queue and store without a verdict.
+
+        ``why``: the reason in words, for the log. False if the write failed, and then nothing has changed.
+        """
+        return self._settling.drop(entries, cause, why)
 
     def _now_ms(self) -> int:
         return int(self._clock_s() * 1000)

@@ -8,8 +8,8 @@ from dovetail.ledger.batch import VerifiedBatch
 from dovetail.ledger.ids import BatchId
 from dovetail.validator.blocks.migrating import Migrating
 from dovetail.validator.core.journal.model import BlockCommit, InvalidBatch
-from dovetail.validator.core.mempool.queue import INJECTED, PendingQueue
-from dovetail.validator.metrics import Metrics
+from dovetail.validator.core.mempool.queue import INJECTED, Pending, PendingQueue
+from dovetail.validator.metrics import DropCause, Metrics
 from dovetail.validator.store import BlockInfo, StorageFailed, Store
 
 log = structlog.get_logger("validator.production")
@@ -71,6 +71,31 @@ class Settling:
             return False
         self._metrics.judged_invalid(settled)
         self._forget(settled, invalid, refused)
+        return True
+
+    def drop(self, entries: list[Pending], cause: DropCause, why: str) -> bool:
+        """Remove batches without a verdict, so that their status is UNKNOWN; False if the write failed.
+
+        Batches that wait for a transaction of a dropped one keep waiting: it may be submitted again.
+        """
+        try:
+            self._store.reject([], [entry.arrival for entry in entries])
+        except StorageFailed as failure:
+            log.error("batches are not dropped, they stay pending", reason=str(failure))
+            return False
+        for entry in entries:
+            log.warning(
+                "batch dropped without a verdict",
+                batch_id=entry.batch.id,
+                reason=why,
+                was=str(entry.reason),
+                family=str(entry.family or entry.batch.transactions[0].family),
+                signer=entry.batch.signer,
+            )
+            self._queue.remove(entry)
+            self._settled.append(entry.batch.id)
+        self._metrics.dropped[cause] += len(entries)
+        self.count += len(entries)
         return True
 
     def _arrivals(self, settled: list[VerifiedBatch]) -> list[int]:

@@ -16,7 +16,7 @@ from dovetail.validator.client_api.families import Families, timestamp
 from dovetail.validator.client_api.statuses import Statuses
 from dovetail.validator.config import ValidatorConfig
 from dovetail.validator.core.mempool.queue import PendingQueue, Reason
-from dovetail.validator.metrics import NAMESPACE, OTHER, Metrics, Totals
+from dovetail.validator.metrics import NAMESPACE, OTHER, DropCause, Metrics, Totals
 from dovetail.validator.processors.processor import STATES
 from dovetail.validator.processors.registry import Processors
 from dovetail.validator.store import Store
@@ -145,6 +145,12 @@ class NodeStatus(Collector):
             transactions.add_metric((*family, "committed"), counted.transactions_committed)
             transactions.add_metric((*family, "invalid"), counted.transactions_invalid)
         yield transactions
+        dropped = CounterMetricFamily(
+            f"{NAMESPACE}_batches_dropped", "Pending batches that were removed without a verdict.", labels=("cause",)
+        )
+        for cause in DropCause:
+            dropped.add_metric((cause,), self._metrics.dropped[cause])
+        yield dropped
         requests = CounterMetricFamily(
             f"{NAMESPACE}_requests", "Messages from processors and clients.", labels=("type",)
         )

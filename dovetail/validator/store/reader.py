@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 import lmdb
+import msgspec
 
 from dovetail.ledger.ids import BatchId, BlockId, TransactionId
 from dovetail.validator.core.journal.model import InvalidBatch
@@ -24,8 +25,10 @@ from dovetail.validator.store.permissions import lack_of_permission
 from dovetail.validator.store.records import (
     FORMAT,
     PRUNED_KEY,
+    QUEUE_KEY,
     BlockInfo,
     Pruned,
+    QueueRecord,
     StoredBatch,
     StoredTransaction,
     id_key,
@@ -212,6 +215,14 @@ class StoreReader(Snapshot):
         """Arrival number and bytes of every pending batch, in order of arrival; empty bytes for a damaged one."""
         for name, record in self.raw_entries("pending"):
             yield int.from_bytes(name, "big"), records.opened("pending", name, record) or b""
+
+    def queue_record(self) -> QueueRecord:
+        """What the last validator knew of its pending queue. Raises StorageFailed."""
+        record = self._get("meta", QUEUE_KEY)
+        try:
+            return QueueRecord() if record is None else records.decode_queue(record)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise self._damaged(f"the record of the pending queue is garbled: {error}") from None
 
     def superseded(self, num: int) -> list[int]:
         """The numbers of the nodes that block ``num`` replaced. Raises StorageFailed and struct.error."""

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dovetail.ledger.ids import BlockId, StateRoot
+from dovetail.ledger.settings import FamilyVersion
 from dovetail.validator.core.journal.model import InvalidBatch
 from dovetail.validator.core.state.nodes import Ref
 
@@ -47,6 +48,7 @@ _SEEDS: Final = {table: zlib.crc32(table.encode()) for table in TABLES}
 
 FORMAT_KEY: Final = b"format"
 PRUNED_KEY: Final = b"pruned"
+QUEUE_KEY: Final = b"queue"
 """The keys of the table ``meta``."""
 
 NUMBER_BYTES: Final = 8
@@ -107,6 +109,18 @@ class StoredTransaction(NamedTuple):
     batch_number: int
     position: int
     receipt: bytes
+
+
+class QueueRecord(NamedTuple):
+    """What the pending queue needs to know after a restart; the defaults mean nothing.
+
+    ``marks``: the arrival number of the next batch at each of the last steps of ``step_s`` seconds. ``served``: the
+    families that a processor has registered on this node, the last one at the end.
+    """
+
+    step_s: float = 0
+    marks: tuple[int, ...] = ()
+    served: tuple[FamilyVersion, ...] = ()
 
 
 class Pruned(NamedTuple):
@@ -201,6 +215,15 @@ def encode_invalid(entry: InvalidBatch) -> bytes:
 def decode_invalid(record: bytes) -> InvalidBatch:
     """Raises msgspec.MsgspecError and UnicodeDecodeError for bytes that ``encode_invalid`` never returns."""
     return _invalid_decoder.decode(record[NUMBER_BYTES:])
+
+
+def encode_queue(queue: QueueRecord) -> bytes:
+    return msgspec.msgpack.encode(queue)
+
+
+def decode_queue(record: bytes) -> QueueRecord:
+    """Raises msgspec.MsgspecError and UnicodeDecodeError for bytes that ``encode_queue`` never returns."""
+    return msgspec.msgpack.decode(record, type=QueueRecord)
 
 
 def encode_pruned(pruned: Pruned) -> bytes:

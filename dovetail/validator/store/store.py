@@ -26,7 +26,18 @@ from dovetail.validator.store.locks import own
 from dovetail.validator.store.opening import LOCK, make, open_file
 from dovetail.validator.store.permissions import lack_of_permission, make_folder
 from dovetail.validator.store.reader import StoreReader
-from dovetail.validator.store.records import FORMAT, FORMAT_KEY, PRUNED_KEY, BlockInfo, Pruned, id_key, key, sealed
+from dovetail.validator.store.records import (
+    FORMAT,
+    FORMAT_KEY,
+    PRUNED_KEY,
+    QUEUE_KEY,
+    BlockInfo,
+    Pruned,
+    QueueRecord,
+    id_key,
+    key,
+    sealed,
+)
 from dovetail.validator.store.sizes import commit_bytes, invalid_bytes, names_bytes, prune_bytes
 from dovetail.validator.store.snapshot import WHEN_DAMAGED, StorageFailed, StorageLost
 
@@ -184,6 +195,13 @@ class Store(StoreReader):
             self._put_invalid(transaction, invalid, settled)
             reach(CrashPoint.VERDICTS_BEFORE_SYNC)
         reach(CrashPoint.VERDICTS_AFTER_SYNC)
+
+    @_repeated_in_larger_map
+    def remember_queue(self, queue: QueueRecord) -> None:
+        """Write what the pending queue needs to know after a restart. Synced on return. Raises StorageFailed."""
+        record = sealed("meta", QUEUE_KEY, records.encode_queue(queue))
+        with self._write(len(record) + 4096) as transaction:
+            transaction.put(QUEUE_KEY, record, db=self._tables["meta"])
 
     def retry_write(self) -> None:
         """Test after a refused write whether writes succeed again: ``failure`` is None then.

@@ -214,7 +214,9 @@ class TestFullQueue:
     _ROOM = 5
 
     def test_room_comes_back(self, networks: Networks, author: Author, pool: ThreadPoolExecutor) -> None:
-        network = networks(DOVETAIL_LIMITS_PENDING_BATCHES_MAX=str(self._ROOM))
+        network = networks(
+            DOVETAIL_LIMITS_PENDING_BATCHES_MAX=str(self._ROOM), DOVETAIL_LIMITS_PENDING_UNSERVED_PERCENT_MAX="100"
+        )
         network.up()
         api = networks.api(network)
         accepted = [author.batch(author.transaction(_ABSENT, script())) for _ in range(self._ROOM)]

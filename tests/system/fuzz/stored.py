@@ -17,6 +17,7 @@ from dovetail.common.errors import Refused
 from dovetail.ledger.block import decode_block_header, is_sealed
 from dovetail.ledger.errors import InvalidKey, NotDecodable
 from dovetail.ledger.ids import BatchId, BlockId
+from dovetail.ledger.settings import FamilyVersion
 from dovetail.node.config import load
 from dovetail.validator.core.journal.model import InvalidBatch
 from dovetail.validator.core.state import merkle, nodes, walk
@@ -50,6 +51,7 @@ class Records(Target):
                 records.sealed("pending", _NAME, b"batch"),
                 _NAME + records.encode_invalid(invalid),
                 records.encode_numbers([1, 2, 3]),
+                records.encode_queue(records.QueueRecord(1.5, (1, 2), (FamilyVersion("intkey", "1.0"),))),
                 header,
             )
         ):
@@ -57,7 +59,7 @@ class Records(Target):
 
     def run(self, data: bytes) -> None:
         source = Input(data)
-        kind, record = source.byte() % 7, source.rest()
+        kind, record = source.byte() % 8, source.rest()
         try:
             again = self._decoded(kind, record)
         except (struct.error, msgspec.MsgspecError, UnicodeDecodeError, NotDecodable):
@@ -81,6 +83,9 @@ class Records(Target):
             return None
         if kind == 5:
             return records.encode_numbers(records.decode_numbers(record))
+        if kind == 6:
+            records.decode_queue(record)
+            return None
         decode_block_header(record)
         with suppress(InvalidKey):
             is_sealed(BlockId("ab" * 64), record)

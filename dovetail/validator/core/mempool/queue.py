@@ -132,11 +132,11 @@ class PendingQueue:
         batch_id = self._index.first(transaction_id)
         return None if batch_id is None else self._entries[batch_id]
 
-    def add(self, arrival: int, batch: VerifiedBatch) -> Pending:
-        """Queue a new batch. The caller has checked the quota: an accepted batch is never dropped."""
+    def add(self, arrival: int, batch: VerifiedBatch, *, kept: bool = False) -> Pending:
+        """Queue a new batch. The caller has checked the quota; ``kept``: by the room for kept batches."""
         assert batch.id not in self._entries, "an entry would lose its place"
         entry = self._entries[batch.id] = Pending(arrival, batch)
-        self.quota.reserve(batch)
+        self.quota.reserve(batch, kept=kept)
         self._index.add(batch)
         heappush(self._ready, (arrival, batch.id))
         return entry
@@ -146,7 +146,7 @@ class PendingQueue:
         self.add(INJECTED, batch).alone = True
 
     def remove(self, entry: Pending) -> None:
-        """Remove a batch that is committed or INVALID."""
+        """Remove a batch that is committed, INVALID or dropped."""
         self._unpark(entry)
         del self._entries[entry.batch.id]
         self._step_aside(entry)
@@ -155,6 +155,10 @@ class PendingQueue:
         if len(self._ready) > 2 * len(self._entries) + _STALE_MAX:
             # Stale items of the heap would stay until everything older is done.
             self._ready = sorted(set(filter(self._is_ready, self._ready)))
+
+    def droppable(self) -> Iterator[Pending]:
+        """The batches of clients that no block is running now, in order of arrival."""
+        return (entry for entry in self if entry.reason is not Reason.EXECUTING and entry.arrival != INJECTED)
 
     @property
     def is_backing_off(self) -> bool:
@@ -186,7 +190,9 @@ class PendingQueue:
         return None
 
     def put_back(self, entry: Pending) -> None:
-        """Make a batch ready again, at its old place."""
+        """Make a batch ready again, at its old place. Does nothing if the batch was dropped meanwhile."""
+        if self._entries.get(entry.batch.id) is not entry:
+            return
         self._unpark(entry)
         if entry.reason is Reason.WAITING_FOR_DEPENDENCY:
             self._index.reorder(entry.batch, last=False)

@@ -1,4 +1,4 @@
-"""Quotas of the pending queue: how much may be pending in total, and how much for each batcher's key.
+"""Quotas of the pending queue: how much may be pending in total, for each batcher's key, and for unserved families.
 
 Order, waits and reasons belong to ``queue``.
 """
@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from dovetail.ledger.batch import VerifiedBatch
+from dovetail.ledger.ids import BatchId
 from dovetail.ledger.limits import Limits
+from dovetail.ledger.settings import SETTINGS, FamilyVersion
 
 _ENTRY_BYTES: Final = 200
 """Bytes counted for each input, output and dependency, beside its bytes in the batch.
@@ -26,6 +28,13 @@ class _Size:
         self.batches = batches
         self.transactions = transactions
         self.data_bytes = data_bytes
+
+    @classmethod
+    def of(cls, batches: Iterable[VerifiedBatch]) -> "_Size":
+        size = cls()
+        for batch in batches:
+            size.add(batch)
+        return size
 
     def add(self, batch: VerifiedBatch) -> None:
         self.batches += 1
@@ -48,6 +57,7 @@ _ANYTHING: Final = _Size(1, 1, 1)
 _NOTHING: Final = _Size()
 
 _KEY_CHARACTERS_SHOWN: Final = 16
+_FAMILY_CHARACTERS_SHOWN: Final = 60
 
 
 class ShareRefusal(NamedTuple):
@@ -62,43 +72,113 @@ class Quota:
 
     A batcher's key may use ``pending_share_percent_max`` of what the batches of other keys leave. So no single key
     fills the queue, and two keys that send all they can end with equal shares. Many keys together can fill it.
+
+    A family is served once a processor has registered it; ``sawtooth_settings`` always is. All batches that hold a
+    transaction of an unserved family may together use ``pending_unserved_percent_max`` of each limit.
+
+    Beside the limits there is room for ``pending_settings_percent_max`` of each. Only kept batches use this room, and
+    kept batches use nothing else.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._held = _Size()
+        """The use of all batches that are not kept."""
         self._of: dict[str, _Size] = {}
-        """The use of each key that has pending batches."""
+        """The use of each key that has such batches."""
+        self._served: dict[FamilyVersion, None] = {}
+        """The served families in the order of their last registration."""
+        self._unserved: dict[BatchId, VerifiedBatch] = {}
+        self._unserved_held = _Size()
+        self._kept: dict[BatchId, None] = {}
+        self._kept_held = _Size()
 
-    def reserve(self, batch: VerifiedBatch) -> None:
+    def reserve(self, batch: VerifiedBatch, *, kept: bool = False) -> None:
         """Count a batch. The caller has checked that it fits."""
+        if kept:
+            self._kept[batch.id] = None
+            self._kept_held.add(batch)
+            return
         self._held.add(batch)
         self._of.setdefault(batch.signer, _Size()).add(batch)
+        if self._first_unserved(batch) is not None:
+            self._unserved[batch.id] = batch
+            self._unserved_held.add(batch)
 
     def release(self, batch: VerifiedBatch) -> None:
         """Stop counting a batch."""
+        if batch.id in self._kept:
+            del self._kept[batch.id]
+            self._kept_held.remove(batch)
+            return
         self._held.remove(batch)
         of_signer = self._of[batch.signer]
         of_signer.remove(batch)
         if not of_signer.batches:
             del self._of[batch.signer]
+        self._release_unserved(batch)
+
+    def serve(self, family: FamilyVersion) -> bool:
+        """Note that a processor has registered a family. Returns whether the family was unserved before.
+
+        Beyond ``served_families_remembered``, the family that registered longest ago becomes unserved again.
+        """
+        was_unserved = family not in self._served
+        self._served.pop(family, None)
+        self._served[family] = None
+        if len(self._served) > self._limits.served_families_remembered:
+            del self._served[next(iter(self._served))]
+        if was_unserved:
+            for batch in [batch for batch in self._unserved.values() if self._first_unserved(batch) is None]:
+                self._release_unserved(batch)
+        return was_unserved
+
+    @property
+    def served(self) -> list[FamilyVersion]:
+        """The served families in the order of their last registration."""
+        return list(self._served)
 
     @property
     def transactions(self) -> int:
         """How many transactions the pending batches hold."""
-        return self._held.transactions
+        return self._held.transactions + self._kept_held.transactions
 
     @property
     def data_bytes(self) -> int:
         """How many bytes the pending batches and their declarations take."""
-        return self._held.data_bytes
+        return self._held.data_bytes + self._kept_held.data_bytes
 
     def refusal(self, batches: Iterable[VerifiedBatch]) -> str | None:
         """Why these new batches do not fit into the queue, with the values; None if they fit."""
-        more = _Size()
-        for batch in batches:
-            more.add(batch)
-        return self._refusal(more)
+        return self._refusal(_Size.of(batches))
+
+    def unserved_refusal(self, batches: Iterable[VerifiedBatch]) -> str | None:
+        """Why the new batches of unserved families do not fit, with the values; None if they fit."""
+        of_unserved = [(batch, family) for batch in batches if (family := self._first_unserved(batch)) is not None]
+        more = _Size.of(batch for batch, _ in of_unserved)
+        percent = self._limits.pending_unserved_percent_max
+        for name, held, added, most in self._limits_used(self._unserved_held, more):
+            share = _percent_of(most, percent)
+            if added and held + added > share:
+                first = str(of_unserved[0][1])[:_FAMILY_CHARACTERS_SHOWN]
+                return (
+                    f"no processor has ever served {first!r} here; of all such families the pending queue holds"
+                    f" {held} of at most {share} {name} ({percent} % of {most}), {added} more do not fit: wait until"
+                    " a processor of the family has connected"
+                )
+        return None
+
+    def keeps(self, batches: Iterable[VerifiedBatch]) -> bool:
+        """Whether these new batches fit into the room for kept ones."""
+        used = self._limits_used(self._kept_held, _Size.of(batches))
+        return all(held + added <= self._kept_room(most) for _, held, added, most in used)
+
+    def may_keep(self, batches: int, data_bytes: int) -> bool:
+        """Whether so many unverified batches of so many bytes in all could fit into the empty room for kept ones."""
+        limits = self._limits
+        return batches <= self._kept_room(limits.pending_batches_max) and data_bytes <= self._kept_room(
+            limits.pending_bytes_max
+        )
 
     def share_refusal(self, batches: Iterable[VerifiedBatch]) -> ShareRefusal | None:
         """Why these new batches exceed the share of one of their keys; None if they do not."""
@@ -151,8 +231,21 @@ class Quota:
         return None
 
     def _share(self, free: int) -> int:
-        """The share of ``free`` that one key may use, rounded up, so that every key can use the smallest queue."""
-        return min(free, -(-free * self._limits.pending_share_percent_max // 100))
+        """The share of ``free`` that one key may use."""
+        return _percent_of(free, self._limits.pending_share_percent_max)
+
+    def _kept_room(self, most: int) -> int:
+        return _percent_of(most, self._limits.pending_settings_percent_max)
+
+    def _first_unserved(self, batch: VerifiedBatch) -> FamilyVersion | None:
+        for transaction in batch.transactions:
+            if transaction.family not in self._served and transaction.family != SETTINGS:
+                return transaction.family
+        return None
+
+    def _release_unserved(self, batch: VerifiedBatch) -> None:
+        if self._unserved.pop(batch.id, None) is not None:
+            self._unserved_held.remove(batch)
 
     def _limits_used(self, held: _Size, more: _Size) -> tuple[tuple[str, int, int, int], ...]:
         limits = self._limits
@@ -161,3 +254,8 @@ class Quota:
             ("transactions", held.transactions, more.transactions, limits.pending_transactions_max),
             ("bytes", held.data_bytes, more.data_bytes, limits.pending_bytes_max),
         )
+
+
+def _percent_of(most: int, percent: int) -> int:
+    """A share of ``most``, rounded up, so that every share of the smallest queue has a place."""
+    return min(most, -(-most * percent // 100))

@@ -9,6 +9,7 @@ _BYTES_SHOWN_MAX: Final = 32
 
 RESTORE: Final = "stop the validator, then `dovetail store repair`, or restore a backup, or copy another node's store"
 DROP_PENDING: Final = "the validator drops it at its next start; its submitter submits the batch again"
+DROP_QUEUE: Final = "the validator begins anew to count how long batches are pending, and writes the record again"
 REEXECUTE: Final = (
     "compare the processor's build with the one that made the block: a version's rules may never change; a change of"
     " rules is another version"

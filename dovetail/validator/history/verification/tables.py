@@ -10,11 +10,11 @@ from typing import Final
 import msgspec
 
 from dovetail.validator.history.verification.batches import CheckedBatch
-from dovetail.validator.history.verification.findings import DROP_PENDING, Finding, Findings, shown
+from dovetail.validator.history.verification.findings import DROP_PENDING, DROP_QUEUE, Finding, Findings, shown
 from dovetail.validator.history.verification.state import GARBLED
 from dovetail.validator.history.verification.workers import Checkers, Entry
 from dovetail.validator.store import StoreReader, records
-from dovetail.validator.store.records import FORMAT_KEY, NUMBER_BYTES, PRUNED_KEY, TABLES
+from dovetail.validator.store.records import FORMAT_KEY, NUMBER_BYTES, PRUNED_KEY, QUEUE_KEY, TABLES
 
 _ID_BYTES: Final = 64
 _PIECE_BATCHES: Final = 64
@@ -33,7 +33,11 @@ def _layout(reader: StoreReader, _: Checkers, add: Callable[[Finding], None]) ->
     for table in sorted({*reader.tables()} - {name.encode() for name in TABLES}):
         add(Finding(None, "table", f"table {shown(table)}", "no such table", "one"))
     for name, record in reader.raw_entries("meta"):
-        if name not in (FORMAT_KEY, PRUNED_KEY):
+        if name == QUEUE_KEY:
+            if records.opened("meta", name, record) is None:
+                where = f"meta {shown(name)}"
+                add(Finding(None, "meta", where, "the bytes that were written", shown(record), DROP_QUEUE))
+        elif name not in (FORMAT_KEY, PRUNED_KEY):
             add(Finding(None, "meta", f"meta {shown(name)}", "no such entry", shown(record)))
 
 

@@ -365,3 +365,32 @@ def test_what_left_before_its_turn_leaves_no_trace() -> None:
         queue.remove(queue.add(1 + number, make_batch(("refused", number))))
     assert len(queue._ready) < 2_000
     assert order(queue) == [0]
+
+
+def test_what_may_be_dropped_is_what_waits_or_is_ready() -> None:
+    queue = filled("a", "b", "c", "d", "e", "f")
+    queue.inject(make_batch("injected"))
+    queue.put_back(popped(queue))
+    injected, executing = popped(queue), popped(queue)
+    queue.park_for_processor(popped(queue), FAMILIES[0])
+    queue.park_for_dependency(popped(queue), DEPENDENCIES[0], 10)
+    queue.park_for_activation(popped(queue), FAMILIES[0], "later")
+    queue.back_off(popped(queue), 10)
+    assert [entry.arrival for entry in queue.droppable()] == [1, 2, 3, 4, 5]
+    assert injected.arrival == INJECTED
+    queue.put_back(executing)
+    assert [entry.arrival for entry in queue.droppable()] == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_was_dropped_is_not_put_back() -> None:
+    queue = filled("a")
+    dropped = popped(queue)
+    queue.remove(dropped)
+    queue.put_back(dropped)
+    assert not queue.has_ready
+    again = queue.add(7, make_batch("a"))
+    queue.back_off(popped(queue), 10)
+    queue.put_back(dropped)
+    assert queue.is_backing_off
+    assert queue.tick(10) == []
+    assert popped(queue) is again
