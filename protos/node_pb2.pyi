@@ -269,3 +269,63 @@ class FamilyStatus(_message.Message):
     migrating_processors: int
     pending: _containers.RepeatedCompositeFieldContainer[FamilyStatus.Pending]
     def __init__(self, family_name: _Optional[str] = ..., family_version: _Optional[str] = ..., permission: _Optional[_Union[FamilyStatus.Permission, str]] = ..., from_block: _Optional[int] = ..., until_block: _Optional[int] = ..., migrates: _Optional[_Iterable[str]] = ..., migration: _Optional[_Union[FamilyStatus.Migration, str]] = ..., migration_message: _Optional[str] = ..., processors: _Optional[int] = ..., migrating_processors: _Optional[int] = ..., pending: _Optional[_Iterable[_Union[FamilyStatus.Pending, _Mapping]]] = ...) -> None: ...
+
+class PendingDropRequest(_message.Message):
+    __slots__ = ("batch_ids", "family_name", "family_version", "signer_pubkey", "count_only", "reason")
+    BATCH_IDS_FIELD_NUMBER: _ClassVar[int]
+    FAMILY_NAME_FIELD_NUMBER: _ClassVar[int]
+    FAMILY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SIGNER_PUBKEY_FIELD_NUMBER: _ClassVar[int]
+    COUNT_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    batch_ids: _containers.RepeatedScalarFieldContainer[str]
+    family_name: str
+    family_version: str
+    signer_pubkey: str
+    count_only: bool
+    reason: str
+    def __init__(self, batch_ids: _Optional[_Iterable[str]] = ..., family_name: _Optional[str] = ..., family_version: _Optional[str] = ..., signer_pubkey: _Optional[str] = ..., count_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class PendingDropResponse(_message.Message):
+    __slots__ = ("status", "message", "batches", "left", "executing", "families", "signers")
+    class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STATUS_UNSET: _ClassVar[PendingDropResponse.Status]
+        OK: _ClassVar[PendingDropResponse.Status]
+        INVALID_REQUEST: _ClassVar[PendingDropResponse.Status]
+        STORAGE_FAILED: _ClassVar[PendingDropResponse.Status]
+    STATUS_UNSET: PendingDropResponse.Status
+    OK: PendingDropResponse.Status
+    INVALID_REQUEST: PendingDropResponse.Status
+    STORAGE_FAILED: PendingDropResponse.Status
+    class Family(_message.Message):
+        __slots__ = ("family_name", "family_version", "batches")
+        FAMILY_NAME_FIELD_NUMBER: _ClassVar[int]
+        FAMILY_VERSION_FIELD_NUMBER: _ClassVar[int]
+        BATCHES_FIELD_NUMBER: _ClassVar[int]
+        family_name: str
+        family_version: str
+        batches: int
+        def __init__(self, family_name: _Optional[str] = ..., family_version: _Optional[str] = ..., batches: _Optional[int] = ...) -> None: ...
+    class Signer(_message.Message):
+        __slots__ = ("signer_pubkey", "batches")
+        SIGNER_PUBKEY_FIELD_NUMBER: _ClassVar[int]
+        BATCHES_FIELD_NUMBER: _ClassVar[int]
+        signer_pubkey: str
+        batches: int
+        def __init__(self, signer_pubkey: _Optional[str] = ..., batches: _Optional[int] = ...) -> None: ...
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    EXECUTING_FIELD_NUMBER: _ClassVar[int]
+    FAMILIES_FIELD_NUMBER: _ClassVar[int]
+    SIGNERS_FIELD_NUMBER: _ClassVar[int]
+    status: PendingDropResponse.Status
+    message: str
+    batches: int
+    left: int
+    executing: int
+    families: _containers.RepeatedCompositeFieldContainer[PendingDropResponse.Family]
+    signers: _containers.RepeatedCompositeFieldContainer[PendingDropResponse.Signer]
+    def __init__(self, status: _Optional[_Union[PendingDropResponse.Status, str]] = ..., message: _Optional[str] = ..., batches: _Optional[int] = ..., left: _Optional[int] = ..., executing: _Optional[int] = ..., families: _Optional[_Iterable[_Union[PendingDropResponse.Family, _Mapping]]] = ..., signers: _Optional[_Iterable[_Union[PendingDropResponse.Signer, _Mapping]]] = ...) -> None: ...

@@ -88,6 +88,8 @@ class Message(_message.Message):
         PROCESSORS_RESPONSE: _ClassVar[Message.MessageType]
         FAMILIES_REQUEST: _ClassVar[Message.MessageType]
         FAMILIES_RESPONSE: _ClassVar[Message.MessageType]
+        PENDING_DROP_REQUEST: _ClassVar[Message.MessageType]
+        PENDING_DROP_RESPONSE: _ClassVar[Message.MessageType]
         NOT_ALLOWED: _ClassVar[Message.MessageType]
     DEFAULT: Message.MessageType
     TP_REGISTER_REQUEST: Message.MessageType
@@ -161,6 +163,8 @@ class Message(_message.Message):
     PROCESSORS_RESPONSE: Message.MessageType
     FAMILIES_REQUEST: Message.MessageType
     FAMILIES_RESPONSE: Message.MessageType
+    PENDING_DROP_REQUEST: Message.MessageType
+    PENDING_DROP_RESPONSE: Message.MessageType
     NOT_ALLOWED: Message.MessageType
     MESSAGE_TYPE_FIELD_NUMBER: _ClassVar[int]
     CORRELATION_ID_FIELD_NUMBER: _ClassVar[int]

@@ -32,7 +32,7 @@ _COMMANDS: Final = {
     "chain": "The chain as a whole: verify.",
     "store": "The ledger's file: check, backup, restore, compact, prune, repair. More: docs/how-to/operations.md",
     "block": "Blocks of the chain: list, show.",
-    "batch": "Batches: list, show, and the status of submitted ones.",
+    "batch": "Batches: list, show, the status of submitted ones, and drop.",
     "transaction": "Transactions: list, show.",
     "state": "The state that the chain has arrived at: list, show.",
 }

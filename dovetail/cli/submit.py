@@ -143,6 +143,8 @@ def _follow(ids: Sequence[str], url: str) -> str:
 
 
 def _verdict(status: BatchStatus, wait_s: int | None) -> str:
+    if status.status == "UNKNOWN" and not status.why:
+        return f"batch {printable(status.id)} is UNKNOWN: the node dropped it or never had it; submit it again"
     why = printable(status.why) or "the REST API gave no reason"
     if status.status == "PENDING":
         return f"batch {printable(status.id)} is still PENDING after {wait_s} s: {why}"

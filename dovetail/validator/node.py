@@ -169,6 +169,7 @@ class Node:
             self._metrics,
             self._production.migrating.state_of,
             self._production.work,
+            self._production.drop,
             clock_ms,
         )
         self._restored = False

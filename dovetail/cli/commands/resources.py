@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from dovetail.cli.commands.batch_drop import EPILOG, batch_drop
 from dovetail.cli.options import Count, Head, Json, Url, Wait, examples, text_argument
 from dovetail.cli.printing import print_json, print_json_array, print_table, print_tree, short
 from dovetail.cli.submit import followed, refuse_uncommitted
@@ -62,7 +63,7 @@ def _cut(data: str) -> str:
 
 app = typer.Typer()
 block = typer.Typer(help="Blocks of the chain: list, show.", no_args_is_help=True)
-batch = typer.Typer(help="Batches: list, show, and the status of submitted ones.", no_args_is_help=True)
+batch = typer.Typer(help="Batches: list, show, the status of submitted ones, and drop.", no_args_is_help=True)
 transaction = typer.Typer(help="Transactions: list, show.", no_args_is_help=True)
 state = typer.Typer(help="The state that the chain has arrived at: list, show.", no_args_is_help=True)
 for _name, _group in (("block", block), ("batch", batch), ("transaction", transaction), ("state", state)):
@@ -122,6 +123,9 @@ def batch_status(
         print_table(("STATUS", "WHY", "BATCH ID"), [(status.status, status.why, status.id) for status in outcome])
     if wait:
         refuse_uncommitted(outcome, wait, url)
+
+
+batch.command("drop", epilog=EPILOG)(batch_drop)
 
 
 @transaction.command("list", epilog=examples("dovetail transaction list", "dovetail transaction list --count 0 --json"))

@@ -14,6 +14,7 @@ from dovetail.validator.admission.submission import Submissions
 from dovetail.validator.admission.verifier import VerifierPool
 from dovetail.validator.blocks.production import Work
 from dovetail.validator.client_api.conditions import Conditions
+from dovetail.validator.client_api.drops import Drop, Drops
 from dovetail.validator.client_api.families import Families, MigrationOf
 from dovetail.validator.client_api.node_status import NodeStatus
 from dovetail.validator.client_api.queries import DAMAGED, Queries
@@ -30,7 +31,13 @@ from protos.client_batch_submit_pb2 import (
     ClientBatchStatusResponse,
     ClientBatchSubmitResponse,
 )
-from protos.node_pb2 import MetricsResponse, NodeStatusResponse, StatusWaitCancel
+from protos.node_pb2 import (
+    MetricsResponse,
+    NodeStatusResponse,
+    PendingDropRequest,
+    PendingDropResponse,
+    StatusWaitCancel,
+)
 from protos.validator_pb2 import Message as Envelope
 
 _STATUS_WAIT_S_DEFAULT: Final = 300
@@ -56,6 +63,7 @@ class Clients:
         metrics: Metrics,
         migration_of: MigrationOf,
         work: Callable[[], Work],
+        drop: Drop,
         clock_ms: Callable[[], float],
     ) -> None:
         self._send = send
@@ -63,6 +71,7 @@ class Clients:
         self._queries = Queries(store, config.limits)
         self.submissions = Submissions(store, queue, pool, config.limits, self._answer_submission)
         self.statuses = Statuses(queue, store, config.limits, self._answer_status)
+        self._drops = Drops(queue, store, drop, config.limits)
         self.families = Families(store, queue, processors, migration_of)
         self.conditions = Conditions(store, queue, work, processors, self.submissions, config.limits, clock_ms)
         self.node_status = NodeStatus(
@@ -76,6 +85,7 @@ class Clients:
             Envelope.METRICS_REQUEST: self._answer_metrics,
             Envelope.PROCESSORS_REQUEST: self._answer_processors,
             Envelope.FAMILIES_REQUEST: self._answer_families,
+            Envelope.PENDING_DROP_REQUEST: self._answer_drop,
             **dict.fromkeys(self._queries.TABLE, self._query),
         }
 
@@ -155,6 +165,17 @@ class Clients:
         response = self.families.status()
         self._answer(request.identity, Envelope.FAMILIES_RESPONSE, request.correlation_id, response)
         self._log(request, NodeStatusResponse.Status.Name(response.status), families=len(response.families))
+
+    def _answer_drop(self, request: Request) -> None:
+        try:
+            asked = PendingDropRequest.FromString(request.content)
+        except DecodeError:
+            response = PendingDropResponse(status="INVALID_REQUEST", message="the request cannot be decoded")
+        else:
+            response = self._drops.answer(asked, _shown(asked.reason))
+        self._answer(request.identity, Envelope.PENDING_DROP_RESPONSE, request.correlation_id, response)
+        status = PendingDropResponse.Status.Name(response.status)
+        self._log(request, status, batches=response.batches, left=response.left, message=_shown(response.message))
 
     def _query(self, request: Request) -> None:
         response_type, content, status = self._queries.answer(request.message_type, request.content)

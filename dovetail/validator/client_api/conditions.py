@@ -144,7 +144,8 @@ class Conditions:
             f"batches are refused with 429: {len(self._queue)} of at most {limits.pending_batches_max} are pending,"
             f" with {self._queue.quota.transactions} of at most {limits.pending_transactions_max} transactions; one key"
             f" may hold {limits.pending_share_percent_max} % of what others leave. What do they wait for (dovetail"
-            " status)? Add processors, or raise the limits pending_*"
+            " status)? Add processors, or raise the limits pending_*, or drop what nobody will serve (dovetail batch"
+            " drop)"
         )
 
     def _storage_failed(self, now_ms: int) -> str | None:

@@ -131,7 +131,7 @@ def test_a_connection_that_is_lost_while_waiting_does_not_lose_the_id(run: Run, 
             {"reason": "waiting_for_processor", "family_name": "intkey", "family_version": "1.0"},
             "still PENDING after 7 s: waiting_for_processor intkey 1.0",
         ),
-        ("UNKNOWN", {}, "is UNKNOWN: the REST API gave no reason"),
+        ("UNKNOWN", {}, "is UNKNOWN: the node dropped it or never had it; submit it again"),
     ],
 )
 @pytest.mark.parametrize("as_json", [False, True])

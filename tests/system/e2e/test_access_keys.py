@@ -43,18 +43,18 @@ class KeyedNetwork:
         data = ("--data-dir", str(self.network.data), "--bind", self.network.validator_url)
         return self.network.start("validator", *data, *own)
 
-    def _keys(self, own: KeyFiles | None) -> tuple[str, ...]:
+    def keys(self, own: KeyFiles | None) -> tuple[str, ...]:
         if own is None:
             return ()
         return ("--connection-key", str(own.private), "--validator-key", str(self.ring.validator.public))
 
     def rest_api(self, own: KeyFiles | None) -> Process:
         places = ("--bind", self.network.rest_bind, "--validator", self.network.validator_url)
-        return self.network.start("rest-api", *places, *self._keys(own))
+        return self.network.start("rest-api", *places, *self.keys(own))
 
     def processor(self, handler: str, own: KeyFiles | None, *words: str) -> Process:
         where = ("--connect", self.network.validator_url)
-        return self.network.start("processor", handler, *where, *self._keys(own), *words, name=handler)
+        return self.network.start("processor", handler, *where, *self.keys(own), *words, name=handler)
 
 
 @pytest.fixture
@@ -132,6 +132,23 @@ def test_wrong_keys_are_refused_and_reported(keyed: KeyedNetwork, networks: Netw
     status = keyed.network.run("status", "--url", keyed.network.rest_url)
     assert status.code == 1
     assert "it is listed under processors: give its process a key that is listed under clients" in status.err
+
+
+def test_a_clients_key_counts_and_drops_pending_batches(keyed: KeyedNetwork) -> None:
+    validator, processor = keyed.validator(), keyed.processor(SETTINGS, keyed.ring.processor)
+    for process in (validator, processor):
+        process.wait_logged("ready")
+    words = ("batch", "drop", "--dry-run", "--json", "--validator", keyed.network.validator_url)
+    counted = keyed.network.run(*words, *keyed.keys(keyed.ring.client))
+    assert (counted.code, counted.json["batches"]) == (0, 0), counted.err
+    for own, said in (
+        (keyed.ring.processor, "is not among the allowed clients of this validator"),
+        (keyed.ring.stranger, "must be in its allowed_keys, under clients"),
+        (None, "no connection to the validator"),
+    ):
+        refused = keyed.network.run(*words, *keyed.keys(own))
+        assert refused.code == 1
+        assert said in refused.err
 
 
 @pytest.mark.parametrize("command", ["validator", "up"])

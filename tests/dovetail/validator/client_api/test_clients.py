@@ -25,8 +25,8 @@ from dovetail.validator.blocks.production import Work
 from dovetail.validator.client_api.clients import Clients
 from dovetail.validator.client_api.queries import DAMAGED
 from dovetail.validator.config import ValidatorConfig
-from dovetail.validator.core.mempool.queue import PendingQueue
-from dovetail.validator.metrics import Metrics
+from dovetail.validator.core.mempool.queue import Pending, PendingQueue
+from dovetail.validator.metrics import DropCause, Metrics
 from dovetail.validator.processors.registry import Processors
 from dovetail.validator.store import Store
 from dovetail.validator.transport.gateway import Delivery, Request
@@ -90,9 +90,17 @@ class Bench:
             self.metrics,
             lambda _: ("NONE", ""),
             work,
+            self._drop,
             clock_ms,
         )
         self.clients.submissions.open = True
+        self.dropped: list[tuple[list[VerifiedBatch], DropCause, str]] = []
+        self.disk_is_full = False
+
+    def _drop(self, entries: list[Pending], cause: DropCause, why: str) -> bool:
+        """Keeps the queue as it is, so that tests see what would be dropped."""
+        self.dropped.append(([entry.batch for entry in entries], cause, why))
+        return not self.disk_is_full
 
     def _send(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> Delivery:
         if identity in self.gone:
@@ -456,7 +464,7 @@ def test_a_full_queue_takes_what_it_knows_again(store: Store) -> None:
 
 
 def test_a_batch_that_a_list_names_twice_takes_one_place(store: Store) -> None:
-    bench = Bench(store, replace(LIMITS, pending_batches_max=2))
+    bench = Bench(store, replace(LIMITS, pending_batches_max=2, pending_unserved_percent_max=100))
     bench.queue.add(0, make_batch("pending"))
     new = make_batch("new")
     content = raw_pb2.RawBatchList(batches=[new.raw, new.raw]).SerializeToString()

@@ -147,6 +147,7 @@ def test_a_processors_key_hands_in_and_reads_nothing(ring: Ring, tmp_path: Path)
                     Envelope.LIST_REQUEST: b"",
                     Envelope.NODE_STATUS_REQUEST: b"",
                     Envelope.METRICS_REQUEST: b"",
+                    Envelope.PENDING_DROP_REQUEST: b"",
                 }
                 for message_type, content in asked.items():
                     answer = await ask(processor, message_type, content)
