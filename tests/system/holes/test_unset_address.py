@@ -34,9 +34,13 @@ BOTH = {"inputs": [ONE, TWO], "outputs": [ONE, TWO]}
 
 
 class OldValidator:
-    """Release 1.0.5 as a processor sees it: no protocol_version, and an entry without data for what is not set."""
+    """Release 1.0.5 as a processor sees it: no protocol_version, and an entry without data for what is not set.
 
-    def __init__(self) -> None:
+    ``statuses``: whether an answer to a state request has its status. No 1.x SDK misses an absent one.
+    """
+
+    def __init__(self, *, statuses: bool) -> None:
+        self._status = [(2, int(Status.OK))] if statuses else []
         self._router: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.ROUTER)
         self.url = f"tcp://127.0.0.1:{self._router.bind_to_random_port('tcp://127.0.0.1')}"
         self._processor = b""
@@ -75,26 +79,27 @@ class OldValidator:
             return wire.encode([(1, int(Status.OK))])
         if kind == MessageType.TP_STATE_GET_REQUEST:
             entries = [(leaf, self.state.get(leaf, b"")) for leaf in wire.get_all_text(fields, 2)]
-            return wire.encode(wire.repeated(1, encode_entries(entries)))
+            return wire.encode([*wire.repeated(1, encode_entries(entries)), *self._status])
         if kind == MessageType.TP_STATE_SET_REQUEST:
             self.state.update(written := dict(decode_entries(wire.get_all_bytes(fields, 2))))
-            return wire.encode(wire.repeated(1, written))
+            return wire.encode([*wire.repeated(1, written), *self._status])
         return b"" if kind == MessageType.PING_REQUEST else None
 
     def _send(self, message: Message) -> None:
         self._router.send_multipart([self._processor, message.encode()])
 
 
-def test_our_intkey_judges_at_a_validator_of_release_1_0_as_here() -> None:
-    validator = OldValidator()
+@pytest.mark.parametrize("statuses", [True, False])
+def test_our_intkey_judges_at_a_validator_of_release_1_0_as_here(statuses: bool) -> None:
+    validator = OldValidator(statuses=statuses)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DOVETAIL_")}
     words = [sys.executable, "-m", "dovetail", "processor", INTKEY, "--connect", validator.url]
     process = Process("intkey", words, kept)
     try:
         validator.await_registration()
-        assert validator.process(AUTHOR.intkey("inc", "n", 1))[0] == ProcessStatus.INVALID_TRANSACTION
-        for verb, status in (("set", ProcessStatus.OK), ("set", ProcessStatus.INVALID_TRANSACTION), ("inc", 1)):
-            assert validator.process(AUTHOR.intkey(verb, "n", 1))[0] == status, process.text
+        verdicts = [validator.process(AUTHOR.intkey(verb, "n", 1)) for verb in ("inc", "set", "set", "inc")]
+        invalid = ProcessStatus.INVALID_TRANSACTION
+        assert [status for status, _ in verdicts] == [invalid, ProcessStatus.OK, invalid, ProcessStatus.OK], verdicts
         assert validator.state == {intkey_address("n"): b"\xa1\x61n\x02"}
         assert validator.registrations == 1, process.text
     finally:
