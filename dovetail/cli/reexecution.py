@@ -99,9 +99,10 @@ def reexecute(
         with closing(replay):
             note(f"processors may connect at {replay.endpoint}")
             if elsewhere:
+                waiting = f"; waiting {wait_s} s for them: {program()} processor MODULE:HANDLER --connect"
                 note(
-                    f"history needs processors that are not started here: {_first_blocks(elsewhere)}; waiting"
-                    f" {wait_s} s for them: {program()} processor MODULE:HANDLER --connect {replay.endpoint}"
+                    f"history needs processors that are not started here: {_first_blocks(elsewhere)}"
+                    + (f"{waiting} {replay.endpoint}" if wait_s else "")
                 )
             with tempfile.TemporaryDirectory(prefix="dovetail-") as logs:
                 work = _drive(replay, verification, tally, elsewhere, wait_s, served)

@@ -36,6 +36,9 @@ from dovetail.validator.store import StorageFailed, StoreReader
 app = typer.Typer(help="The chain as a whole: verify.", no_args_is_help=True)
 
 _BIND_DEFAULT: Final = "tcp://127.0.0.1:*"
+_BOUND_WAIT_S: Final = 10
+"""The default wait for processors at a given ``--bind``. They may be running already, and reconnect within it."""
+
 _KEYS_SHOWN_MAX: Final = 100
 
 
@@ -74,9 +77,15 @@ def verify(
     ] = _BIND_DEFAULT,
     insecure: Insecure = None,
     wait_s: Annotated[
-        int,
-        number_option("--wait-s", 0, WAIT_S_MAX, "With --reexecute: how long to wait for those processors.", "SECONDS"),
-    ] = 60,
+        int | None,
+        number_option(
+            "--wait-s",
+            0,
+            WAIT_S_MAX,
+            "With --reexecute: how long to wait for those processors. Default: 10 with --bind, else 0.",
+            "SECONDS",
+        ),
+    ] = None,
     processes: Processes = 0,
     most: Annotated[int, number_option("--show", 1, None, "Show at most N findings.")] = 20,
     as_json: Json = False,
@@ -85,7 +94,8 @@ def verify(
 
     Reads only, even beside a running validator. Exit code 0 when the store is sound, else 1 with findings: the block,
     what was expected and what was found. With --reexecute the bundled processors and those of --family are started, and
-    others may connect; families that no processor serves are listed before anything runs.
+    others may connect; families that no processor serves are listed before anything runs, and end the command at once,
+    or after --wait-s.
     """
     if not reexecute and (family or insecure or bind != _BIND_DEFAULT):
         raise typer.BadParameter("--family, --bind and --insecure go with --reexecute")
@@ -93,6 +103,9 @@ def verify(
         raise typer.BadParameter(f"--from {first} comes after --to {last}")
     flags = {"validator.data_dir": Flag("--data-dir", data_dir), "validator.insecure": Flag("--insecure", insecure)}
     settings = load(config_file=config, flags=flags)
+    if wait_s is None:
+        # Nobody knows a free port before it is printed, so nobody is on the way there.
+        wait_s = 0 if bind == _BIND_DEFAULT else _BOUND_WAIT_S
     path = settings.validator.data_dir / STORE_NAME
     if reexecute:
         with progress_bar("blocks") as bar:
