@@ -144,10 +144,12 @@ class ProcessorStatus(_message.Message):
         TAKES_WORK: _ClassVar[ProcessorStatus.State]
         DRAINING: _ClassVar[ProcessorStatus.State]
         SILENT: _ClassVar[ProcessorStatus.State]
+        STUCK: _ClassVar[ProcessorStatus.State]
     STATE_UNSET: ProcessorStatus.State
     TAKES_WORK: ProcessorStatus.State
     DRAINING: ProcessorStatus.State
     SILENT: ProcessorStatus.State
+    STUCK: ProcessorStatus.State
     class Family(_message.Message):
         __slots__ = ("family_name", "family_version", "build_id", "migrates", "namespaces")
         FAMILY_NAME_FIELD_NUMBER: _ClassVar[int]

@@ -35,6 +35,7 @@ class Limits:
     processors_max: int = 1_000
     processor_ping_ms: int = 10_000
     processor_silence_ms: int = 30_000
+    task_answer_ms_max: int = 60_000
     packed_transactions_max: int = 2_048
     packed_bytes_max: int = 4 * 1024 * 1024
     state_list_entries_max: int = 200

@@ -40,6 +40,7 @@ _STATES: Final = {
     node_pb2.ProcessorStatus.TAKES_WORK: "takes_work",
     node_pb2.ProcessorStatus.DRAINING: "draining",
     node_pb2.ProcessorStatus.SILENT: "silent",
+    node_pb2.ProcessorStatus.STUCK: "stuck",
 }
 
 

@@ -55,7 +55,10 @@ class Retries:
             failures = entry.tries
         elif verdict.reason == "processor_lost":
             log.warning("processor lost with a batch alone, it is tried again", batch_id=entry.batch.id)
-            entry.failure = f"its processor was lost {entry.losses} times while it applied this batch alone"
+            entry.failure = (
+                f"its processor was lost {entry.losses} times while it applied this batch alone, or gave no answer"
+                f" within {limits.task_answer_ms_max} ms (task_answer_ms_max)"
+            )
             failures = entry.losses
         else:
             return 0

@@ -1,4 +1,4 @@
-"""The five conditions that keep a node from working as it should, each with a sentence that says what to do.
+"""The conditions that keep a node from working as it should, each with a sentence that says what to do.
 
 Checked once a tick; /readyz, the metrics and the log report the same conditions. ``families`` reports what would stall
 an upgrade.
@@ -40,6 +40,7 @@ class Kind(StrEnum):
     STORE_DAMAGED = "store_damaged"
     NO_BLOCK = "no_block"
     PROCESSOR_MISSING = "processor_missing"
+    PROCESSOR_STUCK = "processor_stuck"
 
 
 class Condition(NamedTuple):
@@ -124,6 +125,7 @@ class Conditions:
             Kind.STORE_DAMAGED: self._store_damaged(),
             Kind.NO_BLOCK: self._no_block(now_ms),
             Kind.PROCESSOR_MISSING: self._processor_missing(now_ms),
+            Kind.PROCESSOR_STUCK: self._processor_stuck(now_ms),
         }
         for kind, message in messages.items():
             before = self._held.get(kind)
@@ -244,8 +246,26 @@ class Conditions:
             " (dovetail upgrade)"
         )
 
+    def _processor_stuck(self, now_ms: int) -> str | None:
+        """Holds while a processor is stuck: until it answers a task, registers again or closes its connection."""
+        stuck = self._processors.stuck()
+        if not stuck:
+            return None
+        first = min(stuck, key=lambda each: each.lost_ms)
+        build = f", build {_shortened(first.build_id)}" if first.build_id else ""
+        others = f" So did {len(stuck) - 1} other processors." if len(stuck) > 1 else ""
+        return (
+            f"the processor with the connection {first.connection_id[:_CONNECTION_CHARACTERS_MAX]}{build} did not"
+            f" answer {first.transactions} transactions of {_shown(first.family)} within task_answer_ms_max"
+            f" ({self._limits.task_answer_ms_max} ms). They went to other processors, and it gets no new ones before it"
+            f" answers.{others} See what its log says (dovetail processors), and start it again"
+        )
+
 
 def _shown(family: FamilyVersion) -> str:
     """A family in quotes and shortened, because submitters choose its name."""
-    text = str(family)
+    return _shortened(str(family))
+
+
+def _shortened(text: str) -> str:
     return repr(text if len(text) <= _NAME_CHARACTERS_MAX else f"{text[:_NAME_CHARACTERS_MAX]}…")

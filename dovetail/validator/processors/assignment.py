@@ -50,6 +50,10 @@ class Assignment(Protocol):
     namespaces: tuple[str, ...]
     """The namespaces that the processor had registered for the family when the task started."""
 
+    @property
+    def awaited(self) -> str:
+        """The correlation id of the next answer."""
+
     def start(self) -> bool:
         """Send the task. False, with nothing sent, if the request would be too large."""
 
@@ -84,6 +88,10 @@ class PackedAssignment:
         self._send = send
         self._context_id = context_id
         self._limits = limits
+
+    @property
+    def awaited(self) -> str:
+        return self._context_id
 
     def start(self) -> bool:
         request = packed_pb2.PackedProcessRequest(context_id=self._context_id, follows=self._follows)
@@ -189,7 +197,7 @@ class Conversation:
         request = processor_pb2.TpProcessRequest(
             payload=message.payload,
             signature=message.header_signature,
-            context_id=self._current_id,
+            context_id=self.awaited,
             batch_id=self._unit.batch_id,
             migration=self.task.migration,
         )
@@ -197,11 +205,11 @@ class Conversation:
             request.header_bytes = message.header
         else:
             request.header.ParseFromString(message.header)
-        self._send(Envelope.TP_PROCESS_REQUEST, self._current_id, request.SerializeToString())
+        self._send(Envelope.TP_PROCESS_REQUEST, self.awaited, request.SerializeToString())
         return True
 
     def state_request(self, context_id: str, request: Message) -> Message:
-        serve = self._serving.get(type(request)) if context_id == self._current_id else None
+        serve = self._serving.get(type(request)) if context_id == self.awaited else None
         if serve is None:
             return refused(request)
         try:
@@ -210,7 +218,7 @@ class Conversation:
             return refused(request)
 
     def answer(self, correlation_id: str, content: bytes) -> Outcomes | None:
-        if correlation_id != self._current_id:
+        if correlation_id != self.awaited:
             return None
         try:
             response = processor_pb2.TpProcessResponse.FromString(content)
@@ -229,7 +237,7 @@ class Conversation:
         return [self._outcomes]
 
     @property
-    def _current_id(self) -> str:
+    def awaited(self) -> str:
         return f"{self._context_id}:{len(self._outcomes)}"
 
     def _next_context(self) -> TransactionContext:

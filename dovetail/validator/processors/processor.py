@@ -4,6 +4,7 @@
 """
 
 from collections import deque
+from itertools import islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -12,7 +13,7 @@ from dovetail.validator.core.execution.model import Task, Verdict
 from dovetail.validator.processors.assignment import Assignment, Outcomes, PackedAssignment
 from protos.node_pb2 import ProcessorStatus
 
-STATES: Final = ("takes_work", "draining", "silent")
+STATES: Final = ("takes_work", "draining", "silent", "stuck")
 OCCUPANCY_DEFAULT: Final = 10
 _PACKED_IN_FLIGHT: Final = 2
 """Tasks in flight at a packed processor: it works on one while the other travels."""
@@ -27,6 +28,14 @@ block, short enough that a lost task costs little work."""
 _UNTIMED_TRANSACTIONS_MAX: Final = 256
 _SLOW_TRANSACTIONS_MAX: Final = 16
 """The most transactions of a task whose family has no times yet, and of a task whose family is slow."""
+
+_SLOW_TASK_MS: Final = 1_000
+"""The most that a task of a slow family should take, so that no task comes near its deadline. One transaction always
+fits."""
+
+_SLOWER_MAX: Final = 4
+"""A packed task may take so many times as long as its transactions took in the fastest recent task, and then the fixed
+limit."""
 
 _PACED_TASKS: Final = 8
 _TOGETHER_MS: Final = 0.5
@@ -50,6 +59,16 @@ class Held(NamedTuple):
 
     assignment: Assignment
     given_ms: float
+
+
+class Stuck(NamedTuple):
+    """The oldest task that a processor did not answer in time, and when the processor lost it."""
+
+    connection_id: str
+    family: FamilyVersion
+    build_id: str
+    transactions: int
+    lost_ms: float
 
 
 class Holding(NamedTuple):
@@ -79,7 +98,16 @@ class Processor:
         self.unreachable = False
         """A message could not be sent: the processor is dropped at the next tick."""
         self.held: dict[str, Held] = {}
-        """Tasks in flight by context id. Only ``hold`` and ``release`` change it."""
+        """Tasks in flight by context id, in the order of their newest messages. Only ``hold``, ``advance`` and
+        ``release`` change it."""
+        self.stuck: Stuck | None = None
+        """The processor did not answer a task in time, and has answered none since. It gets no new tasks."""
+        self.overdue: set[str] = set()
+        """Correlation ids of the answers that the processor owes for lost tasks. They take up capacity, because the
+        processor may still be at these tasks."""
+        self._begun_ms = now_ms
+        """When the processor could begin its oldest message: when it was given, or when the one before was answered."""
+        self._answered_ms = now_ms
         self._held_alone = 0
         self.newest = ""
         """The context id of the newest task, which may be answered already."""
@@ -93,7 +121,7 @@ class Processor:
 
     def takes(self, family: FamilyVersion, *, migration: bool = False) -> bool:
         """Whether the processor accepts tasks of ``family``; with ``migration``: tasks of its migration."""
-        if family not in self.families or self.draining or self.silent or self.unreachable:
+        if family not in self.families or self.draining or self.silent or self.stuck or self.unreachable:
             return False
         return self.families[family].migrates or not migration
 
@@ -102,6 +130,8 @@ class Processor:
         """One of ``STATES``."""
         if self.silent or self.unreachable:
             return "silent"
+        if self.stuck:
+            return "stuck"
         return "draining" if self.draining else "takes_work"
 
     @property
@@ -116,11 +146,12 @@ class Processor:
         A packed processor gets no task behind one that runs alone: if the processor dies of that task, both would be
         lost.
         """
+        unanswered = len(self.held) + len(self.overdue)
         if not self.packed_version:
-            return self.occupancy - len(self.held)
+            return self.occupancy - unanswered
         if self._held_alone:
             return 0
-        return _PACKED_IN_FLIGHT - len(self.held)
+        return _PACKED_IN_FLIGHT - unanswered
 
     @property
     def takes_alone(self) -> bool:
@@ -139,8 +170,50 @@ class Processor:
         return newest.assignment.task if isinstance(newest.assignment, PackedAssignment) else None
 
     def hold(self, context_id: str, held: Held) -> None:
+        if not self.held:
+            self._begun_ms = held.given_ms
         self.held[context_id] = held
         self._held_alone += held.assignment.task.alone
+
+    def advance(self, context_id: str, now_ms: float) -> None:
+        """Note an answer to a message of a task in flight. The task's next message, if any, is behind all others."""
+        if next(iter(self.held)) == context_id:
+            self._begun_ms = now_ms
+        self._answered_ms = now_ms
+        self.held[context_id] = self.held.pop(context_id)
+
+    def answer_late(self, correlation_id: str, now_ms: float) -> bool:
+        """Note an answer to a lost task, which was ahead of all tasks in flight; False if no task awaits it."""
+        if correlation_id not in self.overdue:
+            return False
+        self.overdue.discard(correlation_id)
+        self._begun_ms = self._answered_ms = now_ms
+        return True
+
+    def lose_overdue(self, now_ms: float, answer_ms_max: int) -> list[Task]:
+        """Remove the tasks that should have been answered by now.
+
+        Only the oldest message can be overdue: the others may wait in the processor for their turn.
+        """
+        lost: list[Task] = []
+        while self.held:
+            context_id, (assignment, _) = next(iter(self.held.items()))
+            task, limit_ms = assignment.task, float(answer_ms_max)
+            if isinstance(assignment, PackedAssignment):
+                pace_ms = self.record.pace_ms(task.route) or 0.0
+                limit_ms += _SLOWER_MAX * pace_ms * _transactions(task)
+            if now_ms - self._begun_ms <= limit_ms:
+                break
+            lost.append(self.release(context_id))
+            self.overdue.add(assignment.awaited)
+            if self.stuck is None:
+                registered = self.families.get(task.route)
+                build_id = registered.build_id if registered else ""
+                self.stuck = Stuck(self.identity.hex(), task.route, build_id, _transactions(task), now_ms)
+            # A loss is no answer, so it does not start the time of the next task.
+            for oldest in islice(self.held.values(), 1):
+                self._begun_ms = max(oldest.given_ms, self._answered_ms)
+        return lost
 
     def release(self, context_id: str) -> Task:
         task = self.held.pop(context_id).assignment.task
@@ -155,12 +228,13 @@ class Processor:
         if pace_ms is None:
             most = _UNTIMED_TRANSACTIONS_MAX
         else:
-            most = max(_SLOW_TRANSACTIONS_MAX, int(_TASK_MS / max(pace_ms, 1e-3)))
+            pace_ms = max(pace_ms, 1e-3)
+            most = max(int(_TASK_MS / pace_ms), min(_SLOW_TRANSACTIONS_MAX, int(_SLOW_TASK_MS / pace_ms)))
         return max(1, min(most, self.occupancy // _PACKED_IN_FLIGHT))
 
     def longest_held(self, now_ms: float) -> Holding | None:
         """The oldest task in flight; None if there is none."""
-        first = next(iter(self.held.values()), None)
+        first = min(self.held.values(), key=attrgetter("given_ms"), default=None)
         if first is None:
             return None
         task = first.assignment.task

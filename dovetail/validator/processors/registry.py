@@ -24,7 +24,7 @@ from dovetail.validator.processors.assignment import (
     new_context_id,
     refused,
 )
-from dovetail.validator.processors.processor import OCCUPANCY_DEFAULT, Held, Holding, Processor, Registered
+from dovetail.validator.processors.processor import OCCUPANCY_DEFAULT, Held, Holding, Processor, Registered, Stuck
 from dovetail.validator.transport.gateway import Delivery
 from protos import packed_pb2, processor_pb2, state_context_pb2
 from protos.node_pb2 import ProcessorStatus
@@ -53,7 +53,7 @@ _STATE_REQUESTS: Final[dict[int, tuple[type[Message], int]]] = {
 
 
 class ProcessorAvailable(NamedTuple):
-    """A processor accepts tasks of a family: it registered, or a silent one sent a frame again."""
+    """A processor accepts tasks of a family: it registered, a silent one sent a frame, or a stuck one an answer."""
 
     family: FamilyVersion
     packed: bool
@@ -62,7 +62,7 @@ class ProcessorAvailable(NamedTuple):
 
 
 class ProcessorUnavailable(NamedTuple):
-    """A processor accepts no more tasks: it unregistered, closed its connection or went silent."""
+    """A processor accepts no more tasks: it unregistered, closed its connection, went silent or is stuck."""
 
     families: tuple[FamilyVersion, ...]
     why: str
@@ -84,7 +84,7 @@ class TaskAnswered(NamedTuple):
 
 
 class TaskLost(NamedTuple):
-    """A task was lost with its processor. ``begun``: the processor may have begun it."""
+    """A task was lost with its processor, or not answered in time. ``begun``: the processor may have begun it."""
 
     task: Task
     begun: bool
@@ -131,6 +131,11 @@ class Processors:
         now_ms = self._clock_ms()
         each = (processor.longest_held(now_ms) for processor in self._connected.values())
         return max((held for held in each if held), key=lambda held: held.held_ms, default=None)
+
+    def stuck(self) -> list[Stuck]:
+        """The processors that did not answer a task in time and have answered none since, the oldest connection
+        first."""
+        return [processor.stuck for processor in self._connected.values() if processor.stuck]
 
     def states(self) -> Counter[str]:
         """The number of processors in each state of ``processor.STATES``."""
@@ -208,19 +213,21 @@ class Processors:
         return self._take_answer(processor, correlation_id, content)
 
     def tick(self) -> list[ProcessorEvent]:
-        """Ping quiet processors. Report the tasks of those that answered no ping for too long as lost."""
+        """Ping quiet processors. Report tasks as lost whose processor answered no ping, or not the task, in time."""
         now_ms = self._clock_ms()
         events: list[ProcessorEvent] = []
         for processor in list(self._connected.values()):
             if processor.unreachable:
                 events += self._drop(processor, "it takes no messages")
-            elif processor.pinged_ms is not None and not processor.silent:
+                continue
+            if processor.pinged_ms is not None and not processor.silent:
                 silent_ms = now_ms - processor.pinged_ms
                 if silent_ms > self._limits.processor_silence_ms - self._limits.processor_ping_ms:
                     processor.silent = True
                     events += self._lose(processor, f"it is silent: no answer to a ping for {silent_ms:.0f} ms")
             elif now_ms - max(processor.heard_ms, processor.asked_ms) > self._limits.processor_ping_ms:
                 events += self._ping(processor)
+            events += self._lose_overdue(processor, now_ms)
         return events
 
     def probe(self) -> list[ProcessorEvent]:
@@ -241,11 +248,32 @@ class Processors:
         return lost
 
     def _lose(self, processor: Processor, why: str) -> list[ProcessorEvent]:
+        behind = len(processor.overdue)
         tasks = [processor.release(context_id) for context_id in list(processor.held)]
+        return [_unavailable(processor, why), *self._lost(processor, tasks, behind)]
+
+    def _lose_overdue(self, processor: Processor, now_ms: float) -> list[ProcessorEvent]:
+        """Take back the tasks that a processor did not answer in time. It gets no new ones before it answers one."""
+        behind, before = len(processor.overdue), processor.stuck
+        tasks = processor.lose_overdue(now_ms, self._limits.task_answer_ms_max)
+        lost = self._lost(processor, tasks, behind) if tasks else []
+        if processor.stuck is None or before is not None:
+            return lost
+        why = f"it is stuck: no answer to {processor.stuck.transactions} transactions of {processor.stuck.family}"
+        return [_unavailable(processor, f"{why} within {self._limits.task_answer_ms_max} ms"), *lost]
+
+    def _lost(self, processor: Processor, tasks: list[Task], behind: int) -> list[ProcessorEvent]:
+        """The losses of a processor's oldest tasks, which were behind so many lost ones."""
         self._forget_drained(processor)
         self._migrations_lost.update(task.route for task in tasks if task.migration)
-        lost = [TaskLost(task, not processor.packed_version or place == 0) for place, task in enumerate(tasks)]
-        return [_unavailable(processor, why), *lost]
+        return [TaskLost(task, not processor.packed_version or place == 0) for place, task in enumerate(tasks, behind)]
+
+    def _available_again(self, processor: Processor) -> list[ProcessorEvent]:
+        """A processor answered a task, or registered again: if it was stuck, it accepts tasks again."""
+        if processor.stuck is None:
+            return []
+        processor.stuck = None
+        return [_available(processor, family) for family in processor.serves]
 
     def _forget_drained(self, processor: Processor) -> None:
         if processor.draining and not processor.held:
@@ -282,7 +310,8 @@ class Processors:
             processor.raw_header = request.request_header_style == processor_pb2.TpRegisterRequest.RAW
             processor.occupancy = min(request.max_occupancy or OCCUPANCY_DEFAULT, _OCCUPANCY_MAX)
             response.packed_version = processor.packed_version
-            events.append(_available(processor, family))
+            processor.overdue.clear()
+            events = self._available_again(processor) or [_available(processor, family)]
         self._send(identity, Envelope.TP_REGISTER_RESPONSE, correlation_id, response.SerializeToString())
         return events
 
@@ -312,18 +341,23 @@ class Processors:
     def _take_answer(self, processor: Processor, correlation_id: str, content: bytes) -> list[ProcessorEvent]:
         key = correlation_id.partition(":")[0]
         held = processor.held.get(key)
+        now_ms = self._clock_ms()
         if held is None:
-            return []
-        assignment = held.assignment
+            return self._available_again(processor) if processor.answer_late(correlation_id, now_ms) else []
+        assignment, awaited = held.assignment, held.assignment.awaited
         outcomes = assignment.answer(correlation_id, content)
-        if outcomes is None:
+        if outcomes is None and assignment.awaited == awaited:
             return []
-        processor.record.answered(held, outcomes, self._clock_ms())
+        processor.advance(key, now_ms)
+        available = self._available_again(processor)
+        if outcomes is None:
+            return available
+        processor.record.answered(held, outcomes, now_ms)
         if assignment.task.migration:
             del self._migrations_lost[assignment.task.route]
         processor.release(key)
         self._forget_drained(processor)
-        return [TaskAnswered(assignment.task, outcomes, assignment.namespaces, processor.serves)]
+        return [*available, TaskAnswered(assignment.task, outcomes, assignment.namespaces, processor.serves)]
 
 
 def _available(processor: Processor, family: FamilyVersion) -> ProcessorAvailable:

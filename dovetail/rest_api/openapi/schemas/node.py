@@ -38,7 +38,14 @@ NODE: Final[dict[str, Json]] = {
     "Condition": record(
         {
             "condition": {
-                "enum": ["queue_full", "storage_failed", "store_damaged", "no_block", "processor_missing"],
+                "enum": [
+                    "queue_full",
+                    "storage_failed",
+                    "store_damaged",
+                    "no_block",
+                    "processor_missing",
+                    "processor_stuck",
+                ],
                 "description": "What keeps the node from working as it should.",
             },
             "seconds": {"type": "number", "minimum": 0, "description": "For how long."},
@@ -136,9 +143,9 @@ NODE: Final[dict[str, Json]] = {
             "connection_id": text("Identifies the connection while it lasts.", pattern="^([0-9a-f]{2})*$"),
             "state": {
                 "type": "string",
-                "enum": ["takes_work", "draining", "silent"],
+                "enum": ["takes_work", "draining", "silent", "stuck"],
                 "description": "draining: it has unregistered and finishes its tasks. silent: it answers no pings, and"
-                " its tasks went to other processors.",
+                " its tasks went to other processors. stuck: so did a task that it did not answer in time.",
             },
             "families": {
                 "type": "array",

@@ -91,7 +91,10 @@ def _verdict(num: int, batch: VerifiedBatch, result: Result | None) -> Finding:
             num, "reexecuted_verdict", where, "applied", shown(f"{result.reason}: {result.message}"), REEXECUTE
         )
     if result.reason == "processor_lost":
-        found, advice = f"its processor of {result.family} ended while it ran this batch alone", _LOST
+        found, advice = (
+            f"its processor of {result.family} ended, or gave no answer in time, while it ran this batch alone",
+            _LOST,
+        )
     else:
         found, advice = f"{result.reason}: {result.message}", REEXECUTE
     return Finding(num, f"reexecution_{result.reason}", where, "applied", shown(found), advice)

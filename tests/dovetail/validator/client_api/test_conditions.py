@@ -327,3 +327,31 @@ def test_a_list_of_junk_makes_no_full_queue_of_an_idle_one(store: Store) -> None
         answer = bench.submitted(*junk)
         assert (answer.reason, bench.tick(1)) == ("too_large", [])
         assert "at most 18 can" in answer.message
+
+
+def test_a_stuck_processor_is_named_until_it_answers(store: Store) -> None:
+    bench = Conditioned(store, replace(SMALL, task_answer_ms_max=1_000))
+    processed = Processed(replace(SMALL, task_answer_ms_max=1_000), now_ms=0)
+    bench.clients.conditions._processors = processed.processors
+    processed.register(b"stuck", build_id="x" * 200)
+    sent = processed.start(make_task(1))
+    assert bench.tick() == []
+    processed.now_ms = 1_001
+    processed.processors.tick()
+    assert bench.tick(1_001) == [Kind.PROCESSOR_STUCK]
+    said = bench.message()
+    assert said.startswith(
+        f"the processor with the connection {b'stuck'.hex()[:16]}, build '{'x' * 60}…' did not answer 1 transactions of"
+        " 'intkey 1.0' within task_answer_ms_max (1000 ms)"
+    )
+    processed.register(b"other")
+    processed.start(make_task(2))
+    processed.now_ms = 2_002
+    processed.processors.tick()
+    bench.tick(1_001)
+    assert "So did 1 other processors." in bench.message()
+    processed.answer(sent, b"")
+    assert bench.tick() == [Kind.PROCESSOR_STUCK]
+    processed.gone.add(b"other")
+    processed.processors.probe()
+    assert bench.tick() == []
