@@ -26,6 +26,7 @@ SLOW: Final = {
     "tests/properties/test_testing_ledger.py": "long histories",
     "tests/system/e2e": "a node for nearly every test",
     "tests/system/faults": "nodes that are killed again and again",
+    "tests/system/holes": "nodes of their own",
     "tests/system/linearizability/test_node.py": "nodes under load for seconds",
     "tests/system/soak": "a node under everything at once for half a minute",
 }
