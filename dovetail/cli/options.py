@@ -76,6 +76,7 @@ Output = Annotated[
         " submitting it. With - the batch goes to stdout and its id to stderr.",
     ),
 ]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Head = Annotated[str | None, text_option("--head", "BLOCK", "Read as of this block: an id or a number.")]
 Count = Annotated[int, number_option("--count", 0, None, "Show at most N items; 0 for all, page after page.")]

@@ -21,7 +21,6 @@ from families.settings.client import propose
 WAIT_S_DEFAULT: Final = 60
 
 Family = Annotated[str, text_argument("FAMILY", "The family's name.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 WaitForCommit = Annotated[int, number_option("--wait", 1, WAIT_S_MAX, "How long to wait for the commit.", "SECONDS")]
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dovetail.cli.options import Json, Key, Url, examples, text_argument
+from dovetail.cli.options import Json, Key, Url, Yes, examples, text_argument
 from dovetail.cli.submit import nonce, signer_of, submit, url_argument
 from dovetail.cli.upgrades.changes import called_off, coming
 from dovetail.cli.upgrades.node_families import NodeFamilies, read_families
@@ -14,7 +14,6 @@ from dovetail.cli.upgrades.proposing import (
     Family,
     ProposeOptions,
     WaitForCommit,
-    Yes,
     confirm,
     propose_change,
 )

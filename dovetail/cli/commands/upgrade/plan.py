@@ -5,11 +5,11 @@ from typing import Annotated, Final
 
 import typer
 
-from dovetail.cli.options import Json, Key, Url, examples, text_argument, text_option
+from dovetail.cli.options import Json, Key, Url, Yes, examples, text_argument, text_option
 from dovetail.cli.submit import url_argument
 from dovetail.cli.upgrades.changes import block_of, planned
 from dovetail.cli.upgrades.node_families import NodeFamilies, committed_by_family, read_families
-from dovetail.cli.upgrades.proposing import WAIT_S_DEFAULT, Family, ProposeOptions, WaitForCommit, Yes, propose_change
+from dovetail.cli.upgrades.proposing import WAIT_S_DEFAULT, Family, ProposeOptions, WaitForCommit, propose_change
 from dovetail.cli.upgrades.setting import Setting, read_setting
 from dovetail.client import DovetailClient
 from dovetail.common.errors import Refused

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from dovetail.cli.options import Json, Key, Url, examples, text_argument, text_option
+from dovetail.cli.options import Json, Key, Url, Yes, examples, text_argument, text_option
 from dovetail.cli.upgrades.changes import block_of, retired
-from dovetail.cli.upgrades.proposing import WAIT_S_DEFAULT, Family, ProposeOptions, WaitForCommit, Yes, propose_change
+from dovetail.cli.upgrades.proposing import WAIT_S_DEFAULT, Family, ProposeOptions, WaitForCommit, propose_change
 from dovetail.cli.upgrades.setting import Setting, read_setting
 from dovetail.client import DovetailClient
 from dovetail.common.errors import Refused

@@ -28,6 +28,7 @@ from tests.dovetail.validator.history.verified import (
     bare,
     commit,
     entries,
+    flip,
     intkey,
     make_store,
     put,
@@ -184,8 +185,13 @@ def test_what_lies_beside_the_chain_is_looked_at(store: Path, tmp_path: Path) ->
     arrival, _ = entries(store, "pending")[0]
     put(store, "pending", arrival, b"")
     put(store, "meta", b"more", b"x")
+    sealed = records.sealed("meta", records.QUEUE_KEY, records.encode_queue(records.QueueRecord()))
+    put_raw(store, "meta", records.QUEUE_KEY, sealed)
+    assert verify(store).counts["meta"] == 1
+    put_raw(store, "meta", records.QUEUE_KEY, flip(sealed, 0))
     assert [(finding.what, finding.where) for finding in verify(store).kept] == [
         ("meta", "meta 6d6f7265 (4 bytes)"),
+        ("meta", "meta 7175657565 (5 bytes)"),
         ("pending", f"pending entry {arrival.hex()}"),
     ]
 
