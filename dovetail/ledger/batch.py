@@ -1,7 +1,9 @@
 """Batches: decoding and verification.
 
-``verify_batch`` checks signatures, payload hashes, ids against the header, and the batcher's key, over the bytes as
-received (seed specification, "Rules on transactions and batches").
+``verify_batch`` checks signatures, payload hashes, ids against the header, and the batcher's key (seed specification,
+"Rules on transactions and batches"). A verified batch holds what was signed, in one encoding: header bytes as received,
+signature, and the same with the payload of each transaction. Unknown, repeated and reordered fields around them are
+dropped: no signature covers them, so one id would name batches of different bytes and sizes.
 """
 
 import hashlib
@@ -16,11 +18,14 @@ from dovetail.ledger.errors import InvalidKey, NotDecodable, RefusedBatch
 from dovetail.ledger.ids import BatchId, TransactionId, is_id
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.ledger.transaction import check_declarations, check_declared, decode_header
-from protos import batch_pb2, client_block_pb2, raw_pb2, transaction_pb2
+from protos import batch_pb2, raw_pb2, transaction_pb2
 
 
 class VerifiedTransaction(NamedTuple):
-    """The fields of a transaction that routing, scheduling and rules use, and its bytes as received."""
+    """The fields of a transaction that routing, scheduling and rules use, and its bytes.
+
+    ``raw``: the canonical Transaction, without anything unsigned.
+    """
 
     id: TransactionId
     family: FamilyVersion
@@ -34,7 +39,7 @@ class VerifiedBatch(NamedTuple):
     """A batch that passed ``verify_batch`` or ``verify_migration``.
 
     ``declared``: how many inputs and outputs its transactions declare together. ``dependencies``: how many dependencies
-    they declare together. ``signer``: the batcher's public key.
+    they declare together. ``raw``: the canonical Batch, without anything unsigned. ``signer``: the batcher's public key.
     """
 
     id: BatchId
@@ -93,12 +98,14 @@ def _verify(raw: bytes, refused_signer: str | None) -> VerifiedBatch:
     transactions = tuple(
         _verify_transaction(raw_transaction, batch_id, signer, refused_signer) for raw_transaction in batch.transactions
     )
-    _check_nesting(batch_id, raw)
     declared = sum(len(transaction.inputs) + len(transaction.outputs) for transaction in transactions)
     check_declared(batch_id, declared)
     _check_transaction_ids(batch_id, list(header.transaction_ids), [transaction.id for transaction in transactions])
     dependencies = sum(len(transaction.dependencies) for transaction in transactions)
-    return VerifiedBatch(BatchId(batch_id), transactions, declared, raw, signer, dependencies)
+    canonical = raw_pb2.RawBatch(
+        header=batch.header, header_signature=batch_id, transactions=[transaction.raw for transaction in transactions]
+    ).SerializeToString()
+    return VerifiedBatch(BatchId(batch_id), transactions, declared, canonical, signer, dependencies)
 
 
 def verify_transaction(raw: bytes) -> VerifiedTransaction:
@@ -140,13 +147,15 @@ def _verify_transaction(
             f"{where}: the payload's SHA-512 is {payload_sha512}, its header says {header.payload_sha512[:140]}",
         )
     check_declarations(where, header)
+    # All known fields are signed or hashed, and the encoder writes each once, in order.
+    message.DiscardUnknownFields()
     return VerifiedTransaction(
         id=TransactionId(transaction_id),
         family=_family(header.family_name, header.family_version),
         inputs=header.inputs,
         outputs=header.outputs,
         dependencies=header.dependencies,
-        raw=raw,
+        raw=message.SerializeToString(),
     )
 
 
@@ -171,15 +180,6 @@ def _check_signature(where: str, public_key: str, refused: str | None, header_by
         raise RefusedBatch(
             "signature_mismatch", f"{where}: signer_pubkey {public_key} did not make this signature over this header"
         )
-
-
-def _check_nesting(batch_id: str, raw: bytes) -> None:
-    """Refuse a batch whose unknown fields are nested too deeply to decode the batch within a list of blocks."""
-    block = raw_pb2.RawBlock(batches=[raw]).SerializeToString()
-    try:
-        client_block_pb2.ClientBlockListResponse.FromString(raw_pb2.RawBlockList(blocks=[block]).SerializeToString())
-    except DecodeError:
-        raise RefusedBatch("batch_not_decodable", f"batch {batch_id} nests unknown fields too deeply") from None
 
 
 def _check_transaction_ids(batch_id: str, named: list[str], held: Sequence[TransactionId]) -> None:

@@ -218,7 +218,7 @@ class _Rebuilding:
                 raw = records.decode_batch(number, found.content).raw
                 if not found.sound:
                     # The checksum does not match, but valid signatures prove the batch as well.
-                    verify_batch(raw)
+                    raw = verify_batch(raw).raw
                 batch = raw_pb2.RawBatch.FromString(raw)
                 ids = [
                     TransactionId(transaction_pb2.Transaction.FromString(transaction).header_signature)
@@ -261,7 +261,7 @@ class _Rebuilding:
                 self._drop(f"pending batch, arrival {int.from_bytes(name, 'big')}: {refusal}")
                 continue
             if store.batch_number(batch.id) is None:
-                kept.append(raw)
+                kept.append(batch.raw)
         already = store.count("pending")
         for start in range(already, len(kept), _PENDING_AT_ONCE):
             store.add_pending(kept[start : start + _PENDING_AT_ONCE])

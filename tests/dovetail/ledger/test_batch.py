@@ -63,6 +63,36 @@ def test_unusual_good_batches_pass(variant: client.Mutation) -> None:
     assert verify_batch(raw).raw == raw
 
 
+_UNSIGNED = wire.encode([(4, 1), (1000, b"junk" * 1_000)])
+"""Field 4, in which some 1.x clients ask for tracing, and a field that nobody knows."""
+
+
+def _with_unsigned(batch: client.Batch, place: str) -> bytes:
+    """The batch in another encoding of the same signed bytes."""
+    first, second = (transaction.to_bytes() for transaction in batch.transactions)
+    header, signature = (1, batch.header_bytes), (2, batch.id)
+    if place == "batch":
+        return batch.to_bytes() + _UNSIGNED
+    if place == "transaction":
+        return wire.encode([header, signature, (3, first + _UNSIGNED), (3, second)])
+    if place == "order":
+        return wire.encode([(3, first), signature, (3, second), header])
+    if place == "repeated":
+        return wire.encode([(1, b"another header"), (2, "00"), header, signature, (3, first), (3, second)])
+    payload = wire.encode([(3, b"another payload")])
+    return wire.encode([header, signature, (3, payload + first), (3, second)])
+
+
+@pytest.mark.parametrize("place", ["batch", "transaction", "order", "repeated", "payload"])
+def test_what_is_not_signed_is_dropped(place: str) -> None:
+    raw = _with_unsigned(SAMPLE.batch, place)
+    canonical = SAMPLE.batch.to_bytes()
+    assert raw != canonical
+    verified = verify_batch(raw)
+    assert verified.raw == canonical
+    assert [item.raw for item in verified.transactions] == [item.to_bytes() for item in SAMPLE.batch.transactions]
+
+
 def test_a_refusal_names_batch_and_transaction() -> None:
     first, second = SAMPLE.batch.transactions
     batch = replace(SAMPLE.batch, transactions=(first, replace(second, payload=b"other")))
@@ -123,7 +153,7 @@ def test_what_is_accepted_can_be_read_inside_every_answer(depth: int) -> None:
     nested = wire.encode_varint(2000 << 3 | 3) * depth + wire.encode_varint(2000 << 3 | 4) * depth
     raw = SAMPLE.batch.to_bytes() + nested
     if accepted(wire.encode([(1, raw)])):
-        block = wire.encode([(1, b""), (2, ""), (3, raw)])
+        block = wire.encode([(1, b""), (2, ""), (3, verify_batch(raw).raw)])
         answer = client_block_pb2.ClientBlockListResponse.FromString(wire.encode([(1, 1), (2, block)]))
         assert answer.blocks[0].batches[0].header_signature == SAMPLE.batch.id
     else:

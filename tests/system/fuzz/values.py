@@ -175,7 +175,8 @@ class Batches(Target):
                 except RefusedBatch as refusal:
                     _check(refusal)
                     continue
-                assert verified.raw == raw
+                assert verify(verified.raw) == verified
+                assert len(verified.raw) <= len(raw)
                 assert raw_pb2.RawBatch.FromString(raw).header_signature == verified.id
         try:
             verify_transaction(data)

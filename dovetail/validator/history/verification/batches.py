@@ -52,6 +52,9 @@ def check_batch(raw: bytes, receipts: list[bytes | None] | None) -> CheckedBatch
             verified, migrates = verify_migration(raw), True
     except RefusedBatch as refusal:
         faults.append(Fault(None, refusal.rule, "a batch that keeps every rule", refusal.message))
+    if verified is not None and verified.raw != raw:
+        more = f"{len(raw)} bytes with unsigned or reordered fields"
+        faults.append(Fault(None, "batch_form", f"the {len(verified.raw)} bytes of the canonical Batch", more))
     if receipts is None:
         return CheckedBatch(verified, migrates, {}, tuple(faults))
     if verified is not None and len(verified.transactions) != len(receipts):

@@ -66,6 +66,16 @@ def test_what_a_receipt_writes_outside_the_outputs_is_found(tmp_path: Path) -> N
     assert (finding.what, finding.found) == ("receipt_writes", "ff" * 35)
 
 
+def test_bytes_of_a_batch_that_nobody_signed_are_found(tmp_path: Path) -> None:
+    chain = Chain(tmp_path / "store")
+    signed = intkey(chain, "a")
+    commit(chain, signed._replace(raw=signed.raw + b"\x20\x01"))
+    chain.close()
+    (finding,) = verify(tmp_path / "store").kept
+    assert finding.what == "batch_form"
+    assert str(len(signed.raw)) in finding.expected
+
+
 @pytest.mark.parametrize(
     ("blocks", "found"),
     [
