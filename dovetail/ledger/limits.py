@@ -25,6 +25,7 @@ class Limits:
     receipt_bytes_max: int = 4 * 1024 * 1024
     transaction_changes_bytes_max: int = 32 * 1024 * 1024
     invalid_batches_remembered: int = 100_000
+    invalid_bytes_remembered: int = 256 * 1024 * 1024
     invalid_transactions_remembered: int = 100_000
     no_block_ms_max: int = 30_000
     processor_missing_ms_max: int = 10_000
@@ -33,6 +34,8 @@ class Limits:
     internal_error_back_off_ms: int = 200
     processor_lost_back_off_ms_max: int = 5_000
     processors_max: int = 1_000
+    connection_registered_bytes_max: int = 256 * 1024
+    registered_bytes_max: int = 64 * 1024 * 1024
     processor_ping_ms: int = 10_000
     processor_silence_ms: int = 30_000
     task_answer_ms_max: int = 60_000

@@ -46,12 +46,25 @@ _PERCENTILES: Final = (50, 95, 99)
 _transactions_of = attrgetter("transactions")
 
 
+_REGISTRATION_BYTES: Final = 1_024
+"""Counted for each registration beside its texts: its entries in the tables of families and metrics."""
+
+_NAMESPACE_BYTES: Final = 64
+"""Counted for each namespace beside its characters."""
+
+
 class Registered(NamedTuple):
     """A processor's registration for one family."""
 
     namespaces: tuple[str, ...]
     build_id: str = ""
     migrates: bool = False
+
+    def held_bytes(self, family: FamilyVersion) -> int:
+        """The bytes that this registration of ``family`` counts for, about its bytes in memory."""
+        # A character of a text that is not ASCII takes up to 4 bytes. Namespaces are hex.
+        texts = 4 * (len(family.name) + len(family.version) + len(self.build_id))
+        return _REGISTRATION_BYTES + texts + sum(map(len, self.namespaces)) + _NAMESPACE_BYTES * len(self.namespaces)
 
 
 class Held(NamedTuple):
@@ -86,6 +99,9 @@ class Processor:
     def __init__(self, identity: bytes, now_ms: float) -> None:
         self.identity = identity
         self.families: dict[FamilyVersion, Registered] = {}
+        """Only ``register`` changes it."""
+        self.registered_bytes = 0
+        """The sum of ``Registered.held_bytes``."""
         self.packed_version = 0
         """The version of packed execution; 0: the 1.x conversation."""
         self.raw_header = False
@@ -118,6 +134,22 @@ class Processor:
         """When the last ping was sent."""
         self.pinged_ms: float | None = None
         """When the oldest unanswered ping was sent; None if there is none."""
+
+    def bytes_with(self, family: FamilyVersion, registered: Registered) -> int:
+        """What ``registered_bytes`` would be after ``register``."""
+        if self.draining:
+            return registered.held_bytes(family)
+        before = self.families.get(family)
+        replaced = before.held_bytes(family) if before else 0
+        return self.registered_bytes - replaced + registered.held_bytes(family)
+
+    def register(self, family: FamilyVersion, registered: Registered) -> None:
+        """Add or replace a registration. One that follows an unregistration ends the earlier ones."""
+        self.registered_bytes = self.bytes_with(family, registered)
+        if self.draining:
+            self.draining = False
+            self.families.clear()
+        self.families[family] = registered
 
     def takes(self, family: FamilyVersion, *, migration: bool = False) -> bool:
         """Whether the processor accepts tasks of ``family``; with ``migration``: tasks of its migration."""

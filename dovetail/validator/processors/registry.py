@@ -25,6 +25,7 @@ from dovetail.validator.processors.assignment import (
     refused,
 )
 from dovetail.validator.processors.processor import OCCUPANCY_DEFAULT, Held, Holding, Processor, Registered, Stuck
+from dovetail.validator.transport.connections import ThrottledWarning
 from dovetail.validator.transport.gateway import Delivery
 from protos import packed_pb2, processor_pb2, state_context_pb2
 from protos.node_pb2 import ProcessorStatus
@@ -93,6 +94,10 @@ class TaskLost(NamedTuple):
 ProcessorEvent = ProcessorAvailable | ProcessorUnavailable | TaskAnswered | TaskLost
 
 
+class _RegistrationRefused(Exception):
+    """The message says why, for the processor and the log."""
+
+
 class Processors:
     """All connected processors. ``clock_ms``: fractional milliseconds of a monotonic clock.
 
@@ -104,6 +109,7 @@ class Processors:
         self._clock_ms = clock_ms
         self._limits = limits
         self._connected: dict[bytes, Processor] = {}
+        self._refused = ThrottledWarning("registration refused", lambda: clock_ms() / 1000)
         self._migrations_lost: Counter[FamilyVersion] = Counter()
         """By version: how many processors were lost during its migration since the last answer to it."""
 
@@ -287,25 +293,21 @@ class Processors:
     def _register(self, identity: bytes, correlation_id: str, content: bytes) -> list[ProcessorEvent]:
         response = processor_pb2.TpRegisterResponse(status=processor_pb2.TpRegisterResponse.OK)
         events: list[ProcessorEvent] = []
+        processor = self._connected.get(identity) or Processor(identity, self._clock_ms())
         try:
-            request = processor_pb2.TpRegisterRequest.FromString(content)
+            request = _decode_registration(content, self._limits)
             response.protocol_version = request.protocol_version
-            processor = self._connected.get(identity) or Processor(identity, self._clock_ms())
-            refusal = _registration_refusal(request, processor)
-            if identity not in self._connected and len(self._connected) >= self._limits.processors_max:
-                refusal = f"{len(self._connected)} processors are connected, which is the limit"
-        except DecodeError:
-            refusal = f"{len(content)} bytes that are no TpRegisterRequest"
-        if refusal:
-            response.status = processor_pb2.TpRegisterResponse.ERROR
-            response.message = refusal
-        else:
             family = FamilyVersion(request.family, request.version)
+            registered = Registered(tuple(request.namespaces), request.build_id, request.migrates)
+            self._check_room(processor, family, registered)
+            _check_registration(processor, family, registered)
+        except _RegistrationRefused as refusal:
+            response.status = processor_pb2.TpRegisterResponse.ERROR
+            response.message = str(refusal)
+            self._refused.warn(connection_id=identity.hex(), reason=str(refusal))
+        else:
             self._connected[identity] = processor
-            if processor.draining:
-                processor.draining = False
-                processor.families.clear()
-            processor.families[family] = Registered(tuple(request.namespaces), request.build_id, request.migrates)
+            processor.register(family, registered)
             processor.packed_version = min(request.packed_version, PACKED_VERSION)
             processor.raw_header = request.request_header_style == processor_pb2.TpRegisterRequest.RAW
             processor.occupancy = min(request.max_occupancy or OCCUPANCY_DEFAULT, _OCCUPANCY_MAX)
@@ -314,6 +316,27 @@ class Processors:
             events = self._available_again(processor) or [_available(processor, family)]
         self._send(identity, Envelope.TP_REGISTER_RESPONSE, correlation_id, response.SerializeToString())
         return events
+
+    def _check_room(self, processor: Processor, family: FamilyVersion, registered: Registered) -> None:
+        """Raises _RegistrationRefused if a registration is too large, alone or with those before."""
+        limits = self._limits
+        if processor.identity not in self._connected and len(self._connected) >= limits.processors_max:
+            raise _RegistrationRefused(f"{len(self._connected)} processors are connected, which is the limit")
+        own_bytes = processor.bytes_with(family, registered)
+        if own_bytes > limits.connection_registered_bytes_max:
+            raise _RegistrationRefused(
+                f"the registrations of this connection would have {own_bytes} bytes, at most"
+                f" {limits.connection_registered_bytes_max} are allowed (connection_registered_bytes_max): register"
+                " shorter namespaces, which cover the same addresses"
+            )
+        all_bytes = own_bytes + sum(
+            entry.registered_bytes for entry in self._connected.values() if entry is not processor
+        )
+        if all_bytes > limits.registered_bytes_max:
+            raise _RegistrationRefused(
+                f"the registrations of all processors would have {all_bytes} bytes, at most"
+                f" {limits.registered_bytes_max} are allowed (registered_bytes_max): `dovetail processors` lists them"
+            )
 
     def _unregister(self, identity: bytes, processor: Processor | None, correlation_id: str) -> list[ProcessorEvent]:
         response = processor_pb2.TpUnregisterResponse(status=processor_pb2.TpUnregisterResponse.OK)
@@ -370,19 +393,34 @@ def _unavailable(processor: Processor, why: str) -> ProcessorUnavailable:
     return ProcessorUnavailable(processor.serves, why, migrated)
 
 
-def _registration_refusal(request: processor_pb2.TpRegisterRequest, processor: Processor) -> str | None:
-    """Why a registration is refused, with the offending values; None if it is accepted."""
-    for name, value in (("family", request.family), ("version", request.version)):
+def _decode_registration(content: bytes, limits: Limits) -> processor_pb2.TpRegisterRequest:
+    """Raises _RegistrationRefused. A message over the limit costs no decoding."""
+    most = limits.connection_registered_bytes_max
+    if len(content) > most:
+        raise _RegistrationRefused(
+            f"the registration has {len(content)} bytes, at most {most} are allowed (connection_registered_bytes_max)"
+        )
+    try:
+        return processor_pb2.TpRegisterRequest.FromString(content)
+    except DecodeError:
+        raise _RegistrationRefused(f"{len(content)} bytes that are no TpRegisterRequest") from None
+
+
+def _check_registration(processor: Processor, family: FamilyVersion, registered: Registered) -> None:
+    """Raises _RegistrationRefused, with the offending values."""
+    for name, value in (("family", family.name), ("version", family.version)):
         if not 0 < len(value) <= FAMILY_CHARACTERS_MAX:
-            return f"{name} has {len(value)} characters, allowed are 1 to {FAMILY_CHARACTERS_MAX}"
-    if len(request.build_id) > BUILD_ID_CHARACTERS_MAX:
-        return f"build_id has {len(request.build_id)} characters, at most {BUILD_ID_CHARACTERS_MAX} are allowed"
-    if len(request.namespaces) > _NAMESPACES_MAX:
-        return f"{len(request.namespaces)} namespaces, at most {_NAMESPACES_MAX} are allowed"
-    for namespace in request.namespaces:
+            raise _RegistrationRefused(f"{name} has {len(value)} characters, allowed are 1 to {FAMILY_CHARACTERS_MAX}")
+    if len(registered.build_id) > BUILD_ID_CHARACTERS_MAX:
+        raise _RegistrationRefused(
+            f"build_id has {len(registered.build_id)} characters, at most {BUILD_ID_CHARACTERS_MAX} are allowed"
+        )
+    if len(registered.namespaces) > _NAMESPACES_MAX:
+        raise _RegistrationRefused(f"{len(registered.namespaces)} namespaces, at most {_NAMESPACES_MAX} are allowed")
+    for namespace in registered.namespaces:
         if not is_prefix(namespace):
-            return f"namespace {namespace[:80]!r} is not an even number of lower-case hex characters, at most 70"
-    family = FamilyVersion(request.family, request.version)
+            raise _RegistrationRefused(
+                f"namespace {namespace[:80]!r} is not an even number of lower-case hex characters, at most 70"
+            )
     if family not in processor.serves and len(processor.serves) >= _FAMILIES_MAX:
-        return f"this connection registered {_FAMILIES_MAX} families already"
-    return None
+        raise _RegistrationRefused(f"this connection registered {_FAMILIES_MAX} families already")

@@ -1,9 +1,12 @@
 """Processors register, get tasks, drain and leave; each task is answered or lost, once."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from dovetail.ledger.limits import Limits
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.validator.core.execution.model import Task, TransactionOutcome, Verdict
 from dovetail.validator.core.journal.block_run import BlockRun
@@ -70,6 +73,46 @@ def test_bytes_that_are_no_registration_are_answered() -> None:
     bench.register()
     assert bench.handle(b"p", Envelope.TP_REGISTER_REQUEST, b"\x0a\xff") == []
     assert bench.processors.has(FAMILY)
+
+
+def test_the_registrations_of_one_connection_have_bounded_bytes() -> None:
+    bench = Bench(replace(Limits(), connection_registered_bytes_max=10_500))
+    assert bench.register(namespaces=["00"] * 100)
+    bench.take_sent()
+    # The registration of a family again replaces the one before.
+    assert bench.register(namespaces=["00"] * 120)
+    assert bench.register(family=OTHER, namespaces=["00"] * 30) == []
+    with capture_logs() as logs:
+        bench.now_ms += 2_000
+        assert bench.register(family=OTHER, namespaces=["00"] * 30) == []
+    for said in (bench.take_sent()[-1].message.message, logs[0]["reason"]):
+        assert "the registrations of this connection would have" in said
+        assert "at most 10500 are allowed" in said
+    assert bench.register(family=OTHER, namespaces=["00"])
+    bench.unregister()
+    assert bench.register(family=OTHER, namespaces=["00"] * 120)
+
+
+def test_a_registration_over_the_limit_is_not_decoded() -> None:
+    bench = Bench(replace(Limits(), connection_registered_bytes_max=10_000))
+    assert bench.handle(b"p", Envelope.TP_REGISTER_REQUEST, b"\xff" * 10_001) == []
+    assert "the registration has 10001 bytes, at most 10000" in bench.take_sent()[0].message.message
+
+
+def test_the_registrations_of_all_connections_have_bounded_bytes() -> None:
+    bench = Bench(replace(Limits(), registered_bytes_max=20_000))
+    assert bench.register(b"a", namespaces=["00"] * 100)
+    assert bench.register(b"b", namespaces=["00"] * 100)
+    with capture_logs() as logs:
+        assert bench.register(b"c", namespaces=["00"] * 100) == []
+    (line,) = logs
+    assert "the registrations of all processors would have" in line["reason"]
+    assert "at most 20000 are allowed" in line["reason"]
+    assert line["connection_id"] == b"c".hex()
+    # Those of a closed connection count no longer.
+    bench.gone.add(b"a")
+    bench.processors.probe()
+    assert bench.register(b"c", namespaces=["00"] * 100)
 
 
 def test_one_connection_registers_a_bounded_number_of_families() -> None:
