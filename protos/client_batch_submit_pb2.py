@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 from protos import batch_pb2 as protos_dot_batch__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n protos/client_batch_submit.proto\x12\x08\x64ovetail\x1a\x12protos/batch.proto\"\xb6\x03\n\x11\x43lientBatchStatus\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x32\n\x06status\x18\x02 \x01(\x0e\x32\".dovetail.ClientBatchStatus.Status\x12L\n\x14invalid_transactions\x18\x03 \x03(\x0b\x32..dovetail.ClientBatchStatus.InvalidTransaction\x12\x0f\n\x06reason\x18\xe8\x07 \x01(\t\x12\x14\n\x0b\x66\x61mily_name\x18\xe9\x07 \x01(\t\x12\x17\n\x0e\x66\x61mily_version\x18\xea\x07 \x01(\t\x12\x13\n\ndependency\x18\xeb\x07 \x01(\t\x12\x10\n\x07message\x18\xec\x07 \x01(\t\x1aT\n\x12InvalidTransaction\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x15\n\rextended_data\x18\x03 \x01(\x0c\"P\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\r\n\tCOMMITTED\x10\x01\x12\x0b\n\x07INVALID\x10\x02\x12\x0b\n\x07PENDING\x10\x03\x12\x0b\n\x07UNKNOWN\x10\x04\"<\n\x18\x43lientBatchSubmitRequest\x12 \n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x0f.dovetail.Batch\"\xe9\x01\n\x19\x43lientBatchSubmitResponse\x12:\n\x06status\x18\x01 \x01(\x0e\x32*.dovetail.ClientBatchSubmitResponse.Status\x12\x0f\n\x06reason\x18\xe8\x07 \x01(\t\x12\x10\n\x07message\x18\xe9\x07 \x01(\t\x12\x12\n\tbatch_ids\x18\xea\x07 \x03(\t\"Y\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\x12\n\x0eINTERNAL_ERROR\x10\x02\x12\x11\n\rINVALID_BATCH\x10\x03\x12\x0e\n\nQUEUE_FULL\x10\x04\"L\n\x18\x43lientBatchStatusRequest\x12\x11\n\tbatch_ids\x18\x01 \x03(\t\x12\x0c\n\x04wait\x18\x02 \x01(\x08\x12\x0f\n\x07timeout\x18\x03 \x01(\r\"\xf7\x01\n\x19\x43lientBatchStatusResponse\x12:\n\x06status\x18\x01 \x01(\x0e\x32*.dovetail.ClientBatchStatusResponse.Status\x12\x33\n\x0e\x62\x61tch_statuses\x18\x02 \x03(\x0b\x32\x1b.dovetail.ClientBatchStatus\x12\x10\n\x07message\x18\xe8\x07 \x01(\t\"W\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\x12\n\x0eINTERNAL_ERROR\x10\x02\x12\x0f\n\x0bNO_RESOURCE\x10\x05\x12\x0e\n\nINVALID_ID\x10\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n protos/client_batch_submit.proto\x12\x08\x64ovetail\x1a\x12protos/batch.proto\"\xce\x03\n\x11\x43lientBatchStatus\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x32\n\x06status\x18\x02 \x01(\x0e\x32\".dovetail.ClientBatchStatus.Status\x12L\n\x14invalid_transactions\x18\x03 \x03(\x0b\x32..dovetail.ClientBatchStatus.InvalidTransaction\x12\x0f\n\x06reason\x18\xe8\x07 \x01(\t\x12\x14\n\x0b\x66\x61mily_name\x18\xe9\x07 \x01(\t\x12\x17\n\x0e\x66\x61mily_version\x18\xea\x07 \x01(\t\x12\x13\n\ndependency\x18\xeb\x07 \x01(\t\x12\x10\n\x07message\x18\xec\x07 \x01(\t\x12\x16\n\romitted_bytes\x18\xed\x07 \x01(\x04\x1aT\n\x12InvalidTransaction\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x15\n\rextended_data\x18\x03 \x01(\x0c\"P\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\r\n\tCOMMITTED\x10\x01\x12\x0b\n\x07INVALID\x10\x02\x12\x0b\n\x07PENDING\x10\x03\x12\x0b\n\x07UNKNOWN\x10\x04\"<\n\x18\x43lientBatchSubmitRequest\x12 \n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x0f.dovetail.Batch\"\xe9\x01\n\x19\x43lientBatchSubmitResponse\x12:\n\x06status\x18\x01 \x01(\x0e\x32*.dovetail.ClientBatchSubmitResponse.Status\x12\x0f\n\x06reason\x18\xe8\x07 \x01(\t\x12\x10\n\x07message\x18\xe9\x07 \x01(\t\x12\x12\n\tbatch_ids\x18\xea\x07 \x03(\t\"Y\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\x12\n\x0eINTERNAL_ERROR\x10\x02\x12\x11\n\rINVALID_BATCH\x10\x03\x12\x0e\n\nQUEUE_FULL\x10\x04\"L\n\x18\x43lientBatchStatusRequest\x12\x11\n\tbatch_ids\x18\x01 \x03(\t\x12\x0c\n\x04wait\x18\x02 \x01(\x08\x12\x0f\n\x07timeout\x18\x03 \x01(\r\"\xf7\x01\n\x19\x43lientBatchStatusResponse\x12:\n\x06status\x18\x01 \x01(\x0e\x32*.dovetail.ClientBatchStatusResponse.Status\x12\x33\n\x0e\x62\x61tch_statuses\x18\x02 \x03(\x0b\x32\x1b.dovetail.ClientBatchStatus\x12\x10\n\x07message\x18\xe8\x07 \x01(\t\"W\n\x06Status\x12\x10\n\x0cSTATUS_UNSET\x10\x00\x12\x06\n\x02OK\x10\x01\x12\x12\n\x0eINTERNAL_ERROR\x10\x02\x12\x0f\n\x0bNO_RESOURCE\x10\x05\x12\x0e\n\nINVALID_ID\x10\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -23,21 +23,21 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.client_batch_submit_
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CLIENTBATCHSTATUS']._serialized_start=67
-  _globals['_CLIENTBATCHSTATUS']._serialized_end=505
-  _globals['_CLIENTBATCHSTATUS_INVALIDTRANSACTION']._serialized_start=339
-  _globals['_CLIENTBATCHSTATUS_INVALIDTRANSACTION']._serialized_end=423
-  _globals['_CLIENTBATCHSTATUS_STATUS']._serialized_start=425
-  _globals['_CLIENTBATCHSTATUS_STATUS']._serialized_end=505
-  _globals['_CLIENTBATCHSUBMITREQUEST']._serialized_start=507
-  _globals['_CLIENTBATCHSUBMITREQUEST']._serialized_end=567
-  _globals['_CLIENTBATCHSUBMITRESPONSE']._serialized_start=570
-  _globals['_CLIENTBATCHSUBMITRESPONSE']._serialized_end=803
-  _globals['_CLIENTBATCHSUBMITRESPONSE_STATUS']._serialized_start=714
-  _globals['_CLIENTBATCHSUBMITRESPONSE_STATUS']._serialized_end=803
-  _globals['_CLIENTBATCHSTATUSREQUEST']._serialized_start=805
-  _globals['_CLIENTBATCHSTATUSREQUEST']._serialized_end=881
-  _globals['_CLIENTBATCHSTATUSRESPONSE']._serialized_start=884
-  _globals['_CLIENTBATCHSTATUSRESPONSE']._serialized_end=1131
-  _globals['_CLIENTBATCHSTATUSRESPONSE_STATUS']._serialized_start=1044
-  _globals['_CLIENTBATCHSTATUSRESPONSE_STATUS']._serialized_end=1131
+  _globals['_CLIENTBATCHSTATUS']._serialized_end=529
+  _globals['_CLIENTBATCHSTATUS_INVALIDTRANSACTION']._serialized_start=363
+  _globals['_CLIENTBATCHSTATUS_INVALIDTRANSACTION']._serialized_end=447
+  _globals['_CLIENTBATCHSTATUS_STATUS']._serialized_start=449
+  _globals['_CLIENTBATCHSTATUS_STATUS']._serialized_end=529
+  _globals['_CLIENTBATCHSUBMITREQUEST']._serialized_start=531
+  _globals['_CLIENTBATCHSUBMITREQUEST']._serialized_end=591
+  _globals['_CLIENTBATCHSUBMITRESPONSE']._serialized_start=594
+  _globals['_CLIENTBATCHSUBMITRESPONSE']._serialized_end=827
+  _globals['_CLIENTBATCHSUBMITRESPONSE_STATUS']._serialized_start=738
+  _globals['_CLIENTBATCHSUBMITRESPONSE_STATUS']._serialized_end=827
+  _globals['_CLIENTBATCHSTATUSREQUEST']._serialized_start=829
+  _globals['_CLIENTBATCHSTATUSREQUEST']._serialized_end=905
+  _globals['_CLIENTBATCHSTATUSRESPONSE']._serialized_start=908
+  _globals['_CLIENTBATCHSTATUSRESPONSE']._serialized_end=1155
+  _globals['_CLIENTBATCHSTATUSRESPONSE_STATUS']._serialized_start=1068
+  _globals['_CLIENTBATCHSTATUSRESPONSE_STATUS']._serialized_end=1155
 # @@protoc_insertion_point(module_scope)

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ClientBatchStatus(_message.Message):
-    __slots__ = ("batch_id", "status", "invalid_transactions", "reason", "family_name", "family_version", "dependency", "message")
+    __slots__ = ("batch_id", "status", "invalid_transactions", "reason", "family_name", "family_version", "dependency", "message", "omitted_bytes")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATUS_UNSET: _ClassVar[ClientBatchStatus.Status]
@@ -38,6 +38,7 @@ class ClientBatchStatus(_message.Message):
     FAMILY_VERSION_FIELD_NUMBER: _ClassVar[int]
     DEPENDENCY_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    OMITTED_BYTES_FIELD_NUMBER: _ClassVar[int]
     batch_id: str
     status: ClientBatchStatus.Status
     invalid_transactions: _containers.RepeatedCompositeFieldContainer[ClientBatchStatus.InvalidTransaction]
@@ -46,7 +47,8 @@ class ClientBatchStatus(_message.Message):
     family_version: str
     dependency: str
     message: str
-    def __init__(self, batch_id: _Optional[str] = ..., status: _Optional[_Union[ClientBatchStatus.Status, str]] = ..., invalid_transactions: _Optional[_Iterable[_Union[ClientBatchStatus.InvalidTransaction, _Mapping]]] = ..., reason: _Optional[str] = ..., family_name: _Optional[str] = ..., family_version: _Optional[str] = ..., dependency: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+    omitted_bytes: int
+    def __init__(self, batch_id: _Optional[str] = ..., status: _Optional[_Union[ClientBatchStatus.Status, str]] = ..., invalid_transactions: _Optional[_Iterable[_Union[ClientBatchStatus.InvalidTransaction, _Mapping]]] = ..., reason: _Optional[str] = ..., family_name: _Optional[str] = ..., family_version: _Optional[str] = ..., dependency: _Optional[str] = ..., message: _Optional[str] = ..., omitted_bytes: _Optional[int] = ...) -> None: ...
 
 class ClientBatchSubmitRequest(_message.Message):
     __slots__ = ("batches",)

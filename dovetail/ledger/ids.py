@@ -20,7 +20,8 @@ StateRoot = NewType("StateRoot", str)
 NULL_BLOCK_ID: Final = BlockId("0" * 16)
 """The previous block id of the genesis block."""
 
-_is_id = re.compile(r"[0-9a-f]{128}").fullmatch
+ID_CHARACTERS: Final = 128
+_is_id = re.compile(rf"[0-9a-f]{{{ID_CHARACTERS}}}").fullmatch
 _is_public_key = re.compile(r"0[23][0-9a-f]{64}").fullmatch
 
 

@@ -157,4 +157,6 @@ def _details(status: ClientBatchStatus) -> Json:
         value = getattr(status, name)
         if value:
             detail[name] = value
+    if status.omitted_bytes:
+        detail["omitted_bytes"] = status.omitted_bytes
     return detail

@@ -9,6 +9,7 @@ import msgspec
 from starlette.responses import Response
 
 from dovetail.ledger.ids import is_id
+from dovetail.ledger.status_details import DetailRoom
 from dovetail.rest_api.answers import views
 from dovetail.rest_api.answers.pieces import json_answer
 from dovetail.rest_api.answers.views import ClientBatchStatus
@@ -93,6 +94,7 @@ async def _ask_statuses(call: Call, ids: list[str], wait_s: int) -> dict[str, Cl
 
     More than ``limits.status_ids_max`` ids need several requests, one after the other, within ``wait_s`` seconds.
     """
+    room = DetailRoom(call.limits.page_bytes_max)
     found = {batch_id: views.not_an_id() for batch_id in ids if not is_id(batch_id)}
     askable = [batch_id for batch_id in ids if batch_id not in found]
     clock = asyncio.get_running_loop().time
@@ -110,7 +112,7 @@ async def _ask_statuses(call: Call, ids: list[str], wait_s: int) -> dict[str, Cl
         if answer.status not in (StatusResponse.OK, StatusResponse.NO_RESOURCE):
             message = f"the validator answered status {answer.status} to a question about {len(part)} batches"
             raise call.unknown_error(answer.message or message)
-        found |= {status.batch_id: status for status in answer.batch_statuses}
+        found |= {status.batch_id: room.fit(status) for status in answer.batch_statuses}
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import structlog
 from google.protobuf.message import DecodeError, Message
 
+from dovetail.ledger.ids import ID_CHARACTERS
 from dovetail.validator.admission.submission import Submissions
 from dovetail.validator.admission.verifier import VerifierPool
 from dovetail.validator.blocks.production import Work
@@ -119,7 +120,8 @@ class Clients:
             self._answer(identity, response_type, correlation_id, ClientBatchStatusResponse(status="INTERNAL_ERROR"))
             return
         batch_ids = list(asked.batch_ids)
-        if not 0 < len(batch_ids) <= self._limits.status_ids_max:
+        # The answer and a wait repeat the texts, so a text that is too long to be an id is refused.
+        if not 0 < len(batch_ids) <= self._limits.status_ids_max or max(map(len, batch_ids)) > ID_CHARACTERS:
             self._log(request, "INVALID_ID", ids=len(batch_ids))
             self._answer(identity, response_type, correlation_id, ClientBatchStatusResponse(status="INVALID_ID"))
         elif asked.wait:

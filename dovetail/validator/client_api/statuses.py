@@ -10,11 +10,11 @@ import structlog
 
 from dovetail.ledger.ids import BatchId, is_id
 from dovetail.ledger.limits import Limits
+from dovetail.ledger.status_details import DetailRoom
 from dovetail.validator.core.mempool.queue import PendingQueue, Reason
 from dovetail.validator.store import StorageFailed, Store
 from protos.client_batch_submit_pb2 import ClientBatchStatus
 
-_ID_CHARACTERS: Final = 128
 _IDS_A_TURN_MAX: Final = 5_000
 """Ended waits are answered until this many ids were looked up; then the event loop handles other events first."""
 
@@ -56,8 +56,9 @@ class Statuses:
         return list(self._of_peer)
 
     def of(self, batch_ids: Iterable[str]) -> list[ClientBatchStatus]:
-        """One status for each id, in the order asked. Raises StorageFailed."""
-        return [self._status(batch_id) for batch_id in batch_ids]
+        """One status for each id, in the order asked, with the details that fit. Raises StorageFailed."""
+        room = DetailRoom(self._limits.page_bytes_max)
+        return [room.fit(self._status(batch_id)) for batch_id in batch_ids]
 
     def answer(self, identity: bytes, correlation_id: str, batch_ids: Iterable[str]) -> None:
         """Answer at once. The answer is None if the store is damaged at one of the ids."""
@@ -88,8 +89,7 @@ class Statuses:
         }
         if self._unknown_held + len(unknown) > self._limits.status_unknown_ids_waited_for_max:
             unknown = set()
-        # Texts that are no ids may have any length; a long one counts as several ids.
-        ids = max(len(batch_ids), sum(map(len, batch_ids)) // _ID_CHARACTERS)
+        ids = len(batch_ids)
         if (
             not (pending or unknown)
             or len(correlation_id) > CORRELATION_CHARACTERS_MAX
@@ -208,6 +208,7 @@ class Statuses:
             status.reason = invalid.reason
             status.family_name = invalid.family_name
             status.family_version = invalid.family_version
+            status.omitted_bytes = invalid.omitted_bytes
             status.invalid_transactions.add(
                 transaction_id=invalid.transaction_id or "",
                 message=invalid.message,

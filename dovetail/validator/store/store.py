@@ -80,6 +80,11 @@ def _repeated_in_larger_map(write: "Callable[Concatenate[Store, _P], _T]") -> "C
     return written
 
 
+def _table_bytes(stat: dict[str, int]) -> int:
+    """The bytes of a table's pages. ``stat``: LMDB's, of the table."""
+    return stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
+
+
 class Store(StoreReader):
     """Chain and state on disk. ``path``: the store's folder, created with its file if absent.
 
@@ -116,6 +121,8 @@ class Store(StoreReader):
             """The last refusal; None after a successful write of at least as many bytes, or after a successful
             ``retry_write``."""
             self._failed_bytes = 0
+            self._detailed_from = 0
+            """The order number of the first INVALID batch that may have details; earlier ones have none."""
             super().__init__(path, env, tables)
             self.next_node_number: int = max(self._last_key("nodes") + 1, self.pruned.next_node)
             self.next_arrival: int = self._last_key("pending") + 1
@@ -329,6 +336,7 @@ class Store(StoreReader):
         limits = self._limits
         batches = [(id_key(entry.batch_id), records.encode_invalid(entry)) for entry in invalid]
         self._remember(transaction, "invalid", batches, limits.invalid_batches_remembered)
+        self._drop_details(transaction)
         ids = [(id_key(name), b"") for entry in invalid for name in entry.transaction_ids]
         self._remember(transaction, "invalid_transactions", ids, limits.invalid_transactions_remembered)
 
@@ -354,6 +362,25 @@ class Store(StoreReader):
                 oldest = self._open(f"{table}_order", *order.item())
                 order.delete()
                 transaction.delete(oldest, db=records_table)
+
+    def _drop_details(self, transaction: Any) -> None:
+        """Drop messages and extended data of the oldest INVALID batches while their table is over its limit.
+
+        The statuses and their reasons stay.
+        """
+        table = self._tables["invalid"]
+        with transaction.cursor(db=self._tables["invalid_order"]) as order:
+            found = order.set_range(key(self._detailed_from))
+            while found and _table_bytes(transaction.stat(table)) > self._limits.invalid_bytes_remembered:
+                place, record = order.item()
+                name = self._open("invalid_order", place, record)
+                content = self._open("invalid", name, transaction.get(name, db=table))
+                entry = records.decode_invalid(content)
+                if entry.message or entry.extended_data:
+                    bare = place + records.encode_invalid(entry.without_details())
+                    transaction.put(name, sealed("invalid", name, bare), db=table)
+                self._detailed_from = int.from_bytes(place, "big") + 1
+                found = order.next()
 
     def _append(self, transaction: Any, table: str, entries: Iterable[_Entry]) -> None:
         """Append entries to a table in ascending key order. Never overwrites an entry."""
@@ -384,6 +411,7 @@ class Store(StoreReader):
             if data_bytes >= self._failed_bytes:
                 self.failure, self._failed_bytes = None, 0
         except (lmdb.Error, OSError) as error:
+            self._detailed_from = 0
             said = f"the store refused a write of {data_bytes} bytes: {error}"
             if lack := lack_of_room(error, self._lock.fileno(), data_bytes):
                 said += f"; {lack}"

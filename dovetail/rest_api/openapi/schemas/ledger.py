@@ -112,6 +112,12 @@ SCHEMAS: Final[dict[str, Json]] = {
                 " failed."
             ),
             "extended_data": ref("Binary"),
+            "omitted_bytes": {
+                "type": "integer",
+                "minimum": 1,
+                "description": "Bytes of message and extended_data that are left out. Ask for this batch alone; if they"
+                " are still left out, the validator no longer keeps them.",
+            },
         },
         "reason",
         "family_name",
@@ -120,6 +126,7 @@ SCHEMAS: Final[dict[str, Json]] = {
         "transaction_id",
         "message",
         "extended_data",
+        "omitted_bytes",
     ),
     "LinkOnly": record({"link": ref("Link")}),
     "StatusesWithLink": record({"data": _STATUS_DATA, "details": _DETAILS, "link": ref("Link")}, "details"),

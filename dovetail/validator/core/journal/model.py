@@ -14,6 +14,7 @@ class InvalidBatch(NamedTuple):
 
     ``transaction_ids``: the batch's transactions. The store keeps these ids separately, to refuse batches that depend
     on them.
+    ``omitted_bytes``: the bytes of message and extended data that are no longer kept (``without_details``).
     """
 
     batch_id: BatchId
@@ -24,6 +25,12 @@ class InvalidBatch(NamedTuple):
     family_name: str = ""
     family_version: str = ""
     transaction_ids: tuple[TransactionId, ...] = ()
+    omitted_bytes: int = 0
+
+    def without_details(self) -> "InvalidBatch":
+        """The record with reason and ids alone."""
+        omitted = self.omitted_bytes + len(self.message.encode()) + len(self.extended_data)
+        return InvalidBatch(self.batch_id, self.reason, "", self.transaction_id, omitted_bytes=omitted)
 
 
 class CommittedBatch(NamedTuple):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import lmdb
 import pytest
 
 from dovetail.ledger.batch import VerifiedBatch
@@ -13,7 +14,9 @@ from dovetail.ledger.block import decode_block_header
 from dovetail.ledger.ids import BatchId, BlockId, TransactionId
 from dovetail.validator.core.journal.model import BlockCommit, InvalidBatch
 from dovetail.validator.core.state import merkle
+from dovetail.validator.crash_points import CrashPoint
 from dovetail.validator.store import StorageFailed, Store
+from dovetail.validator.store import store as store_module
 from dovetail.validator.store.records import TABLES, key, sealed
 from tests.dovetail.validator.support import (
     LIMITS,
@@ -232,6 +235,56 @@ def test_the_last_invalid_batches_are_remembered(tmp_path: Path) -> None:
         *[False] * 5, *[True] * 3
     ]  # fmt: skip
     again.close()
+
+
+def test_the_details_of_the_last_invalid_batches_have_bounded_bytes(tmp_path: Path) -> None:
+    limits = replace(LIMITS, invalid_bytes_remembered=1_000_000)
+    ids = [BatchId(make_id(number)) for number in range(60)]
+    bad = [
+        InvalidBatch(batch_id, "invalid_transaction", "nö", TransactionId(make_id("t")), bytes(65_536), "f", "1")
+        for batch_id in ids
+    ]
+    bare = [
+        InvalidBatch(each, "invalid_transaction", "", TransactionId(make_id("t")), omitted_bytes=65_539) for each in ids
+    ]
+    store = open_store(tmp_path, limits)
+    for entry in bad[:20]:
+        store.reject([entry], [])
+    used = store.used_bytes()
+    for start in (20, 40):
+        store.close()
+        # Which ones have no details any more is found again after a restart.
+        store = open_store(tmp_path, limits)
+        for entry in bad[start : start + 20]:
+            store.reject([entry], [])
+    remembered = [store.invalid(each) for each in ids]
+    kept = sum(entry in bad for entry in remembered)
+    assert remembered == bare[: 60 - kept] + bad[60 - kept :]
+    assert 12 <= kept < 1_000_000 / 65_536
+    assert store.used_bytes() < used + 1_000_000
+    store.close()
+
+
+def test_a_refused_write_drops_no_details(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = replace(LIMITS, invalid_bytes_remembered=200_000)
+    bad = [InvalidBatch(BatchId(make_id(number)), "reason", "", extended_data=bytes(65_536)) for number in range(4)]
+    store = open_store(tmp_path, limits)
+    store.reject(bad[:2], [])
+
+    def refuse(point: CrashPoint) -> None:
+        if point is CrashPoint.VERDICTS_BEFORE_SYNC:
+            raise lmdb.DiskError("no")
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(store_module, "reach", refuse)
+        with pytest.raises(StorageFailed):
+            store.reject(bad[2:3], [])
+    assert [store.invalid(entry.batch_id) for entry in bad[:2]] == bad[:2]
+    for entry in bad[2:]:
+        store.reject([entry], [])
+    kept = [store.invalid(entry.batch_id) == entry for entry in bad]
+    assert kept == [False, False, True, True]
+    store.close()
 
 
 def test_a_batch_judged_invalid_again_is_remembered_as_the_newest(tmp_path: Path) -> None:
