@@ -39,7 +39,7 @@ class VerifiedBatch(NamedTuple):
     """A batch that passed ``verify_batch`` or ``verify_migration``.
 
     ``declared``: how many inputs and outputs its transactions declare together. ``dependencies``: how many dependencies
-    they declare together. ``raw``: the canonical Batch, without anything unsigned. ``signer``: the batcher's public key.
+    they declare together. ``raw``: the canonical Batch, without anything unsigned. ``signer``: the batcher's key.
     """
 
     id: BatchId

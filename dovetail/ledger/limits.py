@@ -1,6 +1,16 @@
-"""All limits of the node in one type."""
+"""All limits of the node in one type, and how they fit each other."""
 
 from dataclasses import dataclass
+from typing import Final
+
+PROCESSOR_MESSAGE_BYTES_MAX: Final = 32 * 1024 * 1024
+"""The most bytes in one message that a processor of ``processor_sdk`` takes, whatever the validator's limits are."""
+
+_STATUS_BYTES: Final = 3 * 1024
+"""The most bytes of one batch status beside its details: ids, reason and the names of a family."""
+
+_FAMILY_LABEL_BYTES: Final = 64 * 1024
+"""The most bytes of the metrics of one family: a name of 512 characters in some 20 lines."""
 
 
 @dataclass(frozen=True)
@@ -8,7 +18,7 @@ class Limits:
     """Counts, bytes, milliseconds and seconds, as each name says."""
 
     body_bytes_max: int = 8 * 1024 * 1024
-    message_bytes_max: int = 32 * 1024 * 1024
+    message_bytes_max: int = PROCESSOR_MESSAGE_BYTES_MAX
     pending_batches_max: int = 20_000
     pending_transactions_max: int = 100_000
     pending_bytes_max: int = 512 * 1024 * 1024
@@ -59,3 +69,36 @@ class Limits:
     connection_ids_waited_for_max: int = 200_000
     family_labels_max: int = 100
     store_map_bytes_initial: int = 64 * 1024 * 1024
+
+    @property
+    def processor_message_bytes_max(self) -> int:
+        """The most bytes in one message between validator and processor."""
+        return min(self.message_bytes_max, PROCESSOR_MESSAGE_BYTES_MAX)
+
+    def misfit(self) -> str | None:
+        """Why a message that these limits allow would not fit into one ZeroMQ message; None if each fits.
+
+        Whoever gets a larger message closes the connection, and everybody who uses that connection fails with it.
+        """
+        for name, most, bytes_max in (
+            ("body_bytes_max", "processor_message_bytes_max", self.body_bytes_max),
+            ("state_value_bytes_max", "processor_message_bytes_max", self.state_value_bytes_max),
+            ("packed_bytes_max", "processor_message_bytes_max", self.packed_bytes_max),
+            ("state_list_bytes_max", "processor_message_bytes_max", self.state_list_bytes_max),
+            ("block_bytes_max", "message_bytes_max", self.block_bytes_max),
+            ("receipt_bytes_max", "message_bytes_max", self.receipt_bytes_max),
+            ("page_bytes_max", "message_bytes_max", self.page_bytes_max),
+        ):
+            if 2 * bytes_max > getattr(self, most):
+                return f"{name} = {bytes_max} must be at most half of {most} = {getattr(self, most)}"
+        left = self.message_bytes_max - self.page_bytes_max
+        for name, count, each in (
+            ("status_ids_max", self.status_ids_max, _STATUS_BYTES),
+            ("family_labels_max", self.family_labels_max, _FAMILY_LABEL_BYTES),
+        ):
+            if count * each > left:
+                return (
+                    f"{name} = {count} must be at most {left // each}, so that its answer fits into message_bytes_max ="
+                    f" {self.message_bytes_max}"
+                )
+        return None

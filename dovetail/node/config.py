@@ -193,6 +193,8 @@ def load(*, config_file: Path | None, flags: Mapping[str, Flag], environ: Mappin
     )
     _refuse_one_key_alone(settings)
     limits = _build(Limits, "limits", settings)
+    if misfit := limits.misfit():
+        raise Refused(f"limits: {misfit}")
     data_dir = settings.setdefault("validator.data_dir", _Setting(str(default_data_dir(environ)), "the default"))
     settings.setdefault("validator.key_file", _Setting(str(node_key_file(Path(str(data_dir.value)))), "the default"))
     return Config(

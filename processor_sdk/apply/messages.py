@@ -6,13 +6,13 @@
 from typing import Final
 
 from dovetail.ledger.ids import TransactionId
-from dovetail.ledger.limits import Limits
+from dovetail.ledger.limits import PROCESSOR_MESSAGE_BYTES_MAX
 from dovetail.ledger.transaction import Transaction, decode_header
 from processor_sdk.context import Context
 from processor_sdk.errors import InvalidTransaction
 from protos import packed_pb2, processor_pb2, transaction_receipt_pb2
 
-WRITTEN_BYTES_MAX: Final = Limits().message_bytes_max - 65_536
+WRITTEN_BYTES_MAX: Final = PROCESSOR_MESSAGE_BYTES_MAX - 65_536
 """The most bytes that one transaction may write, so that the answer fits in one message to the validator."""
 
 _FRAMING_BYTES: Final = 16

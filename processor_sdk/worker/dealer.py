@@ -10,7 +10,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from dovetail.ledger.hosts import needs_ipv6
-from dovetail.ledger.limits import Limits
+from dovetail.ledger.limits import PROCESSOR_MESSAGE_BYTES_MAX
 from processor_sdk.worker.keys import Keys
 
 RECONNECT_MS_MAX: Final = 5_000
@@ -44,7 +44,7 @@ class Dealer:
         self._socket = opened = self._context.socket(zmq.DEALER)
         opened.setsockopt(zmq.IDENTITY, uuid.uuid4().hex.encode())
         opened.setsockopt(zmq.IPV6, int(self._needs_ipv6))
-        opened.setsockopt(zmq.MAXMSGSIZE, Limits().message_bytes_max)
+        opened.setsockopt(zmq.MAXMSGSIZE, PROCESSOR_MESSAGE_BYTES_MAX)
         opened.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS_MAX)
         # Heartbeats detect a validator whose host died without closing the connection.
         opened.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)

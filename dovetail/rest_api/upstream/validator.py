@@ -189,6 +189,12 @@ class ValidatorConnection:
                 Problem.DISCONNECTED,
                 f"no connection to the validator at {self._config.validator}; the REST API reconnects by itself",
             )
+        if len(frame) > self._config.limits.message_bytes_max:
+            # The validator would close the connection, and all requests in flight would fail.
+            raise ApiError(
+                Problem.TOO_LARGE,
+                f"the request has {len(frame)} bytes; the validator takes {self._config.limits.message_bytes_max}",
+            )
         if (
             len(self._pending) >= self._config.requests_in_flight_max
             or self._pending_bytes + len(frame) > self._config.request_bytes_in_flight_max

@@ -109,7 +109,7 @@ class PackedAssignment:
                             add_entry(address=address, data=value)
         content = request.SerializeToString()
         # Half the limit, so that an answer that writes as much as the task reads fits too.
-        if len(content) > self._limits.message_bytes_max // 2:
+        if len(content) > self._limits.processor_message_bytes_max // 2:
             return False
         self._send(Envelope.PACKED_PROCESS_REQUEST, self._context_id, content)
         return True
@@ -134,7 +134,7 @@ class PackedAssignment:
         if any(read_refusal(address, inputs) is not None for address in wanted):
             return refused(request)
         values = ((address, view.get(address)) for address in wanted)
-        return get_response(values, self._limits.message_bytes_max // 2) or refused(request)
+        return get_response(values, self._limits.processor_message_bytes_max // 2) or refused(request)
 
     def _transaction(self, context_id: str) -> tuple[Unit, VerifiedTransaction] | None:
         number = context_id.removeprefix(self._context_id + ":")
@@ -246,7 +246,7 @@ class Conversation:
 
     def _get(self, request: state_context_pb2.TpStateGetRequest) -> Message:
         values = self._context.get(request.addresses)
-        return get_response(values, self._limits.message_bytes_max // 2) or refused(request)
+        return get_response(values, self._limits.processor_message_bytes_max // 2) or refused(request)
 
     def _list(self, request: packed_pb2.StateListRequest) -> Message:
         return first_page(self._context.under(request.prefix, request.after), self._limits)

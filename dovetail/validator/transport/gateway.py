@@ -43,6 +43,7 @@ class Delivery(Enum):
 
     SENT = "handed to the peer's connection"
     FULL = "the peer does not read; the message is dropped"
+    TOO_LARGE = "the message is over message_bytes_max; it is dropped"
     GONE = "the peer is not connected; the message is dropped"
 
 
@@ -106,6 +107,7 @@ class Gateway:
         self.connections = Connections(limits, restricted=access.key is not None)
         self.connections.set_endpoint(self.endpoint)
         self._router = router
+        self._message_bytes_max = limits.message_bytes_max
         self._on_disconnect = on_disconnect
         self._socket = DrainedSocket(router, on_sweep)
         # Reading the user id costs time for each message; an open port has no user ids.
@@ -127,14 +129,22 @@ class Gateway:
             yield Request(identity, message_type, envelope.correlation_id, envelope.content, self._socket.user)
 
     def send(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> Delivery:
-        """Send one message, without waiting."""
+        """Send one message, without waiting.
+
+        A message over ``message_bytes_max`` is not sent: its recipient would close the connection, and everybody behind
+        it, such as the clients of a REST API, would fail with it.
+        """
         envelope = Envelope(
             message_type=message_type,  # type: ignore[arg-type]
             correlation_id=correlation_id,
             content=content,
         )
+        frame = envelope.SerializeToString()
+        if len(frame) > self._message_bytes_max:
+            log.error("a message over message_bytes_max is not sent", message_type=message_type, bytes=len(frame))
+            return Delivery.TOO_LARGE
         try:
-            self._socket.send([identity, envelope.SerializeToString()])
+            self._socket.send([identity, frame])
         except zmq.Again:
             log.warning("peer does not read, a message to it is dropped", message_type=message_type)
             return Delivery.FULL

@@ -76,6 +76,7 @@ def test_file_then_environment_then_flag(tmp_path: Path) -> None:
         ("[limits]\nbody_bytes_max = 0", "limits.body_bytes_max = 0 ({file}): must be a whole number from 1"),
         ("[limits]\nbody_bytes_max = true", "limits.body_bytes_max = True ({file}): must be a whole number from 1"),
         ("[limits]\nbody_bytes_max = 1.5", "limits.body_bytes_max = 1.5"),
+        ("[limits]\nbody_bytes_max = 20_000_000", "limits: body_bytes_max = 20000000 must be at most half of"),
         ("[rest_api]\nanswer_s_max = 86401", "rest_api.answer_s_max = 86401 ({file}): must be a whole"),
         ('[validator]\ndata_dir = ""', "validator.data_dir = '' ({file}): must be a path"),
     ],

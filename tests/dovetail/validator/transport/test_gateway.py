@@ -196,6 +196,19 @@ def test_a_message_over_the_limit_ends_its_connection_alone() -> None:
     run(test)
 
 
+def test_a_message_over_the_limit_is_not_sent() -> None:
+    async def test() -> None:
+        async with open_port(b"peer") as (port, (peer,)):
+            await peer.ping()
+            assert port.gateway.send(b"peer", 1_000, "large", bytes(LIMITS.message_bytes_max)) is Delivery.TOO_LARGE
+            # The envelope takes less than 100 bytes.
+            fits = bytes(LIMITS.message_bytes_max - 100)
+            assert port.gateway.send(b"peer", 1_000, "fits", fits) is Delivery.SENT
+            assert (await peer.receive()).correlation_id == "fits"
+
+    run(test)
+
+
 def test_an_address_that_cannot_be_bound_is_said() -> None:
     async def test() -> None:
         async with open_port() as (port, _):
