@@ -13,6 +13,7 @@ import pytest
 
 SLOW: Final = {
     "tests/conformance": "more than a thousand rows on nodes of their own",
+    "tests/contracts/test_largest_messages.py": "messages of 32 MiB by the dozen",
     "tests/dovetail/bench/http/test_http_run.py": "benchmarks of nodes",
     "tests/dovetail/bench/load/test_load_run.py": "benchmarks of nodes",
     "tests/dovetail/cli/commands/upgrade/test_rehearse.py": "processes that rehearse a long chain",
@@ -33,6 +34,8 @@ SLOW: Final = {
 """The tests that the README's test command leaves out (marker ``slow``), and the reason for each."""
 
 NOT_SLOW: Final = (
+    "tests/contracts/test_largest_messages.py::test_every_message_type_has_a_row",
+    "tests/contracts/test_largest_messages.py::test_a_processor_and_the_validator_outlive_their_largest_messages",
     "tests/properties/test_serial_equivalence.py::test_equals_plain_serial_execution",
     # Real processes, with a client and a processor that use no code of the project.
     "tests/system/e2e/test_processors.py",

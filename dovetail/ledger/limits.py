@@ -6,6 +6,9 @@ from typing import Final
 PROCESSOR_MESSAGE_BYTES_MAX: Final = 32 * 1024 * 1024
 """The most bytes in one message that a processor of ``processor_sdk`` takes, whatever the validator's limits are."""
 
+STATE_REQUEST_ADDRESSES_MAX: Final = 20_000
+"""The most addresses in one state request of a processor: more would keep the validator from others for seconds."""
+
 _STATUS_BYTES: Final = 3 * 1024
 """The most bytes of one batch status beside its details: ids, reason and the names of a family."""
 

@@ -9,6 +9,7 @@ from typing import Final
 from google.protobuf.message import DecodeError, Message
 
 from dovetail.ledger.addresses import AccessList
+from dovetail.ledger.limits import STATE_REQUEST_ADDRESSES_MAX
 from dovetail.ledger.listing import Entry, changes_under, overlaid
 from processor_sdk.apply.messages import succeeded
 from processor_sdk.context import Context
@@ -175,6 +176,13 @@ class StateCalls:
 
 
 def _get_state(link: Link, context_id: str, addresses: list[str]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for start in range(0, len(addresses), STATE_REQUEST_ADDRESSES_MAX):
+        found.update(_get_some(link, context_id, addresses[start : start + STATE_REQUEST_ADDRESSES_MAX]))
+    return found
+
+
+def _get_some(link: Link, context_id: str, addresses: list[str]) -> dict[str, bytes]:
     request = state_context_pb2.TpStateGetRequest(context_id=context_id, addresses=addresses)
     reply = state_context_pb2.TpStateGetResponse()
     _ask(link, validator_pb2.Message.TP_STATE_GET_REQUEST, request, reply)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from google.protobuf.message import DecodeError, Message
 
 from dovetail.ledger.addresses import is_prefix
-from dovetail.ledger.limits import Limits
+from dovetail.ledger.limits import STATE_REQUEST_ADDRESSES_MAX, Limits
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.ledger.transaction import FAMILY_CHARACTERS_MAX
 from dovetail.validator.core.execution.model import Task
@@ -110,6 +110,7 @@ class Processors:
         self._limits = limits
         self._connected: dict[bytes, Processor] = {}
         self._refused = ThrottledWarning("registration refused", lambda: clock_ms() / 1000)
+        self._refused_state = ThrottledWarning("state request refused", lambda: clock_ms() / 1000)
         self._migrations_lost: Counter[FamilyVersion] = Counter()
         """By version: how many processors were lost during its migration since the last answer to it."""
 
@@ -358,6 +359,13 @@ class Processors:
             return
         context_id: str = request.context_id  # type: ignore[attr-defined]
         held = processor.held.get(context_id.partition(":")[0])
+        addresses = _address_count(request)
+        if addresses > STATE_REQUEST_ADDRESSES_MAX:
+            held = None
+            self._refused_state.warn(
+                connection_id=processor.identity.hex(),
+                reason=f"one request has {addresses} addresses, at most {STATE_REQUEST_ADDRESSES_MAX} are allowed",
+            )
         response = held.assignment.state_request(context_id, request) if held else refused(request)
         self._send_needed(processor, response_type, correlation_id, response.SerializeToString())
 
@@ -381,6 +389,14 @@ class Processors:
         processor.release(key)
         self._forget_drained(processor)
         return [*available, TaskAnswered(assignment.task, outcomes, assignment.namespaces, processor.serves)]
+
+
+def _address_count(request: Message) -> int:
+    if isinstance(request, state_context_pb2.TpStateSetRequest):
+        return len(request.entries)
+    if isinstance(request, state_context_pb2.TpStateGetRequest | state_context_pb2.TpStateDeleteRequest):
+        return len(request.addresses)
+    return 0
 
 
 def _available(processor: Processor, family: FamilyVersion) -> ProcessorAvailable:

@@ -54,12 +54,18 @@ class Peer:
     """
 
     def __init__(
-        self, endpoint: str, identity: bytes = b"", keys: tuple[KeyFiles, KeyFiles] | None = None, events: int = 0
+        self,
+        endpoint: str,
+        identity: bytes = b"",
+        keys: tuple[KeyFiles, KeyFiles] | None = None,
+        events: int = 0,
+        bytes_max: int = -1,
     ) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         dealer = self._context.socket(zmq.DEALER)
         dealer.set(zmq.LINGER, 0)
         dealer.set(zmq.SNDHWM, 0)
+        dealer.set(zmq.MAXMSGSIZE, bytes_max)
         if identity:
             dealer.set(zmq.IDENTITY, identity)
         if keys is not None:
