@@ -8,7 +8,7 @@ import ast
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +167,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 # The messages of clients
 
 
+Make = Callable[["World"], Message | bytes]
+
+
 @dataclass
 class Row:
     """``largest``: the largest request. ``asks``: the request with the largest answer.
@@ -175,19 +178,25 @@ class Row:
     """
 
     answered: int | None
-    largest: Callable[[World], Message | bytes]
-    asks: Callable[[World], Message | bytes] | None = None
+    largest: Make
+    asks: Make | None = None
     bytes_min: int = 0
-    http: tuple[str, ...] = field(default=())
-    """Path, and body if any, by which the REST API asks for the largest answer."""
 
 
 def _list(**fields: Any) -> Callable[[World], Message]:
     return lambda _: query_pb2.ListRequest(**fields)
 
 
-def _get(kind: Any, name: str, value: Callable[[World], str]) -> tuple[Callable[[World], Message], ...]:
-    return (lambda _: kind(**{name: TEXT})), (lambda world: kind(**{name: value(world)}))
+def _get(kind: Any, name: str, value: Callable[[World], str]) -> tuple[Make, Make]:
+    def largest(_: World) -> Message:
+        message: Message = kind(**{name: TEXT})
+        return message
+
+    def asks(world: World) -> Message:
+        message: Message = kind(**{name: value(world)})
+        return message
+
+    return largest, asks
 
 
 _BLOCK = client_block_pb2

@@ -378,6 +378,8 @@ class Store(StoreReader):
                 entry = records.decode_invalid(content)
                 if entry.message or entry.extended_data:
                     bare = place + records.encode_invalid(entry.without_details())
+                    # LMDB leaves the pages of a large record to a smaller one that overwrites it in the same write.
+                    transaction.delete(name, db=table)
                     transaction.put(name, sealed("invalid", name, bare), db=table)
                 self._detailed_from = int.from_bytes(place, "big") + 1
                 found = order.next()

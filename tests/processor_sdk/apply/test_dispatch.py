@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dovetail.ledger.limits import STATE_REQUEST_ADDRESSES_MAX
 from processor_sdk import Context, InternalError, InvalidTransaction, Transaction, TransactionHandler
 from processor_sdk.apply.dispatch import MESSAGE_CHARACTERS_MAX, Dispatcher
+from processor_sdk.apply.state import StateCalls
 from processor_sdk.errors import StateUnavailable
-from protos import packed_pb2, processor_pb2, transaction_pb2
+from protos import packed_pb2, processor_pb2, state_context_pb2, transaction_pb2
 from tests.processor_sdk.scripts import (
     FAMILY,
     INTERNAL,
@@ -313,6 +315,22 @@ def test_a_handler_that_returns_a_value_fails() -> None:
 def test_ctrl_c_is_no_verdict() -> None:
     with pytest.raises(KeyboardInterrupt):
         single(Dispatcher([handler_that(KeyboardInterrupt())]), Spec((), (), []), State({}))
+
+
+def test_many_addresses_are_asked_for_in_several_requests() -> None:
+    asked: list[int] = []
+
+    def link(message_type: int, content: bytes) -> bytes:
+        addresses = state_context_pb2.TpStateGetRequest.FromString(content).addresses
+        asked.append(len(addresses))
+        entries = [{"address": addresses[0], "data": b"x"}]
+        return state_context_pb2.TpStateGetResponse(status="OK", entries=entries).SerializeToString()
+
+    calls = StateCalls("context", "batch", link)
+    many = [address(number) for number in range(2 * STATE_REQUEST_ADDRESSES_MAX + 1)]
+    found = calls.fetch(many)
+    assert asked == [STATE_REQUEST_ADDRESSES_MAX, STATE_REQUEST_ADDRESSES_MAX, 1]
+    assert list(found) == [many[0], many[STATE_REQUEST_ADDRESSES_MAX], many[-1]]
 
 
 def test_a_bug_is_logged_with_its_stack(caplog: pytest.LogCaptureFixture) -> None:

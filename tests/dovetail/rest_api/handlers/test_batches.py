@@ -110,6 +110,40 @@ def test_wait_that_ends_with_a_batch_not_committed_is_200_with_data_details_and_
     run(test())
 
 
+def test_the_details_of_one_answer_are_bounded_over_all_questions_to_the_validator() -> None:
+    """The validator is asked for two batches at a time, and each of its answers would fit."""
+
+    async def test() -> None:
+        limits = Limits(status_ids_max=2, page_bytes_max=1_000)
+        async with running_api(config=RestConfig(limits=limits)) as api:
+            ids = [digit * 128 for digit in "abcd"]
+
+            def statuses(content: bytes) -> StatusResponse:
+                return StatusResponse(
+                    status="OK", batch_statuses=[refused(each) for each in StatusRequest.FromString(content).batch_ids]
+                )
+
+            def refused(batch_id: str) -> Status:
+                invalid = Status.InvalidTransaction(transaction_id="f" * 128, message="no", extended_data=bytes(300))
+                return Status(
+                    batch_id=batch_id, status="INVALID", reason="invalid_transaction", invalid_transactions=[invalid]
+                )
+
+            api.validator.answer(
+                Type.CLIENT_BATCH_SUBMIT_REQUEST,
+                Type.CLIENT_BATCH_SUBMIT_RESPONSE,
+                Submitted(status=Submitted.OK, batch_ids=ids),
+            )
+            api.validator.answers[Type.CLIENT_BATCH_STATUS_REQUEST] = (Type.CLIENT_BATCH_STATUS_RESPONSE, statuses)
+            response = await api.http.post("/batches?wait=1", content=BODY, headers=OCTETS)
+            details = response.json()["details"]
+            assert [bool(details[each]["extended_data"]) for each in ids] == [True, True, False, False]
+            assert [details[each].get("omitted_bytes") for each in ids] == [None, None, 300, 300]
+            assert {details[each]["message"] for each in ids} == {"no"}
+
+    run(test())
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "code"),
     [

@@ -49,6 +49,10 @@ STATUS = Envelope.CLIENT_BATCH_STATUS_REQUEST
 Log = list[MutableMapping[str, Any]]
 
 
+def _too_long_for_an_id() -> ClientBatchStatusRequest:
+    return ClientBatchStatusRequest(batch_ids=[make_id("id"), "x" * 129], wait=True)
+
+
 class Pool:
     """Records batches to verify; the test provides the results."""
 
@@ -378,6 +382,7 @@ def test_reads_are_logged_with_their_outcome(bench: Bench) -> None:
         ),
         (STATUS, ClientBatchStatusRequest(batch_ids=["x"]), Envelope.CLIENT_BATCH_STATUS_RESPONSE, "OK"),
         (STATUS, ClientBatchStatusRequest(), Envelope.CLIENT_BATCH_STATUS_RESPONSE, "INVALID_ID"),
+        (STATUS, _too_long_for_an_id(), Envelope.CLIENT_BATCH_STATUS_RESPONSE, "INVALID_ID"),
         (STATUS, b"\x0a\xff", Envelope.CLIENT_BATCH_STATUS_RESPONSE, "INTERNAL_ERROR"),
         (Envelope.NODE_STATUS_REQUEST, b"", Envelope.NODE_STATUS_RESPONSE, "NOT_READY"),
         (Envelope.METRICS_REQUEST, b"", Envelope.METRICS_RESPONSE, "OK"),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from dovetail.ledger.limits import Limits
+from dovetail.ledger.limits import STATE_REQUEST_ADDRESSES_MAX, Limits
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.validator.core.execution.model import Task, TransactionOutcome, Verdict
 from dovetail.validator.core.journal.block_run import BlockRun
@@ -165,6 +165,36 @@ def test_who_unregisters_finishes_and_takes_no_more() -> None:
     assert bench.ask(b"p", Envelope.TP_STATE_GET_REQUEST, get).status == state_context_pb2.TpStateGetResponse.OK
     (answered,) = bench.answer(sent, OK)
     assert answered == TaskAnswered(task, [[TransactionOutcome(Verdict.OK)]], ("1cf126",), ())
+
+
+@pytest.mark.parametrize(
+    "number", [Envelope.TP_STATE_GET_REQUEST, Envelope.TP_STATE_SET_REQUEST, Envelope.TP_STATE_DELETE_REQUEST]
+)
+def test_a_state_request_has_a_bounded_number_of_addresses(number: int) -> None:
+    bench = Bench()
+    bench.register()
+    context_id = bench.start(make_task(1)).message.context_id
+    with capture_logs() as logs:
+        for count, status in (
+            (STATE_REQUEST_ADDRESSES_MAX, "OK"),
+            (STATE_REQUEST_ADDRESSES_MAX + 1, "AUTHORIZATION_ERROR"),
+        ):
+            addresses = [address(3)] * count
+            request: Any
+            if number == Envelope.TP_STATE_SET_REQUEST:
+                entries = [{"address": each} for each in addresses]
+                request = state_context_pb2.TpStateSetRequest(context_id=context_id, entries=entries)
+            elif number == Envelope.TP_STATE_GET_REQUEST:
+                request = state_context_pb2.TpStateGetRequest(context_id=context_id, addresses=addresses)
+            else:
+                request = state_context_pb2.TpStateDeleteRequest(context_id=context_id, addresses=addresses)
+            answer = bench.ask(b"p", number, request)
+            assert answer.Status.Name(answer.status) == status
+    (line,) = logs
+    assert (line["event"], line["reason"]) == (
+        "state request refused",
+        "one request has 20001 addresses, at most 20000 are allowed",
+    )
 
 
 def test_who_registers_again_takes_work_again() -> None:
