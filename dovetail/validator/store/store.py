@@ -373,10 +373,11 @@ class Store(StoreReader):
             found = order.set_range(key(self._detailed_from))
             while found and _table_bytes(transaction.stat(table)) > self._limits.invalid_bytes_remembered:
                 place, record = order.item()
-                name = self._open("invalid_order", place, record)
-                content = self._open("invalid", name, transaction.get(name, db=table))
-                entry = records.decode_invalid(content)
-                if entry.message or entry.extended_data:
+                name = records.opened("invalid_order", place, record) or b""
+                content = name and records.opened("invalid", name, transaction.get(name, db=table) or b"")
+                entry = records.decode_invalid(content) if content else None
+                # A damaged record is left as it is: no write may fail because of an explanation.
+                if entry is not None and (entry.message or entry.extended_data):
                     bare = place + records.encode_invalid(entry.without_details())
                     # LMDB leaves the pages of a large record to a smaller one that overwrites it in the same write.
                     transaction.delete(name, db=table)

@@ -223,7 +223,14 @@ class _Transaction:
         return there
 
     def stat(self, db: _Table) -> dict[str, int]:
-        return {"entries": len(db.keys)}
+        pages = sum(map(len, db.records.values())) // _PAGE_BYTES
+        return {
+            "psize": _PAGE_BYTES,
+            "entries": len(db.keys),
+            "branch_pages": 0,
+            "leaf_pages": 1,
+            "overflow_pages": pages,
+        }
 
     def cursor(self, db: _Table) -> "_Cursor":
         return _Cursor(self, db)
@@ -258,6 +265,15 @@ class _Cursor:
     def last(self) -> bool:
         self._at = self._table.keys[-1] if self._table.keys else None
         return self._at is not None
+
+    def set_range(self, key: bytes) -> bool:
+        place = bisect_left(self._table.keys, key)
+        self._at = self._table.keys[place] if place < len(self._table.keys) else None
+        return self._at is not None
+
+    def next(self) -> bool:
+        assert self._at is not None, "the cursor stands at an entry"
+        return self.set_range(self._at + b"\0")
 
     def key(self) -> bytes:
         return self._at or b""

@@ -10,6 +10,7 @@ from random import Random
 
 import zmq
 
+from dovetail.ledger.limits import PROCESSOR_MESSAGE_BYTES_MAX
 from dovetail.validator.transport.gateway import Gateway
 from protos.validator_pb2 import Message as Envelope
 from tests.system.simulation.clock import SimulatedLoop
@@ -219,6 +220,7 @@ class SimulatedGateway(Gateway):
     def __init__(self, network: Network, on_sweep: Callable[[], None], on_disconnect: Callable[[], None]) -> None:
         self._socket = NodeSocket(network, on_sweep, on_disconnect)  # type: ignore[assignment]
         self._received = self._socket.received
+        self._message_bytes_max = PROCESSOR_MESSAGE_BYTES_MAX
         self.endpoint = "simulated"
 
     def close(self) -> None:
