@@ -35,7 +35,6 @@ SLOW: Final = {
 
 NOT_SLOW: Final = (
     "tests/contracts/test_largest_messages.py::test_every_message_type_has_a_row",
-    "tests/contracts/test_largest_messages.py::test_a_processor_and_the_validator_outlive_their_largest_messages",
     "tests/properties/test_serial_equivalence.py::test_equals_plain_serial_execution",
     # Real processes, with a client and a processor that use no code of the project.
     "tests/system/e2e/test_processors.py",

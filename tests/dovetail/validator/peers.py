@@ -22,11 +22,11 @@ UNANSWERED = 1_999
 LIMITS = replace(Limits(), message_bytes_max=1_000_000, peer_messages_max=1_000)
 
 
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def run(test: Callable[[], Coroutine[Any, Any, None]], seconds_max: float = TEST_SECONDS_MAX) -> None:
     """Run a test in a loop of its own, with a time limit."""
 
     async def bounded() -> None:
-        async with asyncio.timeout(TEST_SECONDS_MAX):
+        async with asyncio.timeout(seconds_max):
             await test()
 
     asyncio.run(bounded())
