@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from dovetail.streams import unblocked
 from processor_sdk.apply.dispatch import Dispatcher
 from processor_sdk.apply.progress import Progress
 from processor_sdk.handler import TransactionHandler
@@ -154,7 +155,7 @@ class TransactionProcessor:
             raise CannotStart(
                 f"there is no room for what the workers are given ({len(pickled)} bytes): {error}"
             ) from None
-        with contextlib.closing(shared) as service, self._woken() as (waker, wake):
+        with contextlib.closing(shared) as service, unblocked(), self._woken() as (waker, wake):
             orders = Orders(
                 service,
                 self._apply_timeout_ms,
@@ -178,7 +179,7 @@ class TransactionProcessor:
         """
         self._check_handlers()
         progress = Progress((handler.family_name, handler.family_version) for handler in self._handlers)
-        with self._woken() as (waker, wake):
+        with unblocked(), self._woken() as (waker, wake):
             serve(self._service(), progress, waker, wake, on_ready=on_ready)
 
     def _service(self) -> Service:

@@ -3,6 +3,7 @@
 Fixtures of one package do not belong here.
 """
 
+import faulthandler
 import signal
 from collections.abc import Collection, Generator
 from pathlib import Path
@@ -81,9 +82,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol() -> Generator[None, object, object]:
-    """Restore signal handlers.
+    """Restore signal handlers, and cancel the timer of a command.
 
-    A command that a signal ends resets the handlers, so the next signal would end pytest.
+    A command that a signal ends resets the handlers and starts a timer, and each of these would end pytest.
     """
     handlers = {number: signal.getsignal(number) for number in _RESTORED}
     try:
@@ -91,6 +92,7 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+        faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -19,7 +19,7 @@ from dovetail.common.output import note
 from dovetail.node.genesis import STORE_NAME, prepare
 from dovetail.node.parts import SETTINGS, node_parts
 from dovetail.node.signals import handle_ending_signals
-from dovetail.node.supervisor import Events, supervise
+from dovetail.node.supervisor import Events, ends_within_s, supervise
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -84,7 +84,7 @@ async def _with_node_in(
 
     def on_ready() -> None:
         # From here on a signal ends the work before the node, so that no request fails at a node that is ending.
-        handle_ending_signals(on_signal)
+        handle_ending_signals(on_signal, ends_within_s(parts))
         ready.set_result(None)
 
     def on_signal(number: signal.Signals) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, Final, NamedTuple, Protocol
 
 import structlog
 import typer
@@ -17,8 +17,11 @@ from dovetail.common.errors import INTERRUPTED, Refused
 from dovetail.node.log_lines import LogLines
 from dovetail.node.logs import LogFormat, LogLevel, configure
 from dovetail.node.notify import Notifier, watch_lifeline
-from dovetail.node.open_files import ENOUGH, raise_open_files_limit
-from dovetail.node.signals import ending_signals, handle_ending_signals
+from dovetail.node.open_files import OpenFiles, ensure_open_files
+from dovetail.node.signals import end_within, ending_signals, handle_ending_signals
+
+END_S_MAX: Final = 12.0
+"""How long a part takes to end after a signal; less than a supervisor waits before it kills the part."""
 
 LogFormatOption = Annotated[
     LogFormat, typer.Option("--log-format", envvar="DOVETAIL_LOG_FORMAT", help="Format of log lines on stderr.")
@@ -44,21 +47,19 @@ class StartedPart(NamedTuple):
     lines: LogLines
 
 
-def start_part(name: str, log_format: LogFormat, level: LogLevel) -> StartedPart:
-    """Configure logging, watch the supervisor's lifeline and raise the limit of open files."""
+def start_part(name: str, log_format: LogFormat, level: LogLevel, files: OpenFiles) -> StartedPart:
+    """Configure logging, watch the supervisor's lifeline and raise the limit of open files. Raises Refused."""
     lines = configure(log_format, level)
     log = structlog.get_logger().bind(part=name)
     watch_lifeline(os.environ)
-    raise_open_files_limit(
-        lambda limit: log.warning(
-            "few files may be open at one time: each client needs one", limit=limit, enough=ENOUGH
-        )
+    ensure_open_files(
+        name, files, lambda limit, why: log.warning("few files may be open at one time", limit=limit, reason=why)
     )
     return StartedPart(log, Notifier.from_environment(os.environ), lines)
 
 
 def run_part(part: StartedPart, bind: str, serve: Serve, *refusals: type[Exception]) -> None:
-    """Serve until an ending signal, then end in order; a second signal ends the process at once.
+    """Serve until an ending signal, then end in order within END_S_MAX; a second signal ends the process at once.
 
     ``refusals``: the exceptions by which ``serve`` rejects its configuration. Raises Refused for these, and Exit with
     130 after SIGINT.
@@ -83,12 +84,13 @@ def run_part(part: StartedPart, bind: str, serve: Serve, *refusals: type[Excepti
         def on_signal(number: signal.Signals) -> None:
             received.append(number)
             restore()
+            end_within(END_S_MAX)
             for each in ending_signals():
                 signal.signal(each, signal.SIG_DFL)
             notifier.stopping()
             serving.cancel()
 
-        restore = handle_ending_signals(on_signal)
+        restore = handle_ending_signals(on_signal, END_S_MAX)
         try:
             await serving
         except asyncio.CancelledError:

@@ -15,6 +15,9 @@ from typing import Final
 from dovetail.node.notify import LIFELINE_FD, NOTIFY_SOCKET, NotifyListener
 
 _READ_BYTES: Final = 65_536
+_LAST_READS_MAX: Final = 16
+"""How often the output of an ended process is read: a pipe holds no more, unless a process that it left behind writes
+on."""
 _TAIL_BYTES: Final = 4_096
 
 
@@ -87,7 +90,9 @@ class Child:
         self._loop.remove_reader(self._listener)
         self._read_notifications()
         self._listener.close()
-        self._read_output()
+        for _ in range(_LAST_READS_MAX):
+            if not self._read_output():
+                break
         self._loop.remove_reader(self._output)
         os.close(self._output)
         os.close(self._lifeline)
@@ -107,14 +112,15 @@ class Child:
         for variables in self._listener.drain():
             self._on_notify(variables)
 
-    def _read_output(self) -> None:
-        while True:
-            try:
-                content = os.read(self._output, _READ_BYTES)
-            except BlockingIOError:
-                return
-            if not content:
-                self._loop.remove_reader(self._output)
-                return
-            self._tail = (self._tail + content)[-_TAIL_BYTES:]
-            self._on_output(content)
+    def _read_output(self) -> bool:
+        """Read once, so that the loop has time for other events. Returns whether there was output."""
+        try:
+            content = os.read(self._output, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not content:
+            self._loop.remove_reader(self._output)
+            return False
+        self._tail = (self._tail + content)[-_TAIL_BYTES:]
+        self._on_output(content)
+        return True

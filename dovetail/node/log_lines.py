@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TextIO
 
+import structlog
 from structlog import DropEvent
 
 _IDLE_WRITE_S: Final = 0.05
@@ -21,7 +22,7 @@ _WAIT_S_MAX: Final = 0.1
 """The longest wait of a line, promised in docs/reference/configuration.md, DOVETAIL_LOG_LEVEL."""
 
 _LINES_WAITING_MAX: Final = 200
-"""The most waiting lines: about 30 kB. A pipe holds 64 KiB; beyond that the writer waits for the reader."""
+"""About 30 kB, which fit into a pipe that is read."""
 
 _MAY_WAIT: Final = frozenset({"debug", "info"})
 _NEEDS_ITS_MOMENT: Final = ("exc_info", "stack_info")
@@ -62,6 +63,8 @@ class LogLines:
                 or any(event.get(name) for name in _NEEDS_ITS_MOMENT)
             ):
                 self.flush()
+                if loop is None or level not in _MAY_WAIT:
+                    self._settle()
             elif self._timer is None:
                 self._timer = loop.call_later(_WAIT_S_MAX, self.flush)
                 self._due_at = loop.time() + _IDLE_WRITE_S
@@ -72,6 +75,7 @@ class LogLines:
         with self._lock:
             self.flush()
             self._put(text)
+            self._settle()
 
     def flush(self) -> None:
         """Write the waiting lines."""
@@ -108,10 +112,21 @@ class LogLines:
     def _new_loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.SelectorEventLoop(_WritingSelector(self))
 
+    def dropped(self, count: int) -> str:
+        """The line that stands for dropped ones. Called by any thread."""
+        why = "nobody read them, or they could not be written"
+        event = {"event": "log lines are missing here", "lines": count, "reason": why}
+        stamped = structlog.processors.TimeStamper(fmt="iso", utc=True)(None, "warning", event)
+        return f"{self._rendered('warning', stamped)}\n"
+
     def _put(self, text: str) -> None:
         # The stream may be closed, on a full disk or without a reader. There is no other place to report that.
         with suppress(OSError, ValueError):
             self._stderr.write(text)
+
+    def _settle(self) -> None:
+        """Have the lines written now, unless nobody reads them."""
+        with suppress(OSError, ValueError):
             self._stderr.flush()
 
     def _rendered(self, level: str, event: Event) -> Any:

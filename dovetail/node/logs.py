@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 
+from dovetail import streams
 from dovetail.common.output import printable, printable_lines
 from dovetail.node.log_lines import LogLines
 
@@ -38,8 +39,10 @@ class LogLevel(StrEnum):
 def configure(log_format: LogFormat, level: LogLevel) -> LogLines:
     """Write the records of structlog and of the standard library to stderr, one line each.
 
-    Lines are written at once, except beside an event loop that runs in ``behind_loop`` of the result.
+    Lines are written at once, except beside an event loop that runs in ``behind_loop`` of the result. From now on
+    nothing in this process waits for a reader of stdout or stderr.
     """
+    streams.unblock()
     number = logging.getLevelNamesMapping()[level.upper()]
     stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 (stays open); stderr is None if closed
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
@@ -57,6 +60,7 @@ def configure(log_format: LogFormat, level: LogLevel) -> LogLines:
         )
         renderers = [_shorten, _escape, console]
     lines = LogLines(stderr, [*shared, *renderers])
+    streams.tell_as(lines.dropped)
     structlog.configure(
         processors=[stamp, lines],
         wrapper_class=structlog.make_filtering_bound_logger(number),

@@ -8,6 +8,7 @@ counters.
 - ``dovetail_processor_tasks_in_flight``: gauge of unanswered messages from the validator (worker)
 - ``dovetail_processor_connected``: gauge, 1 while the validator has accepted all families of a worker (worker)
 - ``dovetail_processor_restarts_total``: counter of replaced workers (worker)
+- ``dovetail_processor_log_lines_dropped_total``: counter of lines that nobody read, of all processes of this processor
 """
 
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from dovetail.common.errors import Refused
+from dovetail.streams import LINES_DROPPED, lines_dropped
 from processor_sdk.apply.progress import APPLY_BUCKETS_S, FamilyCounts
 from processor_sdk.runtime import Report
 
@@ -65,7 +67,12 @@ class ProcessorMetrics(Collector):
                 for verdict in ("ok", "invalid", "error"):
                     transactions.add_metric((worker, *family, verdict), getattr(counts, verdict))
                 seconds.add_metric((worker, *family), _cumulated(counts), counts.seconds)
-        yield from (transactions, seconds, in_flight, connected, restarts)
+        dropped = CounterMetricFamily(
+            "dovetail_processor_log_lines_dropped",
+            LINES_DROPPED,
+            value=lines_dropped() + sum(entry.lines_dropped for entry in self._report.workers),
+        )
+        yield from (transactions, seconds, in_flight, connected, restarts, dropped)
 
 
 def _cumulated(counts: FamilyCounts) -> list[tuple[str, float]]:

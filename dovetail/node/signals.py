@@ -1,10 +1,13 @@
 """The signals that end a process of a node in order. Each command decides what it ends, and how."""
 
 import asyncio
+import faulthandler
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from dovetail.streams import last_words
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
@@ -13,14 +16,36 @@ def ending_signals() -> tuple[signal.Signals, ...]:
     return (signal.SIGINT, signal.SIGTERM) if hangup_ignored else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def handle_ending_signals(handler: Callable[[signal.Signals], None]) -> Callable[[], None]:
-    """Call ``handler`` in the running event loop for each ending signal. The result restores the former handlers."""
+def end_within(seconds: float) -> None:
+    """End this process after ``seconds`` with exit code 1, whatever blocks it, and write on stderr where it is."""
+    # The timer of faulthandler works even if the interpreter is blocked. It must not wait for the reader of stderr.
+    faulthandler.dump_traceback_later(seconds, exit=True, file=last_words(may_wait=False))
+
+
+def handle_ending_signals(handler: Callable[[signal.Signals], None], within_s: float) -> Callable[[], None]:
+    """Call ``handler`` in the running event loop for each ending signal. The result restores the former handlers.
+
+    After the first signal the process ends within ``within_s``, unless the handlers are restored before.
+    """
     loop = asyncio.get_running_loop()
     former = {number: signal.getsignal(number) for number in ending_signals()}
+    began = False
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        # Runs also if the loop is blocked, as long as its thread runs Python code or waits in a system call.
+        nonlocal began
+        if not began:
+            began = True
+            end_within(within_s)
+
     for number in former:
         loop.add_signal_handler(number, handler, number)
+        # The loop reads signals from a descriptor, to which the interpreter writes besides calling this.
+        signal.signal(number, on_signal)
+        signal.siginterrupt(number, False)
 
     def restore() -> None:
+        faulthandler.cancel_dump_traceback_later()
         for number, each in former.items():
             loop.remove_signal_handler(number)
             signal.signal(number, each)

@@ -20,6 +20,7 @@ from dovetail.common.output import printable
 from dovetail.node.child import Child
 from dovetail.node.log_files import RotatingFile
 from dovetail.node.signals import handle_ending_signals
+from dovetail.streams import Outlet
 
 BACK_OFF_FIRST_S: Final = 0.5
 BACK_OFF_MAX_S: Final = 30.0
@@ -28,6 +29,9 @@ BACK_OFF_RESET_S: Final = 60.0
 
 STOP_S: Final = 15.0
 """How long the parts that end together may take before they are killed."""
+
+_MARGIN_S: Final = 5.0
+"""How much longer than all parts the supervisor may take to end."""
 
 _REFUSALS: Final = (1, 2)
 _PROGRAM: Final = "dovetail: "
@@ -67,6 +71,11 @@ def back_off(previous_s: float | None, ran_s: float) -> float:
     return min(previous_s * 2, BACK_OFF_MAX_S)
 
 
+def ends_within_s(parts: Sequence[Part]) -> float:
+    """How long all parts and their supervisor take to end after a signal."""
+    return STOP_S * len({part.ends for part in parts}) + _MARGIN_S
+
+
 async def supervise(parts: Sequence[Part], log_dir: Path, events: Events) -> signal.Signals:
     """Run ``parts`` until an ending signal, which is returned when all have ended. A second signal kills them.
 
@@ -77,7 +86,7 @@ async def supervise(parts: Sequence[Part], log_dir: Path, events: Events) -> sig
     make_private_dir(log_dir)
     with tempfile.TemporaryDirectory(prefix="dovetail-", dir=_socket_dir()) as socket_dir:
         supervisor = _Supervisor(parts, log_dir, Path(socket_dir), events)
-        restore = handle_ending_signals(supervisor.on_signal)
+        restore = handle_ending_signals(supervisor.on_signal, ends_within_s(parts))
         try:
             return await supervisor.run()
         finally:
@@ -203,29 +212,38 @@ class _Supervisor:
 
 
 class _Log:
-    """A part's log file. A failure to write is reported once and ends nothing."""
+    """A part's log file, which nobody waits for. A failure to write is reported once and ends nothing."""
 
     def __init__(self, path: Path, events: Events) -> None:
         self.path = path
         self._events = events
+        self._loop = asyncio.get_running_loop()
         self._failed = False
         try:
             self._file = RotatingFile(path)
         except OSError as error:
             raise Refused(f"cannot write the log {path}: {error.strerror}") from None
+        self._outlet = Outlet(self._put)
 
     def write(self, content: bytes) -> None:
-        try:
-            self._file.write(content)
-        except OSError as error:
-            if not self._failed:
-                self._events.notice(f"cannot write the log {self.path}: {error.strerror}")
-            self._failed = True
-        else:
-            self._failed = False
+        self._outlet.write(content)
 
     def close(self) -> None:
-        self._file.close()
+        if self._outlet.close():
+            self._file.close()
+
+    def _put(self, content: memoryview) -> int:
+        try:
+            written = self._file.write(content)
+        except OSError as error:
+            if not self._failed:
+                self._failed = True
+                with suppress(RuntimeError):  # The loop has ended.
+                    said = f"cannot write the log {self.path}: {error.strerror}"
+                    self._loop.call_soon_threadsafe(self._events.notice, said)
+            raise
+        self._failed = False
+        return written
 
 
 def _how_it_ended(exit_code: int) -> str:

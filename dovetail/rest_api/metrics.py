@@ -4,12 +4,15 @@ Names begin with ``dovetail_rest_``, and those of the validator with ``dovetail_
 be joined. Nothing that a client sends becomes a label value.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from dovetail.rest_api.upstream.validator import ValidatorConnection
+from dovetail.streams import LINES_DROPPED, lines_dropped
 
 _METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
 _OTHER_METHOD: Final = "other"
@@ -37,6 +40,7 @@ class Metrics:
         self._gauge("requests_in_flight", "Requests that are being answered.", lambda: self.in_flight)
         self._gauge("validator_connected", "1 with a connection to the validator.", lambda: validator.connected)
         self._gauge("validator_questions_in_flight", "Questions to the validator.", lambda: validator.in_flight)
+        self._registry.register(_LinesDropped())
         ProcessCollector("dovetail_rest", registry=self._registry)
 
     def _gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
@@ -54,3 +58,8 @@ class Metrics:
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
+
+
+class _LinesDropped(Collector):
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily("dovetail_rest_log_lines_dropped", LINES_DROPPED, value=lines_dropped())

@@ -23,6 +23,7 @@ from multiprocessing import reduction
 from multiprocessing.connection import Connection as Pipe
 from typing import Any, Final, NamedTuple, NoReturn, TextIO
 
+from dovetail.streams import last_words, unblock
 from processor_sdk.apply.progress import ApplyFields, Progress
 from processor_sdk.worker.serving import Service, serve
 from processor_sdk.worker.watch import Beat, Watch
@@ -58,11 +59,13 @@ def run(number: int, orders: Orders, pipe: "Pipe[WorkerMessage, bytes]") -> None
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     os.set_inheritable(pipe.fileno(), False)
+    unblock()
     if orders.configure_logging is not None:
         orders.configure_logging()
     elif not logging.getLogger().handlers:
         logging.basicConfig(level=orders.log_level, format=LOG_FORMAT)
-    faulthandler.enable()  # SIGABRT and SIGSEGV print where the process was.
+    # SIGABRT and SIGSEGV print where the process was.
+    faulthandler.enable(file=last_words(may_wait=True))
     if orders.memory_mib_max is not None:
         limit = orders.memory_mib_max * _MIB
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -125,6 +128,7 @@ class _SupervisedWatch(Watch):
     def __init__(self, pipe: "Pipe[WorkerMessage, bytes]", progress: Progress, orders: Orders) -> None:
         super().__init__(pipe, progress, limit_ms=orders.apply_timeout_ms, stop_s_max=orders.stop_s_max)
         self._words = pipe
+        self._last_words = last_words(may_wait=False)
         self._alone_s_max = orders.apply_timeout_ms / 1000 + ALONE_MARGIN_S
 
     def beat(self, now: float, *, registered: bool, in_flight: int) -> None:
@@ -132,7 +136,7 @@ class _SupervisedWatch(Watch):
         # This timer works even if the interpreter is blocked. If there is no memory for its thread, the old
         # timer is cancelled nevertheless, and the next beat tries again.
         with contextlib.suppress(RuntimeError):
-            faulthandler.dump_traceback_later(self._alone_s_max, exit=True)
+            faulthandler.dump_traceback_later(self._alone_s_max, exit=True, file=self._last_words)
         super().beat(now, registered=registered, in_flight=in_flight)
 
     def exit_process(self, exit_code: int) -> NoReturn:

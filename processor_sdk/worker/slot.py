@@ -44,6 +44,7 @@ class Slot:
         self.failures = 0
         self.restarts = 0
         self._kept: dict[Family, FamilyCounts] = {}
+        self._lines_dropped = 0
 
     def start(self, orders: worker.Orders) -> None:
         """Start a fresh process. Raises OSError if the system cannot start one; the slot then stays empty."""
@@ -70,7 +71,7 @@ class Slot:
 
     def release(self) -> None:
         """Empty the slot after the process has ended; keep its counts."""
-        self._kept = dict(self.counts())
+        self._kept, self._lines_dropped = dict(self.counts()), self.lines_dropped()
         self.beat = None
         if self.pipe is not None:
             self.pipe.close()
@@ -87,6 +88,10 @@ class Slot:
             family: self._kept.get(family, FamilyCounts()).plus(now.get(family, FamilyCounts()))
             for family in {**self._kept, **now}
         }
+
+    def lines_dropped(self) -> int:
+        """How many log lines all processes that this slot has held have dropped."""
+        return self._lines_dropped + (self.beat.lines_dropped if self.beat is not None else 0)
 
     def send_signal(self, number: signal.Signals) -> None:
         """Signal the process, if it is alive."""

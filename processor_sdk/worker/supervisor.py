@@ -46,7 +46,7 @@ class CannotStart(RuntimeError):
 
 
 class WorkerReport(NamedTuple):
-    """One worker. ``pid``: None until it is started again; ``counts``: of all its processes."""
+    """One worker. ``pid``: None until it is started again; ``counts``, ``lines_dropped``: of all its processes."""
 
     number: int
     pid: int | None
@@ -54,6 +54,7 @@ class WorkerReport(NamedTuple):
     in_flight: int
     restarts: int
     counts: Mapping[Family, FamilyCounts]
+    lines_dropped: int = 0
 
 
 class Report(NamedTuple):
@@ -258,7 +259,9 @@ class Supervisor:
 def _report(slot: Slot) -> WorkerReport:
     pid = slot.process.pid if slot.process is not None else None
     beat = slot.beat or Beat(False, 0, {})
-    return WorkerReport(slot.number, pid, beat.registered, beat.in_flight, slot.restarts, slot.counts())
+    return WorkerReport(
+        slot.number, pid, beat.registered, beat.in_flight, slot.restarts, slot.counts(), slot.lines_dropped()
+    )
 
 
 def _how(exit_code: int | None, leaving: int | None) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection as Pipe
 from typing import Final, NamedTuple, NoReturn
 
+from dovetail.streams import drain, lines_dropped
 from processor_sdk.apply import dispatch
 from processor_sdk.apply.progress import Applying, Family, FamilyCounts, Progress, Task
 from protos import packed_pb2, processor_pb2, validator_pb2
@@ -34,11 +35,15 @@ _log = logging.getLogger(__name__)
 
 
 class Beat(NamedTuple):
-    """A worker's heartbeat. ``registered``: the validator has accepted all its families."""
+    """A worker's heartbeat. ``registered``: the validator has accepted all its families.
+
+    ``lines_dropped``: how many lines of stdout and stderr the worker has dropped.
+    """
 
     registered: bool
     in_flight: int
     counts: Mapping[Family, FamilyCounts]
+    lines_dropped: int = 0
 
 
 class Watch:
@@ -90,7 +95,7 @@ class Watch:
         if self.supervisor_is_gone or not room.poll(0):
             return
         try:
-            self._pipe.send(Beat(registered, in_flight, self._progress.counts(self._late)))
+            self._pipe.send(Beat(registered, in_flight, self._progress.counts(self._late), lines_dropped()))
         except OSError:
             return  # The supervisor has gone; reading the pipe will show it.
 
@@ -126,6 +131,7 @@ class Watch:
     def exit_process(self, exit_code: int) -> NoReturn:
         """End this process, because a thread cannot be ended."""
         logging.shutdown()
+        drain()
         os._exit(exit_code)
 
     def _overtime_text(self, late: Applying) -> str:

@@ -3,7 +3,7 @@
 import functools
 import signal
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -14,10 +14,16 @@ from dovetail.node.config import Flag, load
 from dovetail.node.handlers import make_handlers
 from dovetail.node.logs import LogFormat, LogLevel, configure
 from dovetail.node.notify import Notifier
+from dovetail.node.open_files import OpenFiles
 from dovetail.node.processor_metrics import ProcessorMetrics
 from processor_sdk.runtime import CannotStart, Report, TransactionProcessor
 
 app = typer.Typer()
+
+_OWN_FILES: Final = 32
+"""Standard files, sockets of the supervisor and of /metrics, and what a start of a worker needs for a moment."""
+
+_FILES_A_WORKER: Final = 4
 
 
 @app.command(
@@ -100,7 +106,8 @@ def processor(
         },
     ).processor
     made = [handler for named in handlers for handler in make_handlers(named)]
-    log, notifier, _ = start_part("processor", log_format, log_level)
+    files = OpenFiles(_OWN_FILES, _FILES_A_WORKER, "processor.workers", settings.workers)
+    log, notifier, _ = start_part("processor", log_format, log_level, files)
     listeners: list[Callable[[Report], None]] = [
         StatusReporter(
             notifier, lambda: log.info("ready", connect=settings.connect, handlers=handlers), settings.connect

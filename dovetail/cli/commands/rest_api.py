@@ -9,7 +9,9 @@ from dovetail.cli.options import ConfigFile, ConnectionKey, ValidatorKey, exampl
 from dovetail.cli.part import LogFormatOption, LogLevelOption, run_part, start_part
 from dovetail.node.config import Flag, load
 from dovetail.node.logs import LogFormat, LogLevel
+from dovetail.node.open_files import OpenFiles
 from dovetail.rest_api.server.app import serve
+from dovetail.rest_api.server.connections import DESCRIPTORS_RESERVED
 
 app = typer.Typer()
 
@@ -46,5 +48,6 @@ def rest_api(
             "rest_api.connection_key": Flag("--connection-key", connection_key),
         },
     ).rest_api
-    part = start_part("rest-api", log_format, log_level)
+    files = OpenFiles(DESCRIPTORS_RESERVED, 1, "rest_api.requests_in_flight_max", settings.requests_in_flight_max)
+    part = start_part("rest-api", log_format, log_level, files)
     run_part(part, settings.bind, partial(serve, settings), OSError, ValueError)

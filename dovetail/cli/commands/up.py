@@ -18,13 +18,14 @@ from dovetail.cli.options import ConfigFile, DataDir, Insecure, Key, examples, t
 from dovetail.cli.submit import url_argument
 from dovetail.common.errors import INTERRUPTED, Refused
 from dovetail.common.home import HOME_VARIABLE, shown
-from dovetail.common.output import ignore_stream, note, note_on, printable, program
+from dovetail.common.output import note, note_on, printable, program
 from dovetail.node.config import Config, Flag, load
 from dovetail.node.handlers import make_handlers
 from dovetail.node.notify import Notifier, watch_lifeline
 from dovetail.node.parts import INTKEY, SETTINGS, node_parts, part_name, reachable
 from dovetail.node.preflight import check_access, refuse_if_in_use
 from dovetail.node.supervisor import Events, Part, supervise
+from dovetail.streams import unblock
 from dovetail.validator.transport.access import is_local
 
 app = typer.Typer()
@@ -77,6 +78,7 @@ def up(
         "rest_api.bind": Flag("--rest", rest),
         "validator.insecure": Flag("--insecure", insecure),
     }
+    unblock()
     watch_lifeline(os.environ)
     settings = load(config_file=config, flags=flags)
     processors = _processors(family or [], bundled=not no_families)
@@ -126,18 +128,11 @@ def _processors(named: Sequence[str], *, bundled: bool) -> list[tuple[str, str]]
     return list(started.items())
 
 
-class _Console(Console):
-    """A console on stderr. If the reader of stderr closes it, the node and its log files go on."""
-
-    def on_broken_pipe(self) -> None:
-        ignore_stream(sys.stderr)
-
-
 async def _supervise(
     settings: Config, parts: list[Part], key: str | None, *, families: bool, show_logs: bool
 ) -> signal.Signals:
     """Supervise the parts, and report to the terminal and to a service manager. Returns the signal that ended them."""
-    console = _Console(stderr=True, highlight=False, markup=False)
+    console = Console(stderr=True, highlight=False, markup=False)
     notifier = Notifier.from_environment(os.environ)
     spinner = console.status("starting")
 

@@ -1,8 +1,9 @@
 """``validator``: a validator in the foreground."""
 
+import os
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -12,10 +13,17 @@ from dovetail.common.keys import load_signer
 from dovetail.node.config import Flag, load
 from dovetail.node.genesis import refuse_lost_key
 from dovetail.node.logs import LogFormat, LogLevel
+from dovetail.node.open_files import OpenFiles
 from dovetail.validator.collector import collect_seldom
 from dovetail.validator.node import CannotStart, serve
 
 app = typer.Typer()
+
+_OWN_FILES: Final = 64
+"""Standard files, the store's, those of libzmq and of the event loop, and some to spare."""
+
+_FILES_A_VERIFIER: Final = 4
+"""Two of each verifier, and two more while it is replaced."""
 
 
 @app.command(
@@ -65,6 +73,9 @@ def validator(
     refuse_lost_key(settings.data_dir, settings.key_file)
     # Loaded before the log is configured, because the refusal of a key is for the terminal.
     load_signer(settings.key_file)
-    part = start_part("validator", log_format, log_level)
+    limits = settings.limits
+    own = _OWN_FILES + _FILES_A_VERIFIER * (settings.verifier_processes or os.cpu_count() or 1)
+    files = OpenFiles(own, 1, "limits.connections_max", limits.connections_max)
+    part = start_part("validator", log_format, log_level, files)
     collect_seldom()
     run_part(part, settings.bind, partial(serve, settings), CannotStart)

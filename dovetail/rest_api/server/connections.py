@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 BACKLOG: Final = 2048
 
-_DESCRIPTORS_RESERVED: Final = 64
+DESCRIPTORS_RESERVED: Final = 64
 """File descriptors kept for other uses than clients: the socket to the validator, log files, /proc."""
 
 LINGER_S: Final = 2
@@ -44,7 +44,7 @@ class Listener(socket.socket):
         # connection waits 40 ms for an acknowledgement.
         super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self.descriptor_max = soft - _DESCRIPTORS_RESERVED if soft != resource.RLIM_INFINITY else None
+        self.descriptor_max = soft - DESCRIPTORS_RESERVED if soft != resource.RLIM_INFINITY else None
         """Connections with a higher descriptor are refused. The system assigns the lowest free descriptor."""
         self._is_full = False
         self._metrics = metrics

@@ -9,6 +9,7 @@ import sys
 from typing import Final
 
 from dovetail.ledger.batch import checked_batch
+from dovetail.streams import unblock
 from dovetail.validator.admission.pipe import serve
 from dovetail.validator.collector import collect_seldom
 from protos import raw_pb2
@@ -25,6 +26,8 @@ def _answer(message: bytes) -> bytes:
 
 
 if __name__ == "__main__":
+    # A traceback must not wait for a reader: the validator waits for the end of this process.
+    unblock()
     collect_seldom()
     os.nice(_NICENESS)
     serve(sys.stdin.fileno(), int(sys.argv[1]), _answer)

@@ -158,10 +158,10 @@ class Conditions:
         if not refused and self._store.failure is None:
             return None
         free = self._store.free_bytes()
-        room = "its free space is unknown" if free is None else f"{free} bytes are free"
+        room = "the free space of its disk is unknown" if free is None else f"{free} bytes are free on its disk"
         return (
-            f"batches are refused with 503 or stay PENDING: {self._failure}. See to the disk of the data folder"
-            f" ({room}); the node tries again by itself, and loses nothing meanwhile"
+            f"batches are refused with 503 or stay PENDING: {self._failure} ({room}). The node tries again by itself,"
+            " and loses nothing meanwhile"
         )
 
     def _store_damaged(self) -> str | None:

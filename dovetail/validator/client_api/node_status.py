@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.ledger.version import installed_version
+from dovetail.streams import LINES_DROPPED, lines_dropped
 from dovetail.validator.client_api.conditions import Conditions, Kind
 from dovetail.validator.client_api.families import Families, timestamp
 from dovetail.validator.client_api.statuses import Statuses
@@ -122,6 +123,7 @@ class NodeStatus(Collector):
             "Reads of the store that met what is not what was written.",
             value=self._store.damaged_reads,
         )
+        yield CounterMetricFamily(f"{NAMESPACE}_log_lines_dropped", LINES_DROPPED, value=lines_dropped())
         free = self._store.free_bytes()
         if free is not None:
             yield _gauge("disk_free_bytes", "Bytes that are free on the disk of the store.", free)

@@ -17,7 +17,7 @@ from dovetail.ledger.ids import BatchId, BlockId, TransactionId
 from dovetail.validator.core.journal.model import InvalidBatch
 from dovetail.validator.core.state.nodes import EMPTY, Ref
 from dovetail.validator.store import records
-from dovetail.validator.store.full_disk import lack_of_room
+from dovetail.validator.store.full_disk import lack_of_address_space, lack_of_room
 from dovetail.validator.store.length import DATA
 from dovetail.validator.store.locks import read_shared
 from dovetail.validator.store.opening import LOCK, READERS_MAX, open_file
@@ -96,9 +96,8 @@ class StoreReader(Snapshot):
                 advice = "where its file is damaged, `dovetail store repair` or a backup brings it back"
                 if want := lack_of_permission(error, path, path / LOCK):
                     advice = f"a reader must be allowed to read {DATA} there and to write {LOCK}: {want}"
-                raise StorageFailed(
-                    f"cannot read the store at {path}: {error}; {lack_of_room(error, path) or advice}"
-                ) from None
+                want = lack_of_room(error, path) or lack_of_address_space(error)
+                raise StorageFailed(f"cannot read the store at {path}: {error}; {want or advice}") from None
             reader = StoreReader(path, env, tables)
             # Count after this reader has its slot, so that simultaneous readers all count each other.
             if len(env.readers().splitlines()) - 1 > READERS_MAX - _LEFT_FREE:

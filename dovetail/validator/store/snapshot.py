@@ -13,7 +13,7 @@ import lmdb
 from lmdb.verify import VerifyError, verify
 
 from dovetail.validator.store import records
-from dovetail.validator.store.full_disk import lack_of_room
+from dovetail.validator.store.full_disk import lack_of_address_space, lack_of_room
 from dovetail.validator.store.records import FORMAT_KEY, NUMBER_BYTES, id_key, key
 
 WHEN_DAMAGED: Final = (
@@ -212,7 +212,8 @@ class Snapshot:
         try:
             self._reader = self._begin()
         except lmdb.Error as error:
-            raise StorageFailed(f"the store gives no snapshot: {error}") from None
+            lack = lack_of_address_space(error)
+            raise StorageFailed(f"the store gives no snapshot: {error}{lack and f'; {lack}'}") from None
 
     def _begin(self) -> Any:
         try:

@@ -4,6 +4,8 @@ Everything runs in the thread of the validator's event loop, without locks. Read
 is synced before it returns. ``reader`` reads the store, and ``records`` encodes and decodes records.
 """
 
+import errno
+import mmap
 import os
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +22,7 @@ from dovetail.ledger.limits import Limits
 from dovetail.validator.core.journal.model import BlockCommit, InvalidBatch
 from dovetail.validator.crash_points import CrashPoint, reach
 from dovetail.validator.store import records
-from dovetail.validator.store.full_disk import lack_of_room
+from dovetail.validator.store.full_disk import lack_of_address_space, lack_of_room
 from dovetail.validator.store.length import DATA
 from dovetail.validator.store.locks import own
 from dovetail.validator.store.opening import LOCK, make, open_file
@@ -113,6 +115,7 @@ class Store(StoreReader):
             except (lmdb.Error, OSError) as error:
                 advice = "where its file is damaged, `dovetail store repair` or a backup brings it back"
                 want = lack_of_permission(error, path, path / DATA, path / LOCK) or lack_of_room(error, path)
+                want = want or lack_of_address_space(error)
                 raise StorageFailed(f"cannot open the store at {path}: {error}; {want or advice}") from None
             self._lock = lock
             self.refused_writes = 0
@@ -213,7 +216,7 @@ class Store(StoreReader):
     def retry_write(self) -> None:
         """Test after a refused write whether writes succeed again: ``failure`` is None then.
 
-        Rewrites an existing record, if the disk has space for the refused write.
+        Rewrites an existing record, if disk and map have space for the refused write.
         """
         free = self.free_bytes()
         if free is not None and free < self._failed_bytes * _PAGE_OVERHEAD:
@@ -221,7 +224,7 @@ class Store(StoreReader):
             return
         failure, failed_bytes, refused = self.failure, self._failed_bytes, self.refused_writes
         try:
-            with self._write(0) as transaction:
+            with self._write(0, room_bytes=failed_bytes) as transaction:
                 transaction.put(FORMAT_KEY, FORMAT, db=self._tables["meta"])
         except StorageFailed:
             # Keep reporting the original refusal.
@@ -399,16 +402,17 @@ class Store(StoreReader):
             cursor.putmulti((name, sealed(table, name, content)) for name, content in sorted(entries))
 
     @contextmanager
-    def _write(self, data_bytes: int) -> Iterator[Any]:
+    def _write(self, data_bytes: int, room_bytes: int = 0) -> Iterator[Any]:
         """One write transaction, synced at the end of the with-block. Reads then see the write.
 
+        Makes room for ``data_bytes``, or for ``room_bytes`` if these are more.
         Raises StorageFailed if the disk refused the whole write, StorageLost if the outcome is unknown.
         """
         self._end_snapshot()
         try:
             # Without this, the space that a killed reader saw would never be reused.
             self._env.reader_check()
-            self._make_room(data_bytes * _PAGE_OVERHEAD)
+            self._make_room(max(data_bytes, room_bytes) * _PAGE_OVERHEAD)
             with self._env.begin(write=True) as transaction:
                 yield transaction
             if data_bytes >= self._failed_bytes:
@@ -416,13 +420,16 @@ class Store(StoreReader):
         except (lmdb.Error, OSError) as error:
             self._detailed_from = 0
             said = f"the store refused a write of {data_bytes} bytes: {error}"
-            if lack := lack_of_room(error, self._lock.fileno(), data_bytes):
-                said += f"; {lack}"
-            elif isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError):
-                said += f"; {WHEN_DAMAGED}"
             self._require_kept(said)
-            if isinstance(error, lmdb.MapFullError) and self._doubled():
+            full = isinstance(error, lmdb.MapFullError)
+            if full and self._doubled():
                 raise _MapWasSmall(said) from None
+            # Only a lack of address space keeps a full map from growing.
+            cause = OSError(errno.ENOMEM, "") if full else error
+            lack = lack_of_room(error, self._lock.fileno(), data_bytes) or lack_of_address_space(cause)
+            if not lack and isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError):
+                lack = WHEN_DAMAGED
+            said += f"; {lack or 'see to the disk of the data folder'}"
             self.refused_writes += 1
             self.failure, self._failed_bytes = said, max(data_bytes, self._failed_bytes)
             raise StorageFailed(said) from None
@@ -457,13 +464,20 @@ class Store(StoreReader):
         wanted = used + data_bytes + _GROWTH_BYTES_MIN
         if wanted > info["map_size"]:
             reach(CrashPoint.MAP_BEFORE_GROWTH)
-            self._env.set_mapsize(max(wanted, 2 * info["map_size"]))
+            self._grow(max(wanted, 2 * info["map_size"]))
             reach(CrashPoint.MAP_AFTER_GROWTH)
 
     def _doubled(self) -> bool:
         """Double the map; False if the system refuses."""
         try:
-            self._env.set_mapsize(2 * self._env.info()["map_size"])
-        except lmdb.Error:
+            self._grow(2 * self._env.info()["map_size"])
+        except (lmdb.Error, OSError):
             return False
         return True
+
+    def _grow(self, map_bytes: int) -> None:
+        """Make the map that large. Raises OSError if there is no address space, and then leaves the map as it is."""
+        more_bytes = map_bytes - self._env.info()["map_size"]
+        # LMDB removes its map first, and closes the store if there is no space for the new one. So ask the system.
+        mmap.mmap(-1, more_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0).close()
+        self._env.set_mapsize(map_bytes)

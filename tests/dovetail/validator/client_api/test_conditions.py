@@ -303,7 +303,7 @@ def test_a_disk_that_does_not_tell_its_room_ends_nothing(store: Store, monkeypat
     assert "disk_free_bytes" not in bench.clients.node_status.text().decode()
     store.failure, store.refused_writes = "the disk errs", 1
     assert bench.tick() == [Kind.STORAGE_FAILED]
-    assert "its free space is unknown" in bench.message()
+    assert "the free space of its disk is unknown" in bench.message()
 
 
 def test_without_a_chain_or_a_disk_that_takes_blocks_there_is_no_other_name_for_it(tmp_path: Path) -> None:
