@@ -23,7 +23,7 @@ from tests.system.e2e.process import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
-_READY_S = 30.0
+_READY_S = 60.0
 _END_S = 20.0
 """Far longer than a part takes to end. A supervisor kills a part after 15 s."""
 
