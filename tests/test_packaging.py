@@ -18,6 +18,7 @@ PROJECT: dict[str, Any] = DECLARED["project"]
 PACKAGES: list[str] = DECLARED["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 LOCK = (ROOT / "requirements-dev.txt").read_text(encoding="utf-8")
 LOCKED = re.findall(r"(?m)^([\w.-]+)==(\S+)", LOCK)
+IMAGE_LOCKS = [ROOT / "deploy" / "compose" / name for name in ("requirements.txt", "build-requirements.txt")]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -44,6 +45,18 @@ def test_the_lock_file_has_hashes_and_no_addresses() -> None:
     assert len(LOCKED) > 50
     assert all("--hash=sha256:" in entry for entry in re.split(r"(?m)^(?=[\w.-]+==)", LOCK)[1:])
     assert "://" not in LOCK
+
+
+def test_the_image_has_every_dependency_in_the_version_that_was_tested() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in IMAGE_LOCKS)
+    locked = set(re.findall(r"(?m)^([\w.-]+)==(\S+)", text))
+    assert locked <= set(LOCKED), "tox -e lock"
+    names = {name for name, _ in locked}
+    for line in (*PROJECT["dependencies"], *DECLARED["build-system"]["requires"]):
+        assert canonicalize_name(Requirement(line).name) in names, f"{line} is not locked: tox -e lock"
+    assert "pytest" not in names
+    assert all("--hash=sha256:" in entry for entry in re.split(r"(?m)^(?=[\w.-]+==)", text)[1:])
+    assert "://" not in text
 
 
 @pytest.mark.parametrize("entry", [*SLOW, *NOT_SLOW])

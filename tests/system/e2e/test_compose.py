@@ -43,6 +43,7 @@ def test_a_service_has_no_rights_that_it_does_not_need(name: str) -> None:
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["logging"] == {"driver": "json-file", "options": {"max-size": "10m", "max-file": "3"}}
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
     assert "healthcheck" in service or name == "genesis"
 
@@ -86,6 +87,7 @@ def test_the_image_is_built_and_has_the_commands(tmp_path: Path) -> None:
     source.mkdir()
     for entry in (line.removeprefix("!") for line in ignored if line.startswith("!")):
         copy = shutil.copytree if (ROOT / entry).is_dir() else shutil.copy
+        (source / entry).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / entry, source / entry)
     build, _, last = text.partition("\nFROM")[2].partition("\nFROM")
     for line in re.findall(r"(?m)^RUN (.*)$", build):

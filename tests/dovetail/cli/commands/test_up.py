@@ -174,28 +174,6 @@ def test_log_lines_of_the_parts_are_printable_here(
     assert done.err.splitlines()[-2:] == ["rest-api  | one \\x1b[31m\\x00 \ufffd", "rest-api  | two\\rthree"]
 
 
-@contextlib.contextmanager
-def _nobody_reads_stderr(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    reader, writer = os.pipe()
-    os.close(reader)
-    with open(writer, "w", buffering=1) as stderr, monkeypatch.context() as patch:
-        patch.setattr(sys, "stderr", stderr)
-        yield
-
-
-def test_log_lines_of_the_parts_go_on_where_nobody_reads_along_any_more(
-    run: Run, monkeypatch: pytest.MonkeyPatch, elsewhere: tuple[str, ...]
-) -> None:
-    async def supervise(_parts: object, _log_dir: object, events: supervisor.Events) -> signal.Signals:
-        with _nobody_reads_stderr(monkeypatch):
-            events.output("rest-api", b"one\n")
-            events.notice("two")
-        return signal.SIGTERM
-
-    monkeypatch.setattr("dovetail.cli.commands.up.supervise", supervise)
-    assert run("up", "--logs", *elsewhere).code == 0
-
-
 @pytest.mark.parametrize("nobody_reads", [("stderr",), ("stdout", "stderr")])
 def test_a_node_goes_on_where_nobody_reads_along_any_more(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: tuple[str, ...], nobody_reads: Sequence[str]
