@@ -11,7 +11,7 @@ CONNECTIONS_MIN: Final = 64
 """With room for fewer connections a part refuses to start: it would refuse most clients."""
 
 _HOW: Final = (
-    "Raise the limit: ulimit -n {files} in the shell that starts it, LimitNOFILE={files} in a unit file,"
+    "raise the limit: ulimit -n {files} in the shell that starts it, LimitNOFILE={files} in a unit file,"
     " --ulimit nofile={files} for a container"
 )
 
@@ -54,6 +54,6 @@ def ensure_open_files(part: str, needs: OpenFiles, on_low: Callable[[int, str], 
     how = _HOW.format(files=wanted)
     if soft < (least := needs.of(CONNECTIONS_MIN)):
         raise Refused(
-            f"{part} may have {soft} files open (RLIMIT_NOFILE), and serves with no fewer than {least}. {why}. {how}"
+            f"{part} may have {soft} files open (RLIMIT_NOFILE), and serves with no fewer than {least}: {why}; {how}"
         )
     on_low(soft, f"{why}; {how}, or lower {needs.setting}")

@@ -2,12 +2,18 @@
 
 import asyncio
 import faulthandler
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from types import FrameType
+from typing import Final, NamedTuple
 
 from dovetail.streams import last_words
+
+_ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
@@ -22,32 +28,67 @@ def end_within(seconds: float) -> None:
     faulthandler.dump_traceback_later(seconds, exit=True, file=last_words(may_wait=False))
 
 
+class _Target(NamedTuple):
+    """The loop and the handler that receive ending signals now."""
+
+    loop: asyncio.AbstractEventLoop
+    handler: Callable[[signal.Signals], None]
+    within_s: float
+
+
+class _Watcher:
+    """A thread that reads signals from the interpreter's wake-up descriptor, and so works while the main thread hangs.
+
+    One thread serves the process until its end.
+    """
+
+    def __init__(self) -> None:
+        self.target: _Target | None = None
+        self._reader, self.descriptor = os.pipe()
+        os.set_blocking(self.descriptor, False)
+        threading.Thread(target=self._watch, name="signals", daemon=True).start()
+
+    def _watch(self) -> None:
+        ended: _Target | None = None
+        while True:
+            for number in os.read(self._reader, 64):
+                target = self.target
+                if target is None or number not in _ENDING:
+                    continue
+                if target is not ended:
+                    ended = target
+                    end_within(target.within_s)
+                with suppress(RuntimeError):  # The loop is closed.
+                    target.loop.call_soon_threadsafe(target.handler, signal.Signals(number))
+
+
+@cache
+def _watcher() -> _Watcher:
+    return _Watcher()
+
+
 def handle_ending_signals(handler: Callable[[signal.Signals], None], within_s: float) -> Callable[[], None]:
     """Call ``handler`` in the running event loop for each ending signal. The result restores the former handlers.
 
     After the first signal the process ends within ``within_s``, unless the handlers are restored before.
     """
-    loop = asyncio.get_running_loop()
+    watcher = _watcher()
     former = {number: signal.getsignal(number) for number in ending_signals()}
-    began = False
-
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        # Runs also if the loop is blocked, as long as its thread runs Python code or waits in a system call.
-        nonlocal began
-        if not began:
-            began = True
-            end_within(within_s)
-
+    former_target, former_descriptor = (
+        watcher.target,
+        signal.set_wakeup_fd(watcher.descriptor, warn_on_full_buffer=False),
+    )
+    watcher.target = _Target(asyncio.get_running_loop(), handler, within_s)
     for number in former:
-        loop.add_signal_handler(number, handler, number)
-        # The loop reads signals from a descriptor, to which the interpreter writes besides calling this.
-        signal.signal(number, on_signal)
+        # The interpreter writes the number to the descriptor, and then calls this in the main thread.
+        signal.signal(number, lambda _number, _frame: None)
         signal.siginterrupt(number, False)
 
     def restore() -> None:
         faulthandler.cancel_dump_traceback_later()
+        watcher.target = former_target
+        signal.set_wakeup_fd(former_descriptor)
         for number, each in former.items():
-            loop.remove_signal_handler(number)
             signal.signal(number, each)
 
     return restore

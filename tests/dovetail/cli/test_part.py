@@ -18,7 +18,7 @@ from dovetail.cli import part
 from dovetail.node.logs import LogFormat, LogLevel
 from dovetail.node.open_files import OpenFiles
 
-part.END_S_MAX = 0.3
+part.END_S_MAX = {end_s_max}
 
 async def serve(*, on_ready, on_waiting):
     os.write(int(os.environ["SAYS"]), b"serves")
@@ -48,7 +48,7 @@ def test_a_part_that_is_blocked_ends_on_sigterm_and_says_where_it_was(body: str,
             os.write(writer, b"x" * 65_536)
         os.set_blocking(writer, True)
     process = subprocess.Popen(
-        [sys.executable, "-c", _PART.format(body=body)],
+        [sys.executable, "-c", _PART.format(body=body, end_s_max=0.3)],
         cwd=_ROOT, stderr=writer, pass_fds=(says,), env={**os.environ, "SAYS": str(says)},
     )  # fmt: skip
     os.close(writer)
@@ -72,7 +72,7 @@ def test_a_part_that_is_blocked_ends_on_sigterm_and_says_where_it_was(body: str,
 def test_a_part_that_ends_in_time_ends_with_0() -> None:
     said, says = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-c", _PART.format(body=_WAITS)],
+        [sys.executable, "-c", _PART.format(body=_WAITS, end_s_max=_DEADLINE_S)],
         cwd=_ROOT, pass_fds=(says,), env={**os.environ, "SAYS": str(says)},
     )  # fmt: skip
     os.close(says)

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,7 +12,7 @@ import pytest
 
 from dovetail.bench import node
 from dovetail.bench.steps import run as steps_run
-from dovetail.node.signals import ending_signals, ending_signals_interrupt
+from dovetail.node.signals import ending_signals, ending_signals_interrupt, handle_ending_signals
 from dovetail.node.supervisor import Events
 from tests.dovetail.conftest import Run
 
@@ -71,30 +72,31 @@ def test_a_benchmark_leaves_nothing(
 def test_one_that_comes_while_its_node_ends_is_not_lost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The signal is not lost even if stderr has no reader."""
 
+    heard = asyncio.Event()
+    restores: list[Callable[[], None]] = []
+
+    def handle(handler: Callable[[signal.Signals], None], within_s: float) -> None:
+        def hear(number: signal.Signals) -> None:
+            handler(number)
+            heard.set()
+
+        restores.append(handle_ending_signals(hear, within_s))
+
     async def supervise(_parts: object, _log_dir: Path, events: Events) -> NoReturn:
-        loop = asyncio.get_running_loop()
         events.ready()
         try:
             await asyncio.Event().wait()
             raise AssertionError("nobody sets it")
         finally:
-            heard = loop.create_future()
-            on_signal = loop._signal_handlers[signal.SIGTERM]._callback  # type: ignore[attr-defined]
-
-            def hear() -> None:
-                on_signal(signal.SIGTERM)
-                heard.set_result(None)
-
-            loop.add_signal_handler(signal.SIGTERM, hear)
             os.kill(os.getpid(), signal.SIGTERM)
-            await heard
-            for number in ending_signals():
-                loop.remove_signal_handler(number)
+            await heard.wait()
+            restores[0]()
 
     async def use(_: node.Node) -> str:
         return "done"
 
     monkeypatch.setattr(node, "supervise", supervise)
+    monkeypatch.setattr(node, "handle_ending_signals", handle)
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as stderr:
