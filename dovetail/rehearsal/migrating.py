@@ -62,8 +62,9 @@ def state_after(store: StoreReader, block_num: int) -> Before:
 def prefixes_for(store: StoreReader, block_num: int, handler: TransactionHandler[Any]) -> tuple[tuple[str, ...], bool]:
     """The prefixes that the handler's version migrates after block ``block_num``, and whether the chain names them.
 
-    They are the prefixes of the first plan that is neither committed nor expired by then, or else the handler's
-    namespaces. Raises Refused if all plans are committed, and StorageFailed.
+    The prefixes come from the version's plan with the lowest ``from_block`` that is neither committed nor expired at
+    block ``block_num``. If there is no such plan and none was committed, they are the handler's namespaces. Raises
+    Refused if there is no such plan and one was committed, and StorageFailed.
     """
     family = FamilyVersion(handler.family_name, handler.family_version)
     permitted = permitted_families(state_after(store, block_num).get) or ()

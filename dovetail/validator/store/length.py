@@ -117,7 +117,10 @@ def _lack(claimed_bytes: int, file_bytes: int) -> str:
 
 
 def lacking_bytes(folder: Path) -> int:
-    """The missing bytes at the file's end by its own claim, free pages included. Raises OSError."""
+    """How many bytes the file is shorter than its newer first page states; missing free pages count, too.
+
+    0 if LMDB would not accept the file. Raises OSError.
+    """
     with (folder / DATA).open("rb", buffering=0) as file:
         claimed = _claimed(file.fileno())
         return 0 if claimed is None else max(0, claimed.file_bytes - os.fstat(file.fileno()).st_size)

@@ -149,7 +149,7 @@ class Endless(IntkeyHandler):
 
 
 class EndsItsProcess(IntkeyHandler):
-    """Exits its process once, at the name in NAMED, and creates the file in NAMED."""
+    """At the name in NAMED, creates the file in NAMED and exits its process; does so only once."""
 
     def apply(self, transaction: Transaction[IntkeyPayload], context: Context) -> None:
         name, _, file = os.environ.get(NAMED, "").partition(":")
@@ -160,7 +160,7 @@ class EndsItsProcess(IntkeyHandler):
 
 
 class WaitsForCtrlC(DecByOneMore):
-    """At the name in NAMED, opens the file in NAMED, a pipe, and waits until the pipe is closed."""
+    """At the name in NAMED, writes a line to the pipe in NAMED, so that the test knows, and waits for a signal."""
 
     def apply(self, transaction: Transaction[IntkeyPayload], context: Context) -> None:
         name, _, file = os.environ.get(NAMED, "").partition(":")

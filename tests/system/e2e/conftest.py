@@ -140,7 +140,7 @@ def author(request: pytest.FixtureRequest) -> Author:
 
 @pytest.fixture
 def named(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """Makes intkey names of at most 8 characters that no other test uses."""
+    """Makes an intkey name that no other test uses, from a name of at most 8 characters."""
     prefix = name_for(request.node.nodeid)
     return lambda name: f"{prefix}{name}"
 

@@ -267,7 +267,7 @@ class Execution:
         """A task was lost with its processor. Returns the indexes of its batches.
 
         The batches run again. If the task was ``begun``, each batch gets a task of its own, because one of them may
-        have ended the processor. A batch that had a task of its own before is withdrawn.
+        have ended the processor. If the begun task held only one batch for that reason, the batch is withdrawn instead.
         """
         indexes = [index for index in self._remove(task).indexes if index is not None]
         self._ended(task.number, sound=False)

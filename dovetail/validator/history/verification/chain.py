@@ -234,7 +234,7 @@ class Verification:
             loaded.find("state_unreadable", "", "what is permitted in the state before it", shown(error))
 
     def _check_counts(self) -> None:
-        """Check that the tables hold no more entries than the chain."""
+        """Check that each table holds exactly the number of entries that the chain needs."""
         expected: dict[str, int | None] = {"blocks": self.head + 1, "block_ids": self.head + 1}
         first = self._reader.pruned.states_from
         expected |= {"superseded": self.head + 1 - (first + 1 if first else 0), "nodes": self._state.nodes}
