@@ -52,6 +52,9 @@ class Limits:
     processor_ping_ms: int = 10_000
     processor_silence_ms: int = 30_000
     task_answer_ms_max: int = 60_000
+    comparisons_a_minute_max: int = 60
+    comparison_transactions_max: int = 16
+    comparison_bytes_max: int = 1024 * 1024
     packed_transactions_max: int = 2_048
     packed_bytes_max: int = 4 * 1024 * 1024
     state_list_entries_max: int = 200

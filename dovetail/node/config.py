@@ -128,6 +128,7 @@ _SECONDS: Final = _Rule(lambda seconds: 1 <= seconds <= 86_400, "a whole number 
 _POSITIVE: Final = _Rule(lambda number: 1 <= number < 2**63, "a whole number from 1")
 
 _RULES: Final[dict[str, _Rule]] = {
+    "limits.comparisons_a_minute_max": _Rule(lambda number: 0 <= number <= 60_000, "a whole number from 0 to 60000"),
     "validator.bind": _ENDPOINT,
     "validator.verifier_processes": _Rule(lambda number: 0 <= number <= 256, "a whole number from 0 to 256"),
     "validator.state_depth_blocks": _Rule(

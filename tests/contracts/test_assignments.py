@@ -195,7 +195,9 @@ def test_only_contexts_of_the_task_are_served(bench: Bench) -> None:
 )
 def test_verdicts(bench: Bench, response: Response, outcome: TransactionOutcome) -> None:
     task = make_task(1)
-    assert answer(bench, bench.start(task), response) == [TaskAnswered(task, [[outcome]], ("1cf126",), (task.route,))]
+    assert answer(bench, bench.start(task), response) == [
+        TaskAnswered(task, [[outcome]], ("1cf126",), (task.route,), b"p")
+    ]
 
 
 def test_message_and_extended_data_of_a_processor_are_bounded(bench: Bench) -> None:

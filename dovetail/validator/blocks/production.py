@@ -35,6 +35,7 @@ from dovetail.validator.core.state.nodes import EMPTY
 from dovetail.validator.core.state.view import Changed, Stored, View
 from dovetail.validator.crash_points import CrashPoint, reach
 from dovetail.validator.metrics import DropCause, Metrics
+from dovetail.validator.processors.comparing import Comparisons
 from dovetail.validator.processors.registry import (
     ProcessorAvailable,
     ProcessorEvent,
@@ -145,6 +146,7 @@ class Production:
         self._retries = Retries(queue, processors, limits, gives_up=engine.alone)
         self._remembered = Remembered(store, queue, limits, clock_s)
         self.migrating = Migrating(store, queue, processors)
+        self.comparisons = Comparisons(processors, limits, lambda: clock_s() * 1000)
         self._settling = Settling(store, queue, self.migrating, metrics, clock_s)
 
     def lacking(self) -> list[FamilyVersion]:
@@ -163,11 +165,13 @@ class Production:
             for family in event.migrated:
                 self.migrating.try_again(family)
         elif isinstance(event, TaskAnswered):
+            self.comparisons.answered(event)
             self._metrics.task_ended(event.task, answered=True)
             for family in event.families:
                 self._queue.wake(family)
             self._driver.complete(event)
         elif isinstance(event, TaskLost):
+            self.comparisons.lost(event.task)
             self._metrics.task_ended(event.task, answered=False)
             lost = self._driver.abandon(event)
             if lost is not None and self._proposing is not None and lost[0] is self._proposing.run:
@@ -218,6 +222,7 @@ class Production:
         """End overdue waits for dependencies, and try again after back-offs and refused writes. To be called at
         intervals."""
         self._step(consensus.StorageRetry())
+        self.comparisons.tick()
         if self._proposing is None and self._built is None and self._given is None and self._store.head is not None:
             # A migration that is due needs no batch of a client to start.
             base = self._base()
@@ -457,6 +462,7 @@ class Production:
     def _dispatch(self, run: BlockRun) -> None:
         for task in self._driver.dispatch(run):
             self._metrics.task_given(task)
+            self.comparisons.given(task, run.view)
             reach(CrashPoint.TASKS_GIVEN)
 
     # Ending

@@ -23,6 +23,7 @@ from dovetail.validator.client_api.statuses import CORRELATION_CHARACTERS_MAX, S
 from dovetail.validator.config import ValidatorConfig
 from dovetail.validator.core.mempool.queue import PendingQueue
 from dovetail.validator.metrics import Metrics, type_name
+from dovetail.validator.processors.comparing import Comparisons
 from dovetail.validator.processors.registry import Processors
 from dovetail.validator.store import Store
 from dovetail.validator.transport.gateway import Delivery, Request
@@ -65,6 +66,7 @@ class Clients:
         migration_of: MigrationOf,
         work: Callable[[], Work],
         drop: Drop,
+        comparisons: Comparisons,
         clock_ms: Callable[[], float],
     ) -> None:
         self._send = send
@@ -74,9 +76,11 @@ class Clients:
         self.statuses = Statuses(queue, store, config.limits, self._answer_status)
         self._drops = Drops(queue, store, drop, config.limits)
         self.families = Families(store, queue, processors, migration_of)
-        self.conditions = Conditions(store, queue, work, processors, self.submissions, config.limits, clock_ms)
+        self.conditions = Conditions(
+            store, queue, work, processors, self.submissions, comparisons, config.limits, clock_ms
+        )
         self.node_status = NodeStatus(
-            config, metrics, store, queue, processors, self.statuses, self.families, self.conditions
+            config, metrics, store, queue, processors, self.statuses, self.families, self.conditions, comparisons
         )
         self._handlers: dict[int, Callable[[Request], None]] = {
             Envelope.CLIENT_BATCH_SUBMIT_REQUEST: self.submissions.submit,

@@ -16,6 +16,7 @@ from dovetail.ledger.settings import FamilyVersion
 from dovetail.validator.admission.submission import Submissions
 from dovetail.validator.blocks.production import Work
 from dovetail.validator.core.mempool.queue import PendingQueue
+from dovetail.validator.processors.comparing import Comparisons, Side
 from dovetail.validator.processors.registry import Processors
 from dovetail.validator.store import Store
 
@@ -28,6 +29,7 @@ The signs: a refusal, or a batch that waits for a processor.
 _FAMILIES_NAMED_MAX: Final = 3
 _NAME_CHARACTERS_MAX: Final = 60
 _CONNECTION_CHARACTERS_MAX: Final = 16
+_ID_CHARACTERS_MAX: Final = 16
 
 log = structlog.get_logger("validator.conditions")
 
@@ -41,6 +43,7 @@ class Kind(StrEnum):
     NO_BLOCK = "no_block"
     PROCESSOR_MISSING = "processor_missing"
     PROCESSOR_STUCK = "processor_stuck"
+    PROCESSORS_DIFFER = "processors_differ"
 
 
 class Condition(NamedTuple):
@@ -87,6 +90,7 @@ class Conditions:
         work: Callable[[], Work],
         processors: Processors,
         submissions: Submissions,
+        comparisons: Comparisons,
         limits: Limits,
         clock_ms: Callable[[], float],
     ) -> None:
@@ -95,6 +99,7 @@ class Conditions:
         self._work = work
         self._processors = processors
         self._submissions = submissions
+        self._comparisons = comparisons
         self._limits = limits
         self._clock_ms = clock_ms
         self._queue_refused = _Refusals()
@@ -125,7 +130,8 @@ class Conditions:
             Kind.STORE_DAMAGED: self._store_damaged(),
             Kind.NO_BLOCK: self._no_block(now_ms),
             Kind.PROCESSOR_MISSING: self._processor_missing(now_ms),
-            Kind.PROCESSOR_STUCK: self._processor_stuck(now_ms),
+            Kind.PROCESSOR_STUCK: self._processor_stuck(),
+            Kind.PROCESSORS_DIFFER: self._processors_differ(),
         }
         for kind, message in messages.items():
             before = self._held.get(kind)
@@ -246,7 +252,7 @@ class Conditions:
             " (dovetail upgrade)"
         )
 
-    def _processor_stuck(self, now_ms: int) -> str | None:
+    def _processor_stuck(self) -> str | None:
         """Holds while a processor is stuck: until it answers a task, registers again or closes its connection."""
         stuck = self._processors.stuck()
         if not stuck:
@@ -260,6 +266,25 @@ class Conditions:
             f" ({self._limits.task_answer_ms_max} ms). They went to other processors, and it gets no new ones before it"
             f" answers.{others} See what its log says (dovetail processors), and start it again"
         )
+
+    def _processors_differ(self) -> str | None:
+        """Holds until one of the two processors no longer serves the family. The node cannot tell which is wrong."""
+        differences = self._comparisons.differences()
+        if not differences:
+            return None
+        newest = differences[-1]
+        others = f", and processors of {len(differences) - 1} other families" if len(differences) > 1 else ""
+        return (
+            f"two processors of {_shown(newest.family)} judge differently{others}: for transaction"
+            f" {newest.transaction_id[:_ID_CHARACTERS_MAX]}… of batch {newest.batch_id[:_ID_CHARACTERS_MAX]}…,"
+            f" {_side(newest.first)}; {_side(newest.second)}. The log has the whole ids. End the processor with the"
+            " wrong rules; if it has judged already, dovetail chain verify --reexecute finds the blocks"
+        )
+
+
+def _side(side: Side) -> str:
+    build = f", build {_shortened(side.build_id)}" if side.build_id else ""
+    return f"connection {side.connection_id[:_CONNECTION_CHARACTERS_MAX]}{build} answered {_shortened(side.answer)}"
 
 
 def _shown(family: FamilyVersion) -> str:

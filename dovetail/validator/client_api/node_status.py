@@ -18,6 +18,7 @@ from dovetail.validator.client_api.statuses import Statuses
 from dovetail.validator.config import ValidatorConfig
 from dovetail.validator.core.mempool.queue import PendingQueue, Reason
 from dovetail.validator.metrics import NAMESPACE, OTHER, DropCause, Metrics, Totals
+from dovetail.validator.processors.comparing import OUTCOMES, Comparisons
 from dovetail.validator.processors.processor import STATES
 from dovetail.validator.processors.registry import Processors
 from dovetail.validator.store import Store
@@ -41,6 +42,7 @@ class NodeStatus(Collector):
         statuses: Statuses,
         families: Families,
         conditions: Conditions,
+        comparisons: Comparisons,
     ) -> None:
         self._metrics = metrics
         self._store = store
@@ -49,6 +51,7 @@ class NodeStatus(Collector):
         self._statuses = statuses
         self._families = families
         self._conditions = conditions
+        self._comparisons = comparisons
         self._limits = config.limits
         self._config = _config_entries(config)
         self._host = _Host()
@@ -110,6 +113,12 @@ class NodeStatus(Collector):
         states = self._processors.states()
         counts = [((state,), states[state]) for state in STATES]
         yield _gauges("processor_connections", "Connections of processors.", ("state",), counts)
+        compared = CounterMetricFamily(
+            f"{NAMESPACE}_comparisons", "Samples that two processors of a family judged.", labels=("outcome",)
+        )
+        for outcome in OUTCOMES:
+            compared.add_metric((outcome,), self._comparisons.counts[outcome])
+        yield compared
         # These names come from the setting, at most ``WARNINGS_MAX``, so they need no other bound.
         unready = dict.fromkeys((found.family for found in self._families.unready()), 1)
         text = "1 for a permitted or coming version that would stall."

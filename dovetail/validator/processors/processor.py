@@ -199,7 +199,8 @@ class Processor:
         newest = self.held.get(self.newest)
         if newest is None or self.packed_version < _FOLLOWING_VERSION:
             return None
-        return newest.assignment.task if isinstance(newest.assignment, PackedAssignment) else None
+        task = newest.assignment.task
+        return task if isinstance(newest.assignment, PackedAssignment) and not task.shadow else None
 
     def hold(self, context_id: str, held: Held) -> None:
         if not self.held:
@@ -318,8 +319,12 @@ class Record:
     def answered(self, held: Held, outcomes: Outcomes, now_ms: float) -> None:
         """Record the last answer to a task.
 
-        The task's time begins when the processor got the task, or with the previous answer if that came later.
+        The task's time begins when the processor got the task, or with the previous answer if that came later. A
+        transaction that is only compared was counted at another processor.
         """
+        if held.assignment.task.shadow:
+            self._answered_ms = now_ms
+            return
         units = held.assignment.task.units
         transactions = _transactions(held.assignment.task)
         last = [results[-1].verdict for results in outcomes if results]

@@ -82,6 +82,7 @@ class TaskAnswered(NamedTuple):
     outcomes: Outcomes
     namespaces: tuple[str, ...]
     families: tuple[FamilyVersion, ...]
+    identity: bytes
 
 
 class TaskLost(NamedTuple):
@@ -121,6 +122,17 @@ class Processors:
     def count(self, family: FamilyVersion, *, migration: bool = False) -> int:
         """How many processors accept tasks of ``family``; with ``migration``: tasks of its migration."""
         return sum(processor.takes(family, migration=migration) for processor in self._connected.values())
+
+    def serves(self, identity: bytes, family: FamilyVersion) -> bool:
+        """Whether the processor of this connection is registered for ``family``."""
+        processor = self._connected.get(identity)
+        return processor is not None and family in processor.serves
+
+    def build_id(self, identity: bytes, family: FamilyVersion) -> str:
+        """The build with which a processor registered for ``family``; empty if it named none, or left."""
+        processor = self._connected.get(identity)
+        registered = processor.families.get(family) if processor is not None else None
+        return registered.build_id if registered is not None else ""
 
     def counts(self) -> Counter[FamilyVersion]:
         """``count`` of every family with at least one processor."""
@@ -388,7 +400,10 @@ class Processors:
             del self._migrations_lost[assignment.task.route]
         processor.release(key)
         self._forget_drained(processor)
-        return [*available, TaskAnswered(assignment.task, outcomes, assignment.namespaces, processor.serves)]
+        return [
+            *available,
+            TaskAnswered(assignment.task, outcomes, assignment.namespaces, processor.serves, processor.identity),
+        ]
 
 
 def _address_count(request: Message) -> int:

@@ -45,6 +45,7 @@ NODE: Final[dict[str, Json]] = {
                     "no_block",
                     "processor_missing",
                     "processor_stuck",
+                    "processors_differ",
                 ],
                 "description": "What keeps the node from working as it should.",
             },

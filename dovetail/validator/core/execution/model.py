@@ -45,7 +45,8 @@ class Task(NamedTuple):
 
     ``alone``: the task has one unit, which is sent in the 1.x conversation, because its messages are small.
     ``migration``: the task is a migration, for a processor that migrates. ``follows``: the number of the processor's
-    previous task, whose writes the units also see.
+    previous task, whose writes the units also see. ``shadow``: the answer is only compared, so the task is of no
+    execution, and its number is 0.
     """
 
     number: int
@@ -54,6 +55,7 @@ class Task(NamedTuple):
     alone: bool = False
     migration: bool = False
     follows: int | None = None
+    shadow: bool = False
 
 
 class Applied(NamedTuple):

@@ -27,6 +27,7 @@ from dovetail.validator.client_api.queries import DAMAGED
 from dovetail.validator.config import ValidatorConfig
 from dovetail.validator.core.mempool.queue import Pending, PendingQueue
 from dovetail.validator.metrics import DropCause, Metrics
+from dovetail.validator.processors.comparing import Comparisons
 from dovetail.validator.processors.registry import Processors
 from dovetail.validator.store import Store
 from dovetail.validator.transport.gateway import Delivery, Request
@@ -83,6 +84,7 @@ class Bench:
         self.processors = Processors(self._send, lambda: 0, limits)
         self.gone: set[bytes] = set()
         self.sent: list[tuple[bytes, int, str, bytes]] = []
+        self.comparisons = Comparisons(self.processors, limits, clock_ms)
         pool: Any = self.pool
         self.clients = Clients(
             self.config,
@@ -95,6 +97,7 @@ class Bench:
             lambda _: ("NONE", ""),
             work,
             self._drop,
+            self.comparisons,
             clock_ms,
         )
         self.clients.submissions.open = True

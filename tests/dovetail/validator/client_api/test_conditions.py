@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from dovetail.ledger.ids import BatchId, TransactionId
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.validator.blocks.production import Work
 from dovetail.validator.client_api.conditions import Kind
+from dovetail.validator.processors.comparing import Difference, Side
 from dovetail.validator.store import StorageDamaged, StorageFailed, Store
 from tests.dovetail.validator.client_api.test_clients import Bench
 from tests.dovetail.validator.processors_support import FAMILY, OTHER, make_task
@@ -354,4 +356,26 @@ def test_a_stuck_processor_is_named_until_it_answers(store: Store) -> None:
     assert bench.tick() == [Kind.PROCESSOR_STUCK]
     processed.gone.add(b"other")
     processed.processors.probe()
+    assert bench.tick() == []
+
+
+def test_processors_that_differ_are_named_until_one_is_gone(store: Store) -> None:
+    bench = Conditioned(store)
+    sides = [Side(name, build, answer) for name, build, answer in ((b"one", "1.0", "OK"), (b"two", "", "INVALID: no"))]
+    held = [Difference(FAMILY, BatchId("b" * 128), TransactionId("c" * 128), *sides)]
+    bench.clients.conditions._comparisons.differences = lambda: held  # type: ignore[method-assign]
+    assert bench.tick() == [Kind.PROCESSORS_DIFFER]
+    assert bench.message().startswith(
+        f"two processors of 'intkey 1.0' judge differently: for transaction {'c' * 16}… of batch {'b' * 16}…,"
+        f" connection {b'one'.hex()}, build '1.0' answered 'OK'; connection {b'two'.hex()} answered 'INVALID: no'."
+    )
+    held.insert(0, held[0]._replace(family=OTHER))
+    bench.tick()
+    assert "judge differently, and processors of 1 other families: " in bench.message()
+    bench.comparisons.counts.update({"same": 4, "different": 2})
+    metrics = bench.clients.node_status.text().decode()
+    assert 'dovetail_validator_condition{condition="processors_differ"} 1.0' in metrics
+    assert 'dovetail_validator_comparisons_total{outcome="same"} 4.0' in metrics
+    assert 'dovetail_validator_comparisons_total{outcome="different"} 2.0' in metrics
+    held.clear()
     assert bench.tick() == []

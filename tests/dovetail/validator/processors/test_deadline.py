@@ -121,7 +121,7 @@ def test_each_transaction_of_a_conversation_has_its_own_time() -> None:
     bench.answer(other, OK)
     assert pass_ms(bench, 1_000) == []
     outcomes = [[TransactionOutcome(Verdict.OK)] * 2]
-    assert bench.answer(Sent(*second), OK) == [TaskAnswered(long, outcomes, ("1cf126",), (FAMILY,))]
+    assert bench.answer(Sent(*second), OK) == [TaskAnswered(long, outcomes, ("1cf126",), (FAMILY,), b"p")]
 
 
 def test_a_processor_that_answers_its_other_tasks_loses_only_the_one() -> None:

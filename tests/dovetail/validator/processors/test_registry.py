@@ -164,7 +164,7 @@ def test_who_unregisters_finishes_and_takes_no_more() -> None:
     get = state_context_pb2.TpStateGetRequest(context_id=sent.message.context_id)
     assert bench.ask(b"p", Envelope.TP_STATE_GET_REQUEST, get).status == state_context_pb2.TpStateGetResponse.OK
     (answered,) = bench.answer(sent, OK)
-    assert answered == TaskAnswered(task, [[TransactionOutcome(Verdict.OK)]], ("1cf126",), ())
+    assert answered == TaskAnswered(task, [[TransactionOutcome(Verdict.OK)]], ("1cf126",), (), b"p")
 
 
 @pytest.mark.parametrize(
