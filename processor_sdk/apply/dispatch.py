@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from dovetail.ledger import migration
 from dovetail.ledger.addresses import AccessList
 from dovetail.ledger.transaction import Transaction, decode_transaction
-from processor_sdk.apply.messages import check_size, report, transaction_of
+from processor_sdk.apply.messages import check_size, encode_answer, report, transaction_of
 from processor_sdk.apply.progress import Family, Progress
 from processor_sdk.apply.state import Link, Overlay, StateCalls
 from processor_sdk.context import Context, StateBefore
@@ -122,7 +122,7 @@ class Dispatcher:
                 at = progress.end(_OK)
                 overlay.unit.update(context.changes)
             overlay.end_unit(len(transactions))
-        return response.SerializeToString()
+        return encode_answer(response)
 
     def single(self, content: bytes, link: Link) -> bytes:
         """Answer a serialized TpProcessRequest, in either header style (WIRE.md), by a serialized TpProcessResponse."""

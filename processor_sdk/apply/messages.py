@@ -3,6 +3,7 @@
 ``processor_sdk.apply.dispatch`` runs the handlers and gives the verdicts.
 """
 
+import logging
 from typing import Final
 
 from dovetail.ledger.ids import TransactionId
@@ -15,8 +16,13 @@ from protos import packed_pb2, processor_pb2, transaction_receipt_pb2
 WRITTEN_BYTES_MAX: Final = PROCESSOR_MESSAGE_BYTES_MAX - 65_536
 """The most bytes that one transaction may write, so that the answer fits in one message to the validator."""
 
+ANSWER_BYTES_MAX: Final = PROCESSOR_MESSAGE_BYTES_MAX - 65_536
+"""The most bytes of the answer to one packed request, which leaves room for its envelope."""
+
 _FRAMING_BYTES: Final = 16
 """An upper bound on the framing of one change, event or piece of receipt data."""
+
+_log = logging.getLogger(__name__)
 
 _OK: Final = processor_pb2.TpProcessResponse.OK
 _SET: Final = transaction_receipt_pb2.StateChange.SET
@@ -51,6 +57,28 @@ def succeeded(status: int) -> bool:
     """Whether an answer of the validator is a success: OK, or no status at all, as the published 1.x SDKs take it."""
     # OK is 1 in every answer to a processor (WIRE.md, Messages).
     return status in (0, 1)
+
+
+def encode_answer(response: packed_pb2.PackedProcessResponse) -> bytes:
+    """The serialized answer. Leaves out the last extended data, then the last messages, if it would exceed one message.
+
+    Both explain verdicts and change no state. The verdicts would be lost with the connection.
+    """
+    content = response.SerializeToString()
+    surplus = len(content) - ANSWER_BYTES_MAX
+    if surplus <= 0:
+        return content
+    _log.warning("explanations of verdicts are left out: the answer has %d bytes", len(content))
+    failed = [result for unit in response.units for result in unit.results if result.status != _OK]
+    for result in reversed(failed):
+        if surplus > 0:
+            surplus -= len(result.extended_data)
+            result.ClearField("extended_data")
+    for result in reversed(failed):
+        if surplus > 0:
+            surplus -= len(result.message.encode())
+            result.ClearField("message")
+    return response.SerializeToString()
 
 
 def report(result: packed_pb2.PackedProcessResponse.TransactionResult, context: Context) -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.ledger.limits import STATE_REQUEST_ADDRESSES_MAX
+from dovetail.ledger.limits import PROCESSOR_MESSAGE_BYTES_MAX, STATE_REQUEST_ADDRESSES_MAX
 from processor_sdk import Context, InternalError, InvalidTransaction, Transaction, TransactionHandler
-from processor_sdk.apply.dispatch import MESSAGE_CHARACTERS_MAX, Dispatcher
+from processor_sdk.apply.dispatch import EXTENDED_BYTES_MAX, MESSAGE_CHARACTERS_MAX, Dispatcher
 from processor_sdk.apply.state import StateCalls
 from processor_sdk.errors import StateUnavailable
 from protos import packed_pb2, processor_pb2, state_context_pb2, transaction_pb2
@@ -253,6 +253,23 @@ def test_events_and_receipt_data_arrive_in_both_protocols() -> None:
 def test_invalid_carries_its_extended_data() -> None:
     [[result]] = packed(quiet, [[Spec((), (), [["invalid", "because"]])]], State({}))
     assert (result.status, result.message, result.extended_data) == (INVALID, "because", b"extended")
+
+
+@pytest.mark.parametrize(("units", "extended", "messages"), [(300, 300, 300), (600, 350, 600), (2_100, 0, 2_000)])
+def test_the_verdicts_of_many_transactions_fit_in_one_message(units: int, extended: int, messages: int) -> None:
+    """The last ones go without extended data, and then without a message. Every verdict is there."""
+    request = packed_request([[Spec((), (), [])]] * units, {})
+    verbose = InvalidTransaction("\N{GRINNING FACE}" * MESSAGE_CHARACTERS_MAX, bytes(EXTENDED_BYTES_MAX))
+    content = Dispatcher([handler_that(verbose)]).packed(request, State({}).link)
+    assert len(content) <= PROCESSOR_MESSAGE_BYTES_MAX - 60_000
+    results = [result for unit in packed_pb2.PackedProcessResponse.FromString(content).units for result in unit.results]
+    assert [result.status for result in results] == [INVALID] * units
+    for kept, least in (
+        ([bool(item.extended_data) for item in results], extended),
+        ([bool(item.message) for item in results], messages),
+    ):
+        assert kept == sorted(kept, reverse=True)
+        assert sum(kept) >= least
 
 
 class Unprintable(Exception):
