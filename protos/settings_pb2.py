@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15protos/settings.proto\x12\x08\x64ovetail\"\x84\x01\n\x0fSettingsPayload\x12\x30\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32 .dovetail.SettingsPayload.Action\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"1\n\x06\x41\x63tion\x12\x10\n\x0c\x41\x43TION_UNSET\x10\x00\x12\x0b\n\x07PROPOSE\x10\x01\x12\x08\n\x04VOTE\x10\x02\"@\n\x0fSettingProposal\x12\x0f\n\x07setting\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\r\n\x05nonce\x18\x03 \x01(\t\"|\n\x0bSettingVote\x12\x13\n\x0bproposal_id\x18\x01 \x01(\t\x12(\n\x04vote\x18\x02 \x01(\x0e\x32\x1a.dovetail.SettingVote.Vote\".\n\x04Vote\x12\x0e\n\nVOTE_UNSET\x10\x00\x12\n\n\x06\x41\x43\x43\x45PT\x10\x01\x12\n\n\x06REJECT\x10\x02\"\xd6\x01\n\x10SettingCandidate\x12\x13\n\x0bproposal_id\x18\x01 \x01(\t\x12+\n\x08proposal\x18\x02 \x01(\x0b\x32\x19.dovetail.SettingProposal\x12\x34\n\x05votes\x18\x03 \x03(\x0b\x32%.dovetail.SettingCandidate.VoteRecord\x1aJ\n\nVoteRecord\x12\x12\n\npublic_key\x18\x01 \x01(\t\x12(\n\x04vote\x18\x02 \x01(\x0e\x32\x1a.dovetail.SettingVote.Vote\"C\n\x11SettingCandidates\x12.\n\ncandidates\x18\x01 \x03(\x0b\x32\x1a.dovetail.SettingCandidateb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15protos/settings.proto\x12\x08\x64ovetail\"\x92\x01\n\x0fSettingsPayload\x12\x30\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32 .dovetail.SettingsPayload.Action\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x0c\n\x04\x62\x61se\x18\x03 \x01(\t\"1\n\x06\x41\x63tion\x12\x10\n\x0c\x41\x43TION_UNSET\x10\x00\x12\x0b\n\x07PROPOSE\x10\x01\x12\x08\n\x04VOTE\x10\x02\"@\n\x0fSettingProposal\x12\x0f\n\x07setting\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\r\n\x05nonce\x18\x03 \x01(\t\"|\n\x0bSettingVote\x12\x13\n\x0bproposal_id\x18\x01 \x01(\t\x12(\n\x04vote\x18\x02 \x01(\x0e\x32\x1a.dovetail.SettingVote.Vote\".\n\x04Vote\x12\x0e\n\nVOTE_UNSET\x10\x00\x12\n\n\x06\x41\x43\x43\x45PT\x10\x01\x12\n\n\x06REJECT\x10\x02\"\xe4\x01\n\x10SettingCandidate\x12\x13\n\x0bproposal_id\x18\x01 \x01(\t\x12+\n\x08proposal\x18\x02 \x01(\x0b\x32\x19.dovetail.SettingProposal\x12\x34\n\x05votes\x18\x03 \x03(\x0b\x32%.dovetail.SettingCandidate.VoteRecord\x12\x0c\n\x04\x62\x61se\x18\x04 \x01(\t\x1aJ\n\nVoteRecord\x12\x12\n\npublic_key\x18\x01 \x01(\t\x12(\n\x04vote\x18\x02 \x01(\x0e\x32\x1a.dovetail.SettingVote.Vote\"C\n\x11SettingCandidates\x12.\n\ncandidates\x18\x01 \x03(\x0b\x32\x1a.dovetail.SettingCandidateb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -22,19 +22,19 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.settings_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SETTINGSPAYLOAD']._serialized_start=36
-  _globals['_SETTINGSPAYLOAD']._serialized_end=168
-  _globals['_SETTINGSPAYLOAD_ACTION']._serialized_start=119
-  _globals['_SETTINGSPAYLOAD_ACTION']._serialized_end=168
-  _globals['_SETTINGPROPOSAL']._serialized_start=170
-  _globals['_SETTINGPROPOSAL']._serialized_end=234
-  _globals['_SETTINGVOTE']._serialized_start=236
-  _globals['_SETTINGVOTE']._serialized_end=360
-  _globals['_SETTINGVOTE_VOTE']._serialized_start=314
-  _globals['_SETTINGVOTE_VOTE']._serialized_end=360
-  _globals['_SETTINGCANDIDATE']._serialized_start=363
-  _globals['_SETTINGCANDIDATE']._serialized_end=577
-  _globals['_SETTINGCANDIDATE_VOTERECORD']._serialized_start=503
-  _globals['_SETTINGCANDIDATE_VOTERECORD']._serialized_end=577
-  _globals['_SETTINGCANDIDATES']._serialized_start=579
-  _globals['_SETTINGCANDIDATES']._serialized_end=646
+  _globals['_SETTINGSPAYLOAD']._serialized_end=182
+  _globals['_SETTINGSPAYLOAD_ACTION']._serialized_start=133
+  _globals['_SETTINGSPAYLOAD_ACTION']._serialized_end=182
+  _globals['_SETTINGPROPOSAL']._serialized_start=184
+  _globals['_SETTINGPROPOSAL']._serialized_end=248
+  _globals['_SETTINGVOTE']._serialized_start=250
+  _globals['_SETTINGVOTE']._serialized_end=374
+  _globals['_SETTINGVOTE_VOTE']._serialized_start=328
+  _globals['_SETTINGVOTE_VOTE']._serialized_end=374
+  _globals['_SETTINGCANDIDATE']._serialized_start=377
+  _globals['_SETTINGCANDIDATE']._serialized_end=605
+  _globals['_SETTINGCANDIDATE_VOTERECORD']._serialized_start=531
+  _globals['_SETTINGCANDIDATE_VOTERECORD']._serialized_end=605
+  _globals['_SETTINGCANDIDATES']._serialized_start=607
+  _globals['_SETTINGCANDIDATES']._serialized_end=674
 # @@protoc_insertion_point(module_scope)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SettingsPayload(_message.Message):
-    __slots__ = ("action", "data")
+    __slots__ = ("action", "data", "base")
     class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         ACTION_UNSET: _ClassVar[SettingsPayload.Action]
@@ -18,9 +18,11 @@ class SettingsPayload(_message.Message):
     VOTE: SettingsPayload.Action
     ACTION_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
     action: SettingsPayload.Action
     data: bytes
-    def __init__(self, action: _Optional[_Union[SettingsPayload.Action, str]] = ..., data: _Optional[bytes] = ...) -> None: ...
+    base: str
+    def __init__(self, action: _Optional[_Union[SettingsPayload.Action, str]] = ..., data: _Optional[bytes] = ..., base: _Optional[str] = ...) -> None: ...
 
 class SettingProposal(_message.Message):
     __slots__ = ("setting", "value", "nonce")
@@ -49,7 +51,7 @@ class SettingVote(_message.Message):
     def __init__(self, proposal_id: _Optional[str] = ..., vote: _Optional[_Union[SettingVote.Vote, str]] = ...) -> None: ...
 
 class SettingCandidate(_message.Message):
-    __slots__ = ("proposal_id", "proposal", "votes")
+    __slots__ = ("proposal_id", "proposal", "votes", "base")
     class VoteRecord(_message.Message):
         __slots__ = ("public_key", "vote")
         PUBLIC_KEY_FIELD_NUMBER: _ClassVar[int]
@@ -60,10 +62,12 @@ class SettingCandidate(_message.Message):
     PROPOSAL_ID_FIELD_NUMBER: _ClassVar[int]
     PROPOSAL_FIELD_NUMBER: _ClassVar[int]
     VOTES_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
     proposal_id: str
     proposal: SettingProposal
     votes: _containers.RepeatedCompositeFieldContainer[SettingCandidate.VoteRecord]
-    def __init__(self, proposal_id: _Optional[str] = ..., proposal: _Optional[_Union[SettingProposal, _Mapping]] = ..., votes: _Optional[_Iterable[_Union[SettingCandidate.VoteRecord, _Mapping]]] = ...) -> None: ...
+    base: str
+    def __init__(self, proposal_id: _Optional[str] = ..., proposal: _Optional[_Union[SettingProposal, _Mapping]] = ..., votes: _Optional[_Iterable[_Union[SettingCandidate.VoteRecord, _Mapping]]] = ..., base: _Optional[str] = ...) -> None: ...
 
 class SettingCandidates(_message.Message):
     __slots__ = ("candidates",)

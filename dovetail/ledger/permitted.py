@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from dovetail.ledger import settings
 from dovetail.ledger.addresses import NAMESPACE_CHARACTERS, is_prefix
 from dovetail.ledger.errors import NotDecodable, some_of
-from dovetail.ledger.settings import TRANSACTION_FAMILIES, FamilyVersion
+from dovetail.ledger.settings import NAMESPACE, SETTINGS, TRANSACTION_FAMILIES, FamilyVersion
 
 PERMITTED_AT: Final = settings.setting_address(TRANSACTION_FAMILIES)
 """The address of the setting's leaf."""
@@ -85,9 +85,51 @@ def permitted_families(read: Callable[[str], bytes | None]) -> Permitted:
     try:
         stored = settings.decode_setting(read(PERMITTED_AT))
         value = stored.get(TRANSACTION_FAMILIES)
-        return None if value is None else decode_permitted_families(value)
+        return None if value is None else permitted_by(value)
     except NotDecodable:
-        return (Permission(FamilyVersion(settings.FAMILY_NAME, settings.FAMILY_VERSION)),)
+        return (Permission(SETTINGS),)
+
+
+def permitted_by(value: str) -> tuple[Permission, ...]:
+    """What a stored value permits: its entries, and the settings family in every block. Raises NotDecodable.
+
+    A value that shuts out the settings family (see ``locks``) can be in a state: a handler other than ours may have
+    written it. It is read as if it named the family without limits, so that a proposal can correct it.
+    """
+    entries = decode_permitted_families(value)
+    if _settings_bar(entries) is None:
+        return entries
+    return (Permission(SETTINGS), *(entry for entry in entries if entry.family != SETTINGS))
+
+
+def locks(entries: Iterable[Permission]) -> str | None:
+    """Why the setting may not become these entries: the settings could not be changed any more, or by another family.
+
+    None if it may. The rule knows no block: a vote may put the value in force at any height.
+    """
+    entries = tuple(entries)
+    bar = _settings_bar(entries)
+    if bar is not None:
+        return (
+            f"{bar}: no setting, this one included, could be changed then; name {SETTINGS} without from_block,"
+            " until_block and migrate"
+        )
+    for entry in entries:
+        for prefix in entry.migrate:
+            if prefix.startswith(NAMESPACE):
+                return (
+                    f"{entry.family} would migrate {prefix}, where the ledger's own settings are; name other prefixes"
+                )
+    return None
+
+
+def _settings_bar(entries: Iterable[Permission]) -> str | None:
+    """Why the settings family could not enter every block; None if it could."""
+    own = [entry for entry in entries if entry.family == SETTINGS]
+    if any(entry.migrate for entry in own):
+        return f"{SETTINGS} could not enter a block before its migration"
+    gap = first_gap(own, 0)
+    return None if gap is None else f"{SETTINGS} could not enter block {gap}"
 
 
 def permission_for(family: FamilyVersion, permitted: Permitted, block_num: int) -> Permission | None:

@@ -45,6 +45,11 @@ def split_keys(value: str) -> tuple[str, ...]:
     return tuple(key for part in value.split(",") if (key := part.strip()))
 
 
+def value_digest(value: str | None) -> str:
+    """What a proposal names the setting's value by that it was made against: 64 hex characters, or ``unset``."""
+    return "unset" if value is None else hashlib.sha256(value.encode()).hexdigest()
+
+
 def encode_setting(entries: dict[str, str]) -> bytes:
     """A serialized Setting, entries in ascending key order."""
     message = setting_pb2.Setting()

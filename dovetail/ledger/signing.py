@@ -54,10 +54,15 @@ def verify(public_key: str, message: bytes, signature: str) -> bool:
         return False
 
 
+def check_public_key(public_key: str) -> None:
+    """Raise InvalidKey, with the reason, if no signature can ever be made with ``public_key``."""
+    _parse(public_key)
+
+
 @lru_cache(maxsize=_PARSED_KEYS_MAX)
 def _parse(public_key: str) -> PublicKey:
     if not ids.is_public_key(public_key):
-        raise InvalidKey(f"{public_key!r} is not a compressed public key of 66 lower-case hex characters")
+        raise InvalidKey(f"{public_key[:80]!r} is not a compressed public key of 66 lower-case hex characters")
     try:
         return PublicKey(bytes.fromhex(public_key))
     except ValueError:

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 from dovetail.common.errors import Refused
 from dovetail.ledger import migration
 from dovetail.ledger.ids import TransactionId
-from dovetail.ledger.permitted import Permission, permitted_families
-from dovetail.ledger.settings import FamilyVersion
+from dovetail.ledger.permitted import Permission, locks, permitted_families
+from dovetail.ledger.settings import SETTINGS, FamilyVersion
 from dovetail.rehearsal.differences import failure_of, kept_of
 from dovetail.rehearsal.history import Before
 from dovetail.rehearsal.rehearser import Rehearser
@@ -64,7 +64,7 @@ def prefixes_for(store: StoreReader, block_num: int, handler: TransactionHandler
 
     The prefixes come from the version's plan with the lowest ``from_block`` that is neither committed nor expired at
     block ``block_num``. If there is no such plan and none was committed, they are the handler's namespaces. Raises
-    Refused if there is no such plan and one was committed, and StorageFailed.
+    Refused if there is no such plan and one was committed, or if no plan may name the namespaces. Raises StorageFailed.
     """
     family = FamilyVersion(handler.family_name, handler.family_version)
     permitted = permitted_families(state_after(store, block_num).get) or ()
@@ -81,6 +81,9 @@ def prefixes_for(store: StoreReader, block_num: int, handler: TransactionHandler
         raise Refused(
             f"the migration to {family} is in block {done} already: --blocks ..{done - 1} shows what it found, and did"
         )
+    locked = locks((Permission(SETTINGS), Permission(family, migrate=handler.namespaces)))
+    if locked:
+        raise Refused(locked)
     return handler.namespaces, False
 
 

@@ -31,11 +31,15 @@ class Vote(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """An open proposal, its id and the votes so far. The proposer's vote is the first."""
+    """An open proposal, its id and the votes so far. The proposer's vote is the first.
+
+    ``base``: the digest of the value that the proposal was made against; empty in candidates of the 1.x line.
+    """
 
     proposal_id: str
     proposal: Proposal
     votes: tuple[Vote, ...]
+    base: str = ""
 
 
 def encode_proposal(proposal: Proposal) -> bytes:
@@ -64,7 +68,9 @@ def encode_candidates(candidates: Iterable[Candidate]) -> str:
     message = settings_pb2.SettingCandidates()
     for candidate in candidates:
         entry = message.candidates.add(
-            proposal_id=candidate.proposal_id, proposal=settings_pb2.SettingProposal(**candidate.proposal._asdict())
+            proposal_id=candidate.proposal_id,
+            proposal=settings_pb2.SettingProposal(**candidate.proposal._asdict()),
+            base=candidate.base,
         )
         for vote in candidate.votes:
             answer = settings_pb2.SettingVote.ACCEPT if vote.accept else settings_pb2.SettingVote.REJECT
@@ -83,6 +89,7 @@ def decode_candidates(value: str) -> tuple[Candidate, ...]:
             entry.proposal_id,
             Proposal(entry.proposal.setting, entry.proposal.value, entry.proposal.nonce),
             tuple(Vote(vote.public_key, vote.vote == settings_pb2.SettingVote.ACCEPT) for vote in entry.votes),
+            entry.base,
         )
         for entry in message.candidates
     )

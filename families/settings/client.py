@@ -32,10 +32,16 @@ class SignedProposal(NamedTuple):
     transaction: SignedTransaction
 
 
-def propose(signer: Signer, batcher_pubkey: str, setting: str, value: str, nonce: str) -> SignedProposal:
-    """Propose ``value`` for ``setting``. The signer's vote counts as accepting."""
+def propose(
+    signer: Signer, batcher_pubkey: str, setting: str, value: str, nonce: str, *, base: str = ""
+) -> SignedProposal:
+    """Propose ``value`` for ``setting``. The signer's vote counts as accepting.
+
+    ``base``: the ``value_digest`` of the value that the proposal replaces; the proposal is INVALID if the setting has
+    another value when the proposal enters a block. Empty: whatever the value is then.
+    """
     data = encode_proposal(Proposal(setting, value, nonce))
-    payload = settings_pb2.SettingsPayload(action=settings_pb2.SettingsPayload.PROPOSE, data=data)
+    payload = settings_pb2.SettingsPayload(action=settings_pb2.SettingsPayload.PROPOSE, data=data, base=base)
     return SignedProposal(proposal_id_of(data), _transaction(signer, batcher_pubkey, setting, payload, nonce))
 
 

@@ -4,14 +4,13 @@ The handler reads and writes only the leaves of the setting, the authorized keys
 because 1.x clients declare only these.
 """
 
-import re
-from typing import ClassVar, NamedTuple
+from functools import partial
+from typing import ClassVar, Final
 
 from google.protobuf.message import DecodeError
 
+from dovetail.ledger.electorate import Electorate, change_refusal, electorate_of
 from dovetail.ledger.errors import NotDecodable
-from dovetail.ledger.ids import is_public_key
-from dovetail.ledger.permitted import decode_permitted_families
 from dovetail.ledger.settings import (
     APPROVAL_THRESHOLD,
     AUTHORIZED_KEYS,
@@ -19,16 +18,14 @@ from dovetail.ledger.settings import (
     FAMILY_VERSION,
     NAMESPACE,
     PROPOSALS,
-    TRANSACTION_FAMILIES,
     decode_setting,
     encode_setting,
     setting_address,
-    split_keys,
+    value_digest,
 )
 from families.settings.candidates import (
     PAYLOAD_ENCODING,
     Candidate,
-    Proposal,
     Vote,
     decode_candidates,
     decode_proposal,
@@ -38,15 +35,11 @@ from families.settings.candidates import (
 from processor_sdk import Context, InvalidTransaction, ProtobufCodec, Transaction, TransactionHandler
 from protos import settings_pb2
 
-is_threshold = re.compile(r"[1-9][0-9]{0,8}").fullmatch
-"""Whether a text is a valid number of votes for APPROVAL_THRESHOLD."""
+PROPOSALS_BYTES_MAX: Final = 2 * 1024 * 1024
+"""The most bytes that open proposals may take in state once every key has voted; each key may fill an equal share.
 
-
-class _Electorate(NamedTuple):
-    """The keys that vote; empty before the first keys are set."""
-
-    keys: tuple[str, ...]
-    threshold: int
+Otherwise one key could fill the leaf, in which no vote would find room then.
+"""
 
 
 class SettingsHandler(TransactionHandler[settings_pb2.SettingsPayload]):
@@ -64,31 +57,35 @@ class SettingsHandler(TransactionHandler[settings_pb2.SettingsPayload]):
             raise InvalidTransaction(f"{signer} is not authorized to change settings")
         payload = transaction.payload
         if payload.action == settings_pb2.SettingsPayload.PROPOSE:
-            _propose(context, electorate, signer, payload.data)
+            _propose(context, electorate, signer, payload)
         elif payload.action == settings_pb2.SettingsPayload.VOTE:
             _vote(context, electorate, signer, payload.data)
         else:
             raise InvalidTransaction(f"the action is {payload.action}, neither PROPOSE (1) nor VOTE (2)")
 
 
-def _propose(context: Context, electorate: _Electorate, signer: str, data: bytes) -> None:
+def _propose(context: Context, electorate: Electorate, signer: str, payload: settings_pb2.SettingsPayload) -> None:
     try:
-        proposal = decode_proposal(data)
+        proposal = decode_proposal(payload.data)
     except NotDecodable as error:
         raise InvalidTransaction(str(error)) from None
-    _check_proposal(electorate, proposal)
+    read = partial(_stored, context)
+    refusal = change_refusal(proposal.setting, proposal.value, electorate, payload.base, read)
+    if refusal is not None:
+        raise InvalidTransaction(refusal)
     if electorate.threshold == 1:
         _change(context, proposal.setting, proposal.value)
         return
     candidates = _candidates(context)
-    proposal_id = proposal_id_of(data)
+    proposal_id = proposal_id_of(payload.data)
     if any(candidate.proposal_id == proposal_id for candidate in candidates):
         raise InvalidTransaction(f"proposal {proposal_id} for {proposal.setting!r} is being voted on already")
-    candidate = Candidate(proposal_id, proposal, (Vote(signer, True),))
+    candidate = Candidate(proposal_id, proposal, (Vote(signer, True),), value_digest(read(proposal.setting)))
+    _check_room(electorate, [known for known in candidates if known.votes[:1] == candidate.votes], candidate)
     _change(context, PROPOSALS, encode_candidates((*candidates, candidate)))
 
 
-def _vote(context: Context, electorate: _Electorate, signer: str, data: bytes) -> None:
+def _vote(context: Context, electorate: Electorate, signer: str, data: bytes) -> None:
     try:
         message = settings_pb2.SettingVote.FromString(data)
     except DecodeError:
@@ -110,9 +107,14 @@ def _vote(context: Context, electorate: _Electorate, signer: str, data: bytes) -
     accepted = sum(answers.values())
     undecided = len(electorate.keys) - len(answers)
     if accepted >= electorate.threshold:
-        # The electorate may have changed since the proposal.
-        _check_proposal(electorate, candidate.proposal)
-        _change(context, candidate.proposal.setting, candidate.proposal.value)
+        # The electorate and the setting may have changed since the proposal. With a lower threshold, a vote against a
+        # proposal finds enough votes for it.
+        setting, value, _ = candidate.proposal
+        refusal = change_refusal(setting, value, electorate, candidate.base, partial(_stored, context))
+        if refusal is None:
+            _change(context, setting, value)
+        elif message.vote == settings_pb2.SettingVote.ACCEPT:
+            raise InvalidTransaction(f"proposal {candidate.proposal_id} cannot take effect: {refusal}")
         left: tuple[Candidate, ...] = others
     elif accepted + undecided < electorate.threshold:
         left = others
@@ -121,53 +123,23 @@ def _vote(context: Context, electorate: _Electorate, signer: str, data: bytes) -
     _change(context, PROPOSALS, encode_candidates(left))
 
 
-def _check_proposal(electorate: _Electorate, proposal: Proposal) -> None:
-    """Check that ``proposal`` may take effect under this electorate. Raises InvalidTransaction."""
-    setting, value = proposal.setting, proposal.value
-    if not setting:
-        raise InvalidTransaction("the proposal names no setting")
-    if not electorate.keys and setting != AUTHORIZED_KEYS:
-        raise InvalidTransaction(f"{setting!r} cannot be set before {AUTHORIZED_KEYS} is")
-    if setting == PROPOSALS:
-        raise InvalidTransaction(f"{PROPOSALS} is changed by proposals and votes only")
-    if setting == AUTHORIZED_KEYS:
-        _check_keys(value, electorate.threshold)
-    elif setting == APPROVAL_THRESHOLD:
-        if not is_threshold(value):
-            raise InvalidTransaction(f"{APPROVAL_THRESHOLD} is {value[:80]!r}, not a whole number from 1 on")
-        if int(value) > len(electorate.keys):
-            raise InvalidTransaction(
-                f"{APPROVAL_THRESHOLD} is {value}, above the number of authorized keys, {len(electorate.keys)}"
-            )
-    elif setting == TRANSACTION_FAMILIES:
-        try:
-            decode_permitted_families(value)
-        except NotDecodable as error:
-            raise InvalidTransaction(str(error)) from None
+def _check_room(electorate: Electorate, own: list[Candidate], new: Candidate) -> None:
+    """Check that the open proposals of one key leave room for the other keys' proposals, and for all votes."""
+    votes = tuple(Vote(key, True) for key in electorate.keys)
+    taken = len(encode_candidates(candidate._replace(votes=votes) for candidate in (*own, new)))
+    share = PROPOSALS_BYTES_MAX // len(electorate.keys)
+    if taken > share:
+        raise InvalidTransaction(
+            f"with this proposal the open ones of {new.votes[0].public_key} would take {taken} bytes, and may take"
+            f" {share}; {len(own)} are open: have them voted on first"
+        )
 
 
-def _check_keys(value: str, threshold: int) -> None:
-    keys = split_keys(value)
-    for key in keys:
-        if not is_public_key(key):
-            raise InvalidTransaction(
-                f"{AUTHORIZED_KEYS} holds {key[:80]!r}, not a public key of 66 lower-case hex characters"
-            )
-    if len(set(keys)) != len(keys):
-        raise InvalidTransaction(f"{AUTHORIZED_KEYS} names a key twice")
-    if len(keys) < threshold:
-        raise InvalidTransaction(f"{AUTHORIZED_KEYS} holds {len(keys)} keys, fewer than {max(threshold, 1)} votes need")
-
-
-def _electorate(context: Context) -> _Electorate:
-    keys = _stored(context, AUTHORIZED_KEYS)
-    threshold = _stored(context, APPROVAL_THRESHOLD)
-    if keys is not None and not split_keys(keys):
-        # Treating the setting as unset would authorize every key.
-        raise InvalidTransaction(f"state of {AUTHORIZED_KEYS} is damaged: it names no key")
-    if threshold is not None and not is_threshold(threshold):
-        raise InvalidTransaction(f"state of {APPROVAL_THRESHOLD} is damaged: {threshold[:80]!r}")
-    return _Electorate(tuple(dict.fromkeys(split_keys(keys or ""))), int(threshold or 1))
+def _electorate(context: Context) -> Electorate:
+    try:
+        return electorate_of(_stored(context, AUTHORIZED_KEYS), _stored(context, APPROVAL_THRESHOLD))
+    except NotDecodable as error:
+        raise InvalidTransaction(f"state is damaged: {error}") from None
 
 
 def _candidates(context: Context) -> tuple[Candidate, ...]:

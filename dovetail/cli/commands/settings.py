@@ -1,6 +1,7 @@
 """``settings``: lists the ledger's settings, and changes them by votes of the authorized keys."""
 
 import contextlib
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
@@ -9,16 +10,14 @@ import typer
 from dovetail.cli.options import Head, Json, Key, Output, Url, Wait, examples, text_argument
 from dovetail.cli.printing import print_json, print_table, short
 from dovetail.cli.submit import nonce, signer_of, submit
-from dovetail.cli.upgrades.changes import locks
-from dovetail.cli.upgrades.proposals import Effects, effects
-from dovetail.cli.upgrades.setting import open_proposals, read_setting
+from dovetail.cli.upgrades.proposals import Effects, cannot, effects, rival
+from dovetail.cli.upgrades.setting import open_proposals, read_setting, read_values, refusal_of
 from dovetail.client import DovetailClient, decode_base64
 from dovetail.common.errors import Refused
 from dovetail.common.output import note, printable
 from dovetail.common.urls import DEFAULT_URL
 from dovetail.ledger.errors import NotDecodable
-from dovetail.ledger.permitted import decode_permitted_families
-from dovetail.ledger.settings import NAMESPACE, PROPOSALS, TRANSACTION_FAMILIES, decode_setting
+from dovetail.ledger.settings import NAMESPACE, PROPOSALS, TRANSACTION_FAMILIES, decode_setting, value_digest
 from families.settings.candidates import Candidate
 from families.settings.client import propose as build_proposal
 from families.settings.client import vote as build_vote
@@ -44,7 +43,6 @@ def propose(
     key: Key = None,
     url: Url = DEFAULT_URL,
     output: Output = None,
-    force: Annotated[bool, typer.Option("--force", help="Propose even a value that would lock the settings.")] = False,
     as_json: Json = False,
 ) -> None:
     """Propose a change. It is signed by an authorized key, which thereby votes to accept it.
@@ -52,13 +50,16 @@ def propose(
     With an approval threshold of 1 the change takes effect at once; else others vote on the proposal id that is
     printed.
 
-    A value of sawtooth.validator.transaction_families that is malformed, or that keeps the settings family out of some
-    block, is refused: no setting could be changed any more.
+    The proposal is made against the setting's present value. If another proposal changes the setting first, this one
+    cannot take effect any more, and has to be made anew. --output asks no node: what is written there is made against
+    the value that it finds when it enters a block.
+
+    Values after which nobody could change settings any more are refused: keys that cannot sign, a threshold above the
+    number of keys, and permitted families that keep sawtooth_settings out of some block.
     """
-    if not force:
-        _check_lock(setting, value)
+    base = "" if output is not None else _base(url, setting, value)
     signer = signer_of(key)
-    proposal = build_proposal(signer, signer.public_key, setting, value, nonce())
+    proposal = build_proposal(signer, signer.public_key, setting, value, nonce(), base=base)
     submit(
         signer,
         proposal.transaction,
@@ -82,12 +83,16 @@ def vote(
 ) -> None:
     """Vote on an open proposal.
 
-    Before accepting a proposal for the permitted families, the command shows its effects on stderr.
+    Before accepting a proposal for the permitted families, the command shows its effects on stderr. It does not accept
+    a proposal that cannot take effect, as when the setting has changed since the proposal was made.
     """
     signer = signer_of(key)
     with DovetailClient(url) as client:
         candidate = _find(open_proposals(client), proposal)
         if answer is Answer.ACCEPT:
+            refusal = _refusal(candidate, read_values(client, candidate.proposal.setting))
+            if refusal is not None:
+                raise Refused(f"proposal {candidate.proposal_id}: {cannot(refusal)}")
             changes, warnings = _effects(client, candidate)
             for line in (*changes, *warnings):
                 note(printable(f"{candidate.proposal_id[:16]}: {line}"))
@@ -121,8 +126,11 @@ def list_(url: Url = DEFAULT_URL, head: Head = None, as_json: Json = False) -> N
             except NotDecodable as error:
                 raise Refused(f"the setting at {leaf['address']} is damaged: {error}") from None
         candidates = open_proposals(client, head)
+        refusals = {candidate.proposal_id: _refusal(candidate, settings) for candidate in candidates}
         warnings = [
-            (candidate, line) for candidate in candidates if not head for line in _effects(client, candidate).warnings
+            (candidate, line)
+            for candidate in candidates
+            for line in _warnings(client, candidate, refusals[candidate.proposal_id], head)
         ]
     settings.pop(PROPOSALS, None)
     if as_json:
@@ -135,6 +143,7 @@ def list_(url: Url = DEFAULT_URL, head: Head = None, as_json: Json = False) -> N
                         "setting": candidate.proposal.setting,
                         "value": candidate.proposal.value,
                         "votes": {cast.public_key: _word(cast.accept) for cast in candidate.votes},
+                        "refusal": refusals[candidate.proposal_id],
                     }
                     for candidate in candidates
                 ],
@@ -171,17 +180,32 @@ def _effects(client: DovetailClient, candidate: Candidate) -> Effects:
     return Effects([], [])
 
 
-def _check_lock(setting: str, value: str) -> None:
-    """Raise Refused if a proposal would lock the settings."""
-    if setting != TRANSACTION_FAMILIES:
-        return
-    try:
-        # Checked from block 0 on, whatever the head is, because the proposal may be submitted later.
-        locked = locks(decode_permitted_families(value), head_num=-1)
-    except NotDecodable as error:
-        locked = str(error)
-    if locked:
-        raise Refused(f"{locked}; if that is meant, say --force")
+def _warnings(client: DovetailClient, candidate: Candidate, refusal: str | None, head: str | None) -> list[str]:
+    if refusal is not None:
+        return [cannot(refusal)]
+    return [] if head else _effects(client, candidate).warnings
+
+
+def _refusal(candidate: Candidate, values: Mapping[str, str]) -> str | None:
+    """Why an open proposal cannot take effect; None if it can."""
+    return refusal_of(candidate.proposal.setting, candidate.proposal.value, candidate.base, values)
+
+
+def _base(url: str, setting: str, value: str) -> str:
+    """The digest of the setting's present value. Raises Refused if the setting may not become ``value``.
+
+    Notes the open proposals for the same setting.
+    """
+    with DovetailClient(url) as client:
+        values = read_values(client, setting)
+        base = value_digest(values.get(setting))
+        refusal = refusal_of(setting, value, base, values)
+        if refusal is not None:
+            raise Refused(refusal)
+        for candidate in open_proposals(client):
+            if candidate.proposal.setting == setting:
+                note(rival(candidate))
+    return base
 
 
 def _word(accept: bool) -> str:

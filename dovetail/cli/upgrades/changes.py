@@ -18,12 +18,11 @@ from dovetail.ledger.permitted import (
     decode_permitted_families,
     encode_permitted_families,
     first_gap,
+    locks,
 )
-from dovetail.ledger.settings import FAMILY_NAME, FAMILY_VERSION, NAMESPACE, FamilyVersion
+from dovetail.ledger.settings import FamilyVersion
 
 Entries = tuple[Permission, ...]
-SETTINGS: Final = FamilyVersion(FAMILY_NAME, FAMILY_VERSION)
-"""The settings family, without which no setting can be changed."""
 
 _is_block: Final = re.compile(r"\+?[0-9]{1,19}").fullmatch
 
@@ -84,7 +83,7 @@ def planned(
         until_block = from_block - 1
     if until_block is not None:
         entries = _ended(entries, old, until_block, head_num)
-    return _checked(before, (*entries, Permission(new, from_block, None, tuple(migrate))), head_num)
+    return _checked(before, (*entries, Permission(new, from_block, None, tuple(migrate))))
 
 
 def retired(entries: Entries, old: FamilyVersion, *, until_block: int, head_num: int) -> Entries:
@@ -93,7 +92,7 @@ def retired(entries: Entries, old: FamilyVersion, *, until_block: int, head_num:
         raise Refused(f"{old} is not permitted, so there is nothing to end; {_permitted_of(old, entries)}")
     if until_block <= head_num:
         raise Refused(f"--until: block {until_block} is past, the head is block {head_num}; say --until +1 or more")
-    return _checked(entries, _ended(entries, old, until_block, head_num, later=True), head_num)
+    return _checked(entries, _ended(entries, old, until_block, head_num, later=True))
 
 
 Unmigrated = Container[tuple[FamilyVersion, int]]
@@ -141,7 +140,7 @@ def called_off(entries: Entries, new: FamilyVersion, *, head_num: int, unmigrate
             f" {later.from_block} on, what they read; call that off first: `dovetail upgrade cancel"
             f" {later.family.name} {later.family.version}`"
         )
-    return _checked(entries, kept, head_num)
+    return _checked(entries, kept)
 
 
 def value_of(entries: Entries) -> str:
@@ -177,14 +176,6 @@ def lifted(before: Entries, after: Entries, family: FamilyVersion) -> list[int]:
     ]
 
 
-def locks(entries: Entries, head_num: int) -> str | None:
-    """Why no setting could be changed any more, in words; None if the settings family may enter every block."""
-    first = first_gap((entry for entry in entries if entry.family == SETTINGS), head_num + 1)
-    if first is None:
-        return None
-    return f"{SETTINGS} could not enter block {first}: no setting, this one included, could be changed then"
-
-
 def _in_force(entries: Entries, family: FamilyVersion, head_num: int) -> list[Permission]:
     """The entries that permit ``family`` in the next block or a later one."""
     return [
@@ -207,11 +198,11 @@ def _ended(entries: Entries, family: FamilyVersion, until_block: int, head_num: 
     return tuple(changed)
 
 
-def _checked(before: Entries, entries: Entries, head_num: int) -> Entries:
+def _checked(before: Entries, entries: Entries) -> Entries:
     """Return ``entries``. Raises Refused if they lock the settings, or newly let a version misread state."""
-    locked = locks(entries, head_num)
+    locked = locks(entries)
     if locked:
-        raise Refused(f"{locked}; {SETTINGS} has to stay, without an end")
+        raise Refused(locked)
     for entry, migrating in misreadings(before, entries):
         raise Refused(
             f"{entry} would go on where {migrating.family} rewrites, from block {migrating.from_block} on, what"
@@ -263,8 +254,6 @@ def _check_prefixes(prefixes: Sequence[str]) -> None:
                 f"--migrate {prefix!r} is no prefix of addresses: an even number of lower-case hex characters,"
                 f" {NAMESPACE_CHARACTERS} to 70, as in 1cf126; or MODULE:HANDLER, whose namespaces are taken"
             )
-        if prefix.startswith(NAMESPACE):
-            raise Refused(f"--migrate {prefix} is where the ledger's own settings are: no family may rewrite those")
 
 
 def _permitted_of(family: FamilyVersion, entries: Entries) -> str:

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dovetail.cli.upgrades.changes import locks, misreadings
+from dovetail.cli.upgrades.changes import misreadings
 from dovetail.cli.upgrades.setting import Setting, window_text
+from dovetail.ledger.electorate import Electorate, change_refusal
 from dovetail.ledger.errors import NotDecodable
 from dovetail.ledger.permitted import Permission, decode_permitted_families
-from dovetail.ledger.settings import FamilyVersion
+from dovetail.ledger.settings import TRANSACTION_FAMILIES, FamilyVersion
 from families.settings.candidates import Candidate
 
 
@@ -16,7 +17,7 @@ class Effects(NamedTuple):
 
     ``changes``: the changes of each version. ``warnings``: effects that the author may not have meant. Examples are a
     version that begins or ends at once because its block has passed, a version that is dropped or misreads state, and
-    locked settings.
+    a proposal that cannot take effect.
     """
 
     changes: list[str]
@@ -43,10 +44,11 @@ def plans(setting: Setting, candidate: Candidate, family: FamilyVersion) -> bool
 
 def effects(setting: Setting, candidate: Candidate) -> Effects:
     """The effects of a proposal for TRANSACTION_FAMILIES if the next block accepts it."""
-    try:
-        proposed = decode_permitted_families(candidate.proposal.value)
-    except NotDecodable as error:
-        return Effects([], [f"only the settings family is permitted with this vote: {error}"])
+    value, electorate = candidate.proposal.value, Electorate(setting.keys, setting.threshold)
+    refusal = change_refusal(TRANSACTION_FAMILIES, value, electorate, candidate.base, lambda _: setting.value)
+    if refusal is not None:
+        return Effects([], [cannot(refusal)])
+    proposed = decode_permitted_families(value)
     now = setting.entries or ()
     result = Effects([], [])
     passed = setting.head_num + 1
@@ -68,10 +70,20 @@ def effects(setting: Setting, candidate: Candidate) -> Effects:
         f"{entry} goes on where {migrating.family} rewrites, from block {migrating.from_block} on, what it reads"
         for entry, migrating in misreadings(now, proposed)
     )
-    locked = locks(proposed, setting.head_num)
-    if locked:
-        result.warnings.append(locked)
     return result
+
+
+def rival(candidate: Candidate) -> str:
+    """A sentence for the author of another proposal for the same setting."""
+    return (
+        f"proposal {candidate.proposal_id} for the same setting is still voted on: when one of the two is accepted, the"
+        " other cannot take effect any more, and has to be made anew"
+    )
+
+
+def cannot(refusal: str) -> str:
+    """A sentence for voters on a proposal that the settings family refuses to put in force."""
+    return f"this proposal cannot take effect, vote against it: {refusal}"
 
 
 def _dropped(old: list[Permission], new: list[Permission], passed: int) -> Iterator[str]:

@@ -10,12 +10,13 @@ from dovetail.cli.options import WAIT_S_MAX, number_option, text_argument
 from dovetail.cli.printing import print_table
 from dovetail.cli.submit import nonce, signer_of, submit, url_argument
 from dovetail.cli.upgrades.changes import gap_of, lifted, value_of
+from dovetail.cli.upgrades.proposals import rival
 from dovetail.cli.upgrades.setting import Setting, read_setting, window_text
 from dovetail.client import BatchStatus, DovetailClient
 from dovetail.common.errors import Refused
 from dovetail.common.output import note, printable, program
 from dovetail.ledger.permitted import Permission
-from dovetail.ledger.settings import TRANSACTION_FAMILIES, FamilyVersion
+from dovetail.ledger.settings import TRANSACTION_FAMILIES, FamilyVersion, value_digest
 from families.settings.client import propose
 
 WAIT_S_DEFAULT: Final = 60
@@ -81,7 +82,8 @@ def propose_change(
                 f"the setting has changed meanwhile, or a proposal for it; nothing is proposed. Look again: {program()}"
                 f" upgrade status{url_argument(options.url)}"
             )
-    proposal = propose(signer, signer.public_key, TRANSACTION_FAMILIES, value, nonce())
+    base = value_digest(before.value)
+    proposal = propose(signer, signer.public_key, TRANSACTION_FAMILIES, value, nonce(), base=base)
     shown: dict[str, object] = {"proposal_id": proposal.proposal_id}
     if options.as_json:
         shown |= {"value": value, "votes_needed": before.threshold, **extra}
@@ -159,10 +161,7 @@ def _note_proposals(before: Setting, value: str, url: str) -> None:
                 f"proposal {candidate.proposal_id} asks for the same and is still voted on; accept that one:"
                 f" {_vote_line(candidate.proposal_id, url)}"
             )
-        note(
-            f"proposal {candidate.proposal_id} for the same setting is still voted on: whichever of the two is accepted"
-            " last undoes the other"
-        )
+        note(rival(candidate))
 
 
 def _vote_line(proposal_id: str, url: str) -> str:
@@ -194,6 +193,6 @@ def _check_in_force(entries: tuple[Permission, ...], url: str) -> None:
     with DovetailClient(url) as client:
         if read_setting(client).entries != entries:
             raise Refused(
-                "it was committed, but the setting is something else by now: somebody changed it at the same time, and"
-                f" the later change undid the earlier. Look again: {program()} upgrade status{url_argument(url)}"
+                "it was committed, but the setting is something else by now: somebody changed it again. Look again:"
+                f" {program()} upgrade status{url_argument(url)}"
             )

@@ -1,14 +1,15 @@
 """Reads the setting of the permitted families, and the open proposals, from a node's state."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dovetail.cli.submit import url_argument
 from dovetail.client import DovetailClient, is_not_found
 from dovetail.common.errors import Refused
 from dovetail.common.output import program
+from dovetail.ledger.electorate import change_refusal, electorate_of
 from dovetail.ledger.errors import NotDecodable
-from dovetail.ledger.permitted import BLOCK_NUM_MAX, Permission, decode_permitted_families
+from dovetail.ledger.permitted import BLOCK_NUM_MAX, Permission, permitted_by
 from dovetail.ledger.settings import (
     APPROVAL_THRESHOLD,
     AUTHORIZED_KEYS,
@@ -19,17 +20,17 @@ from dovetail.ledger.settings import (
 )
 from families.settings.candidates import Candidate
 from families.settings.client import candidates_in
-from families.settings.handler import is_threshold
 
 
 class Setting(NamedTuple):
     """The setting of the permitted families as of one block.
 
-    ``entries``: None if the setting is absent. ``proposals``: the open proposals for this setting. ``keys``: the
-    authorized keys. ``threshold``: how many of these keys must accept a proposal.
+    ``value`` and ``entries``: None if the setting is absent. ``proposals``: the open proposals for this setting.
+    ``keys``: the authorized keys. ``threshold``: how many of these keys must accept a proposal.
     """
 
     head_num: int
+    value: str | None
     entries: tuple[Permission, ...] | None
     proposals: tuple[Candidate, ...]
     keys: tuple[str, ...]
@@ -48,7 +49,7 @@ def read_setting(client: DovetailClient) -> Setting:
         raise Refused(f"{client.url}/readyz names no head")
     value = _value(client, TRANSACTION_FAMILIES, head_id)
     try:
-        entries = None if value is None else decode_permitted_families(value)
+        entries = None if value is None else permitted_by(value)
     except NotDecodable as error:
         raise Refused(
             f"the setting cannot be understood, only the settings family is permitted: {error}; mend it with"
@@ -57,13 +58,29 @@ def read_setting(client: DovetailClient) -> Setting:
     proposals = tuple(
         candidate for candidate in open_proposals(client, head_id) if candidate.proposal.setting == TRANSACTION_FAMILIES
     )
-    keys = (_value(client, AUTHORIZED_KEYS, head_id) or "").split(",")
-    threshold = _value(client, APPROVAL_THRESHOLD, head_id)
-    if threshold is not None and not is_threshold(threshold):
-        raise Refused(f"the setting {APPROVAL_THRESHOLD} is {threshold[:80]!r}, no number of votes")
-    return Setting(
-        head_num, entries, proposals, tuple(key.strip() for key in keys if key.strip()), int(threshold or "1")
-    )
+    try:
+        keys, threshold = electorate_of(
+            _value(client, AUTHORIZED_KEYS, head_id), _value(client, APPROVAL_THRESHOLD, head_id)
+        )
+    except NotDecodable as error:
+        raise Refused(str(error)) from None
+    return Setting(head_num, value, entries, proposals, keys, threshold)
+
+
+def read_values(client: DovetailClient, setting: str) -> dict[str, str]:
+    """The values that decide about a change of ``setting``, in the newest state. Raises Refused."""
+    named = (setting, AUTHORIZED_KEYS, APPROVAL_THRESHOLD)
+    found = {key: _value(client, key) for key in dict.fromkeys(named)}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def refusal_of(setting: str, value: str, base: str, values: Mapping[str, str]) -> str | None:
+    """Why the settings family would not let a change take effect; None if it would. ``values``: see ``read_values``."""
+    try:
+        electorate = electorate_of(values.get(AUTHORIZED_KEYS), values.get(APPROVAL_THRESHOLD))
+    except NotDecodable as error:
+        return str(error)
+    return change_refusal(setting, value, electorate, base, values.get)
 
 
 def open_proposals(client: DovetailClient, head: str | None = None) -> tuple[Candidate, ...]:
@@ -80,7 +97,7 @@ def open_proposals(client: DovetailClient, head: str | None = None) -> tuple[Can
         raise Refused(f"the open proposals are damaged: {error}") from None
 
 
-def _value(client: DovetailClient, key: str, head: str) -> str | None:
+def _value(client: DovetailClient, key: str, head: str | None = None) -> str | None:
     try:
         return decode_setting(client.leaf(setting_address(key), head=head)).get(key)
     except NotDecodable as error:

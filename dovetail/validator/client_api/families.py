@@ -11,13 +11,11 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from dovetail.ledger import settings
 from dovetail.ledger.permitted import (
     PERMITTED_AT,
     Permission,
     Permitted,
     awaiting_migration,
-    first_gap,
     permission_for,
     permitted_families,
 )
@@ -39,7 +37,6 @@ WALKS_MAX: Final = 4
 _GRACE_TICKS: Final = 10
 """Nothing is logged in the first ticks after a start, while processors connect again."""
 
-_SETTINGS: Final = FamilyVersion(settings.FAMILY_NAME, settings.FAMILY_VERSION)
 _MESSAGE_CHARACTERS_MAX: Final = 500
 
 MigrationOf = Callable[[Permission], tuple[str, str]]
@@ -113,9 +110,6 @@ class Families:
             return []
         counts = self._processors.counts()
         unready: list[Unready] = []
-        locked = first_gap(self._entries.get(_SETTINGS, ()), self._next_block())
-        if locked is not None:
-            unready.append(Unready(_SETTINGS, _locked(locked, self._next_block())))
         for family in _named(permitted):
             permission = self._permission(family, self._entries[family])
             if permission is None:
@@ -271,15 +265,6 @@ class Families:
 def timestamp() -> str:
     """The current time for a response, in UTC (RFC 3339)."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _locked(block_num: int, next_block: int) -> str:
-    if block_num <= next_block:
-        return f"{_SETTINGS} may not enter the next block, {next_block}: no setting can be changed"
-    return (
-        f"{_SETTINGS} may not enter block {block_num}: no setting can be changed then; propose"
-        f" {settings.TRANSACTION_FAMILIES} with {_SETTINGS} and without an end before that"
-    )
 
 
 def _named(permitted: Permitted) -> Iterable[FamilyVersion]:

@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 
 from dovetail.ledger import settings
 from dovetail.ledger.errors import NotDecodable
-from dovetail.ledger.permitted import Permission, decode_permitted_families, encode_permitted_families
-from dovetail.ledger.settings import FamilyVersion
+from dovetail.ledger.permitted import (
+    Permission,
+    decode_permitted_families,
+    encode_permitted_families,
+    locks,
+    permission_for,
+    permitted_by,
+)
+from dovetail.ledger.settings import SETTINGS, FamilyVersion
 
 
 def test_permitted_families() -> None:
@@ -108,3 +115,41 @@ def test_permitted_families_in_deep_nesting(opening: str) -> None:
 def test_any_text_as_permitted_families(value: str) -> None:
     with contextlib.suppress(NotDecodable):
         assert isinstance(decode_permitted_families(value), tuple)
+
+
+@given(st.lists(PERMISSIONS | PERMISSIONS.map(lambda entry: entry._replace(family=SETTINGS)), max_size=4), st.data())
+def test_every_value_permits_the_settings_in_every_block(permitted: list[Permission], data: st.DataObject) -> None:
+    """The other entries stay as they are, and a value that may be proposed is read as it is."""
+    edges = {0, *(entry.from_block for entry in permitted), *(entry.until_block or 0 for entry in permitted)}
+    block_num = max(0, data.draw(st.sampled_from(sorted(edges))) + data.draw(st.sampled_from([-1, 0, 1])))
+    read = permitted_by(encode_permitted_families(permitted))
+    found = permission_for(SETTINGS, read, block_num)
+    assert found is not None
+    assert found.covers(block_num)
+    assert not any(entry.migrate for entry in read if entry.family == SETTINGS)
+    others = [entry for entry in read if entry.family != SETTINGS]
+    assert others == [entry for entry in permitted if entry.family != SETTINGS]
+    if locks(permitted) is None:
+        assert read == tuple(permitted)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ((Permission(SETTINGS),), None),
+        ((Permission(SETTINGS, 13), Permission(SETTINGS, 0, 12)), None),
+        ((), "block 0"),
+        ((Permission(FamilyVersion("sawtooth_settings", "9.9")),), "block 0"),
+        ((Permission(SETTINGS, 1),), "block 0"),
+        ((Permission(SETTINGS, 0, 99),), "block 100"),
+        ((Permission(SETTINGS, 0, 5), Permission(SETTINGS, 7)), "block 6"),
+        ((Permission(SETTINGS), Permission(SETTINGS, 7, None, ("1cf126",))), "before its migration"),
+        (
+            (Permission(SETTINGS), Permission(FamilyVersion("f", "1"), 7, None, ("0000001c",))),
+            "f 1 would migrate 0000001c",
+        ),
+    ],
+)
+def test_a_value_that_locks_the_settings_is_told(entries: tuple[Permission, ...], said: str | None) -> None:
+    found = locks(entries)
+    assert found is None if said is None else said in str(found)

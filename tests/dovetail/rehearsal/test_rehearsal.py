@@ -377,6 +377,16 @@ def test_a_damaged_store_is_not_the_handlers_doing(
         rehearsed_whole(tmp_path, handler())
 
 
+def test_a_migration_that_no_plan_may_name_is_not_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(tmp_path, *BLOCKS)
+    reader = StoreReader.open(tmp_path)
+    handler = rehearsed.RefusesWhateverHappens()
+    monkeypatch.setattr(handler, "namespaces", (NAMESPACE, "000000"))
+    with pytest.raises(Refused, match=r"intkey 2\.0 would migrate 000000, where the ledger's own settings are"):
+        prefixes_for(reader, 2, handler)
+    reader.close()
+
+
 @pytest.mark.parametrize("record", [None, b"\x01\x46"], ids=["lost", "cut"])
 def test_a_damaged_store_is_not_the_migrations_doing(tmp_path: Path, record: bytes | None) -> None:
     made(tmp_path, *BLOCKS)

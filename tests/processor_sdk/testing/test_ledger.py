@@ -210,7 +210,7 @@ def test_every_transaction_once_and_after_those_it_depends_on(notes: Ledger) -> 
 def test_families_without_a_handler_wait_and_those_not_permitted_are_refused() -> None:
     setting = {TRANSACTION_FAMILIES: '[{"family": "other notes", "version": "1.0"}]'}
     ledger = Ledger(Notes(), state={setting_address(TRANSACTION_FAMILIES): encode_setting(setting)})
-    ledger.refuses(note(ledger), r"notes 1\.0 is not permitted; .* permits: other notes 1\.0$")
+    ledger.refuses(note(ledger), r"notes 1\.0 is not permitted; .* permits: other notes 1\.0, sawtooth_settings 1\.0$")
     assert ledger.apply(ledger.transaction(b"", family="other notes", version="1.0")).reason == "waiting_for_processor"
 
 

@@ -120,7 +120,7 @@ def test_the_whole_sequence(node: _Node) -> None:
         assert "permitted since block 6" in node.refused("cancel", "intkey", "2.0")
 
         assert "is past" in node.refused("retire", "intkey", "1.0", "--until", "6")
-        assert "has to stay" in node.refused("retire", "sawtooth_settings", "1.0", "--until", "+5")
+        assert "no setting, this one" in node.refused("retire", "sawtooth_settings", "1.0", "--until", "+5")
         node.done("retire", "intkey", "1.0", "--until", "+2")
         node.move(8 - node.head_num)
         assert node.families()["intkey 1.0"]["permission"] == "ended"

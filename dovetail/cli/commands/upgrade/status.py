@@ -11,7 +11,6 @@ from dovetail.cli.options import Json, Url, Watch, check_watch, examples
 from dovetail.cli.printing import make_table, print_json, print_table
 from dovetail.cli.printing import watch as show_again
 from dovetail.cli.submit import url_argument
-from dovetail.cli.upgrades.changes import locks
 from dovetail.cli.upgrades.node_families import read_families
 from dovetail.cli.upgrades.proposals import effects
 from dovetail.cli.upgrades.readiness import in_progress, readiness, stalls
@@ -52,9 +51,9 @@ def status(watch: Watch = False, url: Url = DEFAULT_URL, as_json: Json = False) 
 
     Exit code 0 when nothing would stall and nothing is open. 1, with the reasons, while something would stall: a
     version, permitted now or later, without a processor here; a migration that no processor here can do, that was
-    refused, or that the plan lacks; settings that could not be changed any more. 1 too while something is open: votes
-    on a proposal for the permitted families, or a migration that is in no block although its block has come. 3 when
-    nothing answers, or the answer is malformed.
+    refused, or that the plan lacks. 1 too while something is open: votes on a proposal for the permitted families, also
+    on one that cannot take effect any more because the setting has changed, or a migration that is in no block although
+    its block has come. 3 when nothing answers, or the answer is malformed.
     """
     check_watch(watch, as_json)
     with DovetailClient(url) as client:
@@ -104,9 +103,6 @@ def _look(client: DovetailClient) -> _Snapshot:
         stalls(families, head_num, restricted=restricted),
         in_progress(families, head_num, restricted=restricted),
     )
-    locked = locks(setting.entries, setting.head_num) if setting.entries is not None else None
-    if locked:
-        seen.stalls.append(f"{locked}; propose it without that end, as long as that is possible")
     for candidate in setting.proposals:
         votes = Counter(cast.accept for cast in candidate.votes if cast.public_key in setting.keys)
         changes, warnings = effects(setting, candidate)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.cli.upgrades.changes import block_of, called_off, gap_of, lifted, locks, planned, retired, value_of
+from dovetail.cli.upgrades.changes import block_of, called_off, gap_of, lifted, planned, retired, value_of
 from dovetail.common.errors import Refused
 from dovetail.ledger.permitted import Permission, decode_permitted_families
 from dovetail.ledger.settings import FamilyVersion
@@ -89,10 +89,10 @@ def test_a_plan_adds_the_new_version_and_ends_the_old(words: dict[str, Any], ent
         ({"migrate": ("1cf12",)}, "'1cf12' is no prefix"),
         ({"migrate": ("1cf1",)}, "'1cf1' is no prefix"),
         ({"migrate": tuple(f"{n:06x}" for n in range(17))}, "17 prefixes, at most 16"),
-        ({"migrate": ("1cf126", "000000a1")}, "000000a1 is where the ledger's own settings are"),
+        ({"migrate": ("1cf126", "000000a1")}, "would migrate 000000a1, where the ledger's own settings are"),
         (
             {"old": SETTINGS.family, "new": SETTINGS_9, "until": 19},
-            "could not enter block 20: no setting.* has to stay",
+            "could not enter block 20: no setting.* name sawtooth_settings 1.0 without",
         ),
         (
             {"entries": (*BEFORE, Permission(V3)), "migrate": ("1cf126",)},
@@ -133,29 +133,11 @@ def test_blocks_that_take_no_version_of_a_family(
 
 
 @pytest.mark.parametrize(
-    ("entries", "block"),
-    [
-        (BEFORE, None),
-        ((), 11),
-        ((Permission(SETTINGS.family, 0, 99),), 100),
-        ((Permission(SETTINGS.family, 0, 12), Permission(SETTINGS_9, 0)), 13),
-        ((Permission(SETTINGS.family, 0, 12), Permission(SETTINGS.family, 13)), None),
-        ((Permission(SETTINGS.family, 12),), 11),
-    ],
-)
-def test_settings_are_locked_by_the_first_block_that_their_family_may_not_enter(
-    entries: tuple[Permission, ...], block: int | None
-) -> None:
-    found = locks(entries, HEAD)
-    assert (found is None) if block is None else f"could not enter block {block}:" in str(found)
-
-
-@pytest.mark.parametrize(
     ("entries", "family", "until", "said"),
     [
         (BEFORE, V2, 20, "intkey 2.0 is not permitted"),
         (BEFORE, V1, 10, r"block 10 is past, the head is block 10; say --until \+1"),
-        (BEFORE, SETTINGS.family, 20, "could not enter block 21: no setting.* has to stay"),
+        (BEFORE, SETTINGS.family, 20, "could not enter block 21: no setting.* name sawtooth_settings 1.0 without"),
         ((*BEFORE, Permission(SETTINGS_9, 10**15)), SETTINGS.family, 12, "could not enter block 13: no setting"),
         (MIGRATED, V1, 20, "rewrites, from block 20 on"),
     ],

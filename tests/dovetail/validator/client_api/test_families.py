@@ -193,13 +193,15 @@ def test_a_plan_that_leaves_out_the_migration_of_its_processors_is_warned_of_bef
 
 
 @pytest.mark.parametrize(
-    ("until", "said"), [(3, "may not enter block 4: no setting can be changed then"), (1, "the next block, 2")]
+    "entry", [Permission(SETTINGS, 0, 1), Permission(SETTINGS, 9), Permission(SETTINGS, 0, None, ("1cf126",))]
 )
-def test_settings_that_will_be_locked_are_warned_of(node: Node, until: int, said: str) -> None:
+def test_settings_are_permitted_whatever_the_setting_says(node: Node, entry: Permission) -> None:
     commit(node.store, [make_batch("genesis")])
-    node.permit(Permission(SETTINGS, 0, until))
-    assert said in node.warnings()[SETTINGS]
-    node.permit(Permission(SETTINGS))
+    node.permit(entry)
+    (told,) = node.families.status().families
+    assert (told.permission, told.migration) == (FamilyStatus.PERMITTED, FamilyStatus.NONE)
+    assert not told.HasField("from_block")
+    assert not told.HasField("until_block")
     assert node.warnings() == {}
 
 
@@ -306,7 +308,7 @@ def test_the_setting_is_decoded_when_its_leaf_changes_only(node: Node, monkeypat
     assert len(decoded) == 1
     value = json.dumps([{"family": "intkey", "version": "2.0"}])
     commit(node.store, [make_batch("other")], permitting(value))
-    assert list(node.warnings()) == [SETTINGS, V2]
+    assert list(node.warnings()) == [V2]
     assert len(decoded) == 2
 
 

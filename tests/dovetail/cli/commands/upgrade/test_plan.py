@@ -24,17 +24,19 @@ SETTINGS = Permission(FamilyVersion("sawtooth_settings", "1.0"))
 V1, V2, V3 = (FamilyVersion("intkey", version) for version in ("1.0", "2.0", "3.0"))
 HEAD = 10
 FAMILIES = settings.TRANSACTION_FAMILIES
-KEYS = ("02" + "a" * 64, "02" + "b" * 64)
+KEYS = ("02" + "a" * 64, "02" + "d" * 64)
 
 
 class Node:
     """Accepts every batch, and puts its proposals in force at once unless ``obeys`` is False."""
 
-    def __init__(self, api: FakeApi) -> None:
+    def __init__(self, api: FakeApi, key: str) -> None:
+        """``key``: the public key of the commands, which may change settings."""
         self.api = api
         self.obeys = True
         self.outcome = "COMMITTED"
         self.proposed: list[str] = []
+        self.bases: list[str] = []
         self.votes: list[str] = []
         self.voters: set[str] = set()
         self.meanwhile: Callable[[], None] | None = None
@@ -43,23 +45,32 @@ class Node:
         ready = {"status": "ready", "head_id": "ab" * 64, "head_num": HEAD, "pending_batches": 0}
         api.answers["GET /readyz"] = (200, {"data": ready})
         api.answers["POST /batches"] = (202, {"link": ""})
-        api.answers["GET /state"] = (200, {"data": [], "paging": {}, "head": ""})
+        self._leaves: dict[str, str] = {}
         api.on_request = self._heard
-        for name in (FAMILIES, settings.AUTHORIZED_KEYS, settings.APPROVAL_THRESHOLD, settings.PROPOSALS):
-            self._answer(name, None)
+        absent = (FAMILIES, settings.APPROVAL_THRESHOLD, settings.PROPOSALS, "some.other.setting")
+        for name in absent:
+            api.refuse(f"GET /state/{settings.setting_address(name)}", 404, 75, "State Not Found", "none")
+        self.set(settings.AUTHORIZED_KEYS, ",".join((key, *KEYS)))
         self.tell()
         self.connect()
         self.count()
 
     def set(self, name: str, value: str) -> None:
-        self._answer(name, settings.encode_setting({name: value}))
+        address = settings.setting_address(name)
+        self._leaves[address] = base64.b64encode(settings.encode_setting({name: value})).decode()
+        self.api.answers[f"GET /state/{address}"] = (200, {"data": self._leaves[address]})
+        listed = [{"address": address, "data": data} for address, data in self._leaves.items()]
+        self.api.answers["GET /state"] = (200, {"data": listed, "paging": {}, "head": ""})
 
     def permit(self, *entries: Permission) -> None:
         self.set(FAMILIES, encode_permitted_families(entries))
 
     def propose(self, *entries: Permission, votes: tuple[Vote, ...] = ()) -> None:
-        proposal = Proposal(FAMILIES, encode_permitted_families(entries), "n")
-        self.set(settings.PROPOSALS, encode_candidates([Candidate("cd" * 32, proposal, votes)]))
+        self.propose_value(encode_permitted_families(entries), votes=votes)
+
+    def propose_value(self, value: str, *, votes: tuple[Vote, ...] = (), base: str = "") -> None:
+        candidate = Candidate("cd" * 32, Proposal(FAMILIES, value, "n"), votes, base)
+        self.set(settings.PROPOSALS, encode_candidates([candidate]))
 
     def tell(self, *families: dict[str, Any]) -> None:
         self.api.answers["GET /status/families"] = (
@@ -74,13 +85,6 @@ class Node:
         """Report one committed transaction of each ``family:version``."""
         totals = {name: {"transactions": {"committed": 1}} for name in committed}
         self.api.answers["GET /stats/validator"] = (200, {"data": {"timestamp": "", **totals}})
-
-    def _answer(self, name: str, leaf: bytes | None) -> None:
-        target = f"GET /state/{settings.setting_address(name)}"
-        if leaf is None:
-            self.api.refuse(target, 404, 75, "State Not Found", "none")
-        else:
-            self.api.answers[target] = (200, {"data": base64.b64encode(leaf).decode()})
 
     def _heard(self) -> None:
         request = self.api.requests[-1]
@@ -99,6 +103,7 @@ class Node:
         if payload.action == SettingsPayload.PROPOSE:
             value = decode_proposal(payload.data).value
             self.proposed.append(value)
+            self.bases.append(payload.base)
             if self.obeys:
                 self.set(FAMILIES, value)
         else:
@@ -108,9 +113,9 @@ class Node:
 
 @pytest.fixture
 def node(api: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> Node:
-    assert run("keygen", "tester").code == 0
+    key = json.loads(run("keygen", "tester", "--json").out)["public_key"]
     monkeypatch.setenv("DOVETAIL_URL", api.url)
-    return Node(api)
+    return Node(api, key)
 
 
 def family(version: str = "2.0", **members: Any) -> dict[str, Any]:
@@ -137,21 +142,69 @@ UNMADE = family(from_block=5, migrates=["1cf126"], migration="refused", migratio
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("[]", "could not enter block 0: no setting.*--force"),
-        ("nonsense", "is no JSON.*--force"),
+        ("[]", "could not enter block 0: no setting"),
+        ("nonsense", "is no JSON"),
         ('[{"family": "sawtooth_settings", "version": "9.9"}]', "could not enter block 0"),
         ('[{"family": "sawtooth_settings", "version": "1.0", "until_block": 99}]', "could not enter block 100"),
     ],
 )
-def test_what_would_lock_the_settings_is_proposed_by_force_only(run: Run, node: Node, value: str, said: str) -> None:
+def test_what_would_lock_the_settings_is_not_proposed(run: Run, node: Node, value: str, said: str) -> None:
     node.obeys = False
     done = run("settings", "propose", FAMILIES, value)
     assert (done.code, node.proposed) == (1, [])
-    assert "--force" in done.err
-    assert re.search(said, done.err), done.err
-    assert run("settings", "propose", FAMILIES, value, "--force").code == 0
+    assert said in done.err
     assert run("settings", "propose", "some.other.setting", value).code == 0
-    assert node.proposed == [value, value]
+    assert node.proposed == [value]
+
+
+def test_a_value_that_locks_is_read_as_the_node_reads_it_and_a_plan_corrects_it(run: Run, node: Node) -> None:
+    """The settings family is permitted whatever the value says, so the next plan names it."""
+    node.permit(Permission(V1))
+    assert run("upgrade", "status").code == 0
+    assert run(*PLAN, "--yes").code == 0
+    assert node.proposed == [encode_permitted_families([SETTINGS, Permission(V1), Permission(V2, 20)])]
+
+
+def test_a_plan_names_the_value_that_it_changes(run: Run, node: Node) -> None:
+    """The ledger refuses the plan if the value is another one when the plan comes."""
+    assert run(*PLAN, "--also", "intkey:1.0", "--yes").code == 0
+    (first,) = node.proposed
+    assert run("upgrade", "retire", "intkey", "1.0", "--until", "+50", "--yes").code == 0
+    assert run("settings", "propose", FAMILIES, first).code == 0
+    assert node.bases == ["unset", *(settings.value_digest(value) for value in node.proposed[:2])]
+
+
+def test_a_second_plan_is_told_that_one_of_the_two_will_fall(run: Run, node: Node) -> None:
+    node.permit(SETTINGS, Permission(V1))
+    node.propose(SETTINGS, Permission(V1), Permission(V2, 20))
+    for words in (
+        ("upgrade", "plan", "intkey", "1.0", "3.0", "--at", "+10", "--yes"),
+        ("settings", "propose", FAMILIES, encode_permitted_families([SETTINGS])),
+    ):
+        done = run(*words)
+        assert done.code == 0
+        assert f"proposal {'cd' * 32} for the same setting is still voted on: when one of the two" in done.err
+
+
+def test_a_plan_whose_setting_has_changed_is_shown_as_fallen_and_gets_no_vote(run: Run, node: Node) -> None:
+    before = encode_permitted_families([SETTINGS, Permission(V1)])
+    node.permit(SETTINGS, Permission(V1), Permission(V3, 20))
+    node.propose_value(
+        encode_permitted_families([SETTINGS, Permission(V1), Permission(V2, 20)]), base=settings.value_digest(before)
+    )
+    said = "this proposal cannot take effect, vote against it: the change of"
+    done = run("upgrade", "status")
+    assert (done.code, said in done.out) == (1, True)
+    (told,) = json.loads(run("upgrade", "status", "--json").out)["proposals"]
+    assert (told["changes"], len(told["late"])) == ([], 1)
+    assert said in run("settings", "list").err
+    assert "made against its value" in json.loads(run("settings", "list", "--json").out)["proposals"][0]["refusal"]
+    refused = run("settings", "vote", "cd", "accept")
+    assert (refused.code, node.votes) == (1, [])
+    assert said in refused.err
+    assert run("settings", "vote", "cd", "reject").code == 0
+    node.permit(SETTINGS, Permission(V1))
+    assert run("settings", "vote", "cd", "accept").code == 0
 
 
 def test_a_setting_that_changes_meanwhile_is_not_undone(run: Run, node: Node) -> None:
@@ -341,9 +394,6 @@ def test_status_ends_with_1_until_everything_is_done_and_with_3_when_it_cannot_b
     node.propose(SETTINGS, Permission(V1, 0, 12), Permission(V2, 12))
     assert "has passed" not in run("upgrade", "status").out
     node.set(settings.PROPOSALS, encode_candidates([]))
-    node.permit(SETTINGS._replace(until_block=99))
-    done = run("upgrade", "status")
-    assert (done.code, "could not enter block 100" in done.err) == (1, True)
     node.permit(SETTINGS)
     node.tell(family(permission="ended", until_block=4))
     assert "until block 4, no more" in run("upgrade", "status").out
@@ -384,7 +434,7 @@ def test_a_threshold_that_the_settings_family_would_not_take_is_refused(run: Run
         assert (done.code, "no number of votes" in done.err, node.proposed) == (code, True, [])
     node.propose(SETTINGS)
     assert run("settings", "list").code == 0
-    assert run("settings", "vote", "cd", "accept").code == 0
+    assert "no number of votes" in run("settings", "vote", "cd", "accept").err
 
 
 def test_numbers_that_count_nothing_are_refused(run: Run, node: Node) -> None:
@@ -437,7 +487,11 @@ def test_in_force_is_said_of_what_is(run: Run, node: Node, status: str, obeys: b
             "intkey 1.0 goes on where intkey 2.0 rewrites, from block 20 on",
         ),
         ((), (SETTINGS._replace(until_block=99),), "sawtooth_settings 1.0 could not enter block 100: no setting"),
-        ((), (SETTINGS, Permission(V2, 20, None, ("1cf126", "1cf12600"))), "only the settings family is permitted"),
+        (
+            (),
+            (SETTINGS, Permission(V2, 20, None, ("1cf126", "1cf12600"))),
+            "this proposal cannot take effect, vote against it: sawtooth.validator",
+        ),
         # No remark: a cancellation in time, a new end, and a version whose span is over.
         ((Permission(V1, 0, 19), Permission(V2, 20)), (SETTINGS, Permission(V1)), None),
         ((Permission(V2, 12),), (SETTINGS,), None),

@@ -42,7 +42,7 @@ def test_a_family_that_is_not_permitted() -> None:
     verdict = body(permitting(value)).check(make_batch("x", good, bad))
     assert verdict == Rejected(
         "family_not_permitted",
-        "a 2 is not permitted; sawtooth.validator.transaction_families permits: a 1, b 2",
+        "a 2 is not permitted; sawtooth.validator.transaction_families permits: a 1, b 2, sawtooth_settings 1.0",
         bad.id,
         family=FamilyVersion("a", "2"),
     )
@@ -57,10 +57,39 @@ def test_a_refusal_lists_a_bounded_part_of_the_permitted() -> None:
     assert len(verdict.message) < 4_000
 
 
-def test_an_empty_list_permits_none() -> None:
-    verdict = body(permitting("[]")).check(make_batch("b"))
-    assert isinstance(verdict, Rejected)
-    assert verdict.message.endswith("permits: none")
+SETTINGS = settings.SETTINGS
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[]",
+        '[{"family": "sawtooth_settings", "version": "2.0"}]',
+        *(
+            json.dumps([{"family": "sawtooth_settings", "version": "1.0", **members}])
+            for members in (
+                {"until_block": 6}, {"until_block": 7}, {"from_block": 8}, {"migrate": ["1cf126"]},
+                {"from_block": 9, "migrate": ["000000"]},
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_value_that_shuts_out_the_settings_permits_its_repair(value: str) -> None:
+    """A handler other than ours may have written the value. The repair may enter every block, without a migration."""
+    refused, repair = make_batch("b"), make_batch("r", make_transaction("r", family=SETTINGS))
+    for block_num in (0, 6, 7, 8, 9, 10_000):
+        rules = body(permitting(value), block_num)
+        verdict = rules.check(refused)
+        assert isinstance(verdict, Rejected)
+        assert "sawtooth_settings 1.0" in verdict.message
+        assert (rules.check(repair), rules.due) == (None, [])
+
+
+def test_a_repair_keeps_what_the_other_entries_permit() -> None:
+    state = planned(Permission(SETTINGS, 0, 5), Permission(V1, 0, 10), Permission(V2, 11, None, ("1cf126",)))
+    assert permitted_families(state.get) == (
+        Permission(SETTINGS), Permission(V1, 0, 10), Permission(V2, 11, None, ("1cf126",)),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -81,7 +110,7 @@ def test_a_value_that_cannot_be_understood_permits_its_repair(state: dict[str, b
 
 
 def test_without_the_setting_all_families_are_permitted() -> None:
-    assert permitted_families(permitting("[]").get) == ()
+    assert permitted_families(permitting("[]").get) == (Permission(SETTINGS),)
     other_key_there: dict[str, bytes] = {
         settings.setting_address(settings.TRANSACTION_FAMILIES): settings.encode_setting({"k": "v"})
     }
@@ -154,7 +183,7 @@ def test_a_version_enters_until_its_last_block(block_num: int, enters: bool) -> 
         else Rejected(
             "family_not_permitted",
             f"intkey 1.0 was permitted until block 10, this is block {block_num};"
-            " sawtooth.validator.transaction_families permits: intkey 2.0 from block 11",
+            " sawtooth.validator.transaction_families permits: intkey 2.0 from block 11, sawtooth_settings 1.0",
             transaction.id,
             family=V1,
         )
