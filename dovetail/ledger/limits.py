@@ -26,6 +26,7 @@ class Limits:
     pending_transactions_max: int = 100_000
     pending_bytes_max: int = 512 * 1024 * 1024
     pending_share_percent_max: int = 90
+    pending_waiting_percent_max: int = 50
     pending_unserved_percent_max: int = 10
     pending_settings_percent_max: int = 1
     pending_wait_s_max: int = 86_400

@@ -170,6 +170,7 @@ class Node:
             self._production.migrating.state_of,
             self._production.work,
             self._production.drop,
+            self._production.would_wait,
             self._production.comparisons,
             clock_ms,
         )

@@ -19,7 +19,11 @@ ROWS: list[Surrounded] = []
     ROWS, "api/errors/31", "a full queue answers 429 with Retry-After and accepts nothing, until it has room again"
 )
 def _(nodes: Nodes) -> None:
-    world = nodes.up(LIMITS_PENDING_BATCHES_MAX="3", LIMITS_PENDING_UNSERVED_PERCENT_MAX="100")
+    world = nodes.up(
+        LIMITS_PENDING_BATCHES_MAX="3",
+        LIMITS_PENDING_UNSERVED_PERCENT_MAX="100",
+        LIMITS_PENDING_WAITING_PERCENT_MAX="100",
+    )
     waits = world.waiting()
     held, release = world.held()
     world.accept(waits)
@@ -39,7 +43,11 @@ def _(nodes: Nodes) -> None:
 
 @surrounded(ROWS, "api/errors/31/room", "a decided batch frees its room in the queue")
 def _(nodes: Nodes) -> None:
-    world = nodes.up(LIMITS_PENDING_BATCHES_MAX="2", LIMITS_PENDING_UNSERVED_PERCENT_MAX="100")
+    world = nodes.up(
+        LIMITS_PENDING_BATCHES_MAX="2",
+        LIMITS_PENDING_UNSERVED_PERCENT_MAX="100",
+        LIMITS_PENDING_WAITING_PERCENT_MAX="100",
+    )
     held, release = world.held()
     world.accept(held)
     error(31)(world.post(world.new(), world.new()), world)
@@ -50,7 +58,11 @@ def _(nodes: Nodes) -> None:
 
 @surrounded(ROWS, "api/errors/31/transactions", "the queue has a limit of transactions too")
 def _(nodes: Nodes) -> None:
-    world = nodes.up(LIMITS_PENDING_TRANSACTIONS_MAX="3", LIMITS_PENDING_UNSERVED_PERCENT_MAX="100")
+    world = nodes.up(
+        LIMITS_PENDING_TRANSACTIONS_MAX="3",
+        LIMITS_PENDING_UNSERVED_PERCENT_MAX="100",
+        LIMITS_PENDING_WAITING_PERCENT_MAX="100",
+    )
     world.accept(world.batch(world.orphan(), world.orphan()))
     answer = world.post(world.batch(world.orphan(), world.orphan()))
     error(31, "3")(answer, world)

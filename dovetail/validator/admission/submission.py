@@ -33,6 +33,9 @@ log = structlog.get_logger("validator.submission")
 
 Answer = Callable[[Request, ClientBatchSubmitResponse], None]
 
+WouldWait = Callable[[Collection[VerifiedBatch]], Collection[VerifiedBatch]]
+"""The new batches among these that no block could run now. Raises StorageFailed."""
+
 
 class _Checked(NamedTuple):
     request: Request
@@ -54,9 +57,18 @@ class _Staged(NamedTuple):
 
 
 class Submissions:
-    """``answer`` sends the response to a request."""
+    """``answer`` sends the response to a request. ``would_wait``: a method of block production."""
 
-    def __init__(self, store: Store, queue: PendingQueue, pool: VerifierPool, limits: Limits, answer: Answer) -> None:
+    def __init__(
+        self,
+        store: Store,
+        queue: PendingQueue,
+        pool: VerifierPool,
+        limits: Limits,
+        answer: Answer,
+        would_wait: WouldWait,
+    ) -> None:
+        self._would_wait = would_wait
         self._store = store
         self._queue = queue
         self._pool = pool
@@ -173,17 +185,22 @@ class Submissions:
         if isinstance(verified, RefusedBatch):
             self._refuse(request, "INVALID_BATCH", verified.rule, verified.message)
             return None
+        quota = self._queue.quota
         try:
             fresh = {batch.id: batch for batch in verified if not self._knows(batch.id)}.values()
+            waiting = quota.waiting_refusal(fresh)
+            if waiting is not None:
+                # Only now it matters which of them would wait: the answer costs more than all other checks.
+                waiting = quota.waiting_refusal(self._would_wait(fresh))
         except StorageFailed as failure:
             log.error("batches not accepted", reason=str(failure))
             self._refuse(request, "INTERNAL_ERROR", "storage_failed", str(failure))
             return None
         if not fresh:
             return _Fresh(())
-        quota = self._queue.quota
-        full, over, unserved = quota.refusal(fresh), quota.share_refusal(fresh), quota.unserved_refusal(fresh)
-        if full is None and over is None and unserved is None:
+        full, over = quota.refusal(fresh), quota.share_refusal(fresh)
+        waiting = quota.unserved_refusal(fresh) or waiting
+        if full is None and over is None and waiting is None:
             return _Fresh(fresh)
         if self._keeps(fresh):
             return _Fresh(fresh, kept=True)
@@ -191,8 +208,8 @@ class Submissions:
             self._refuse_full(request, full)
         elif over is not None:
             self._refuse_share(request, over)
-        elif unserved is not None:
-            self._refuse(request, "QUEUE_FULL", "queue_full", unserved)
+        elif waiting is not None:
+            self._refuse(request, "QUEUE_FULL", "queue_full", waiting)
         return None
 
     def _keeps(self, batches: Collection[VerifiedBatch]) -> bool:

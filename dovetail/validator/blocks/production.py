@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from dovetail.ledger.batch import VerifiedBatch
 from dovetail.ledger.block import Consensus, decode_block_header, decode_consensus
 from dovetail.ledger.errors import NotDecodable
 from dovetail.ledger.ids import NULL_BLOCK_ID, BatchId, TransactionId
@@ -23,7 +24,7 @@ from dovetail.validator.blocks.remembered import Remembered
 from dovetail.validator.blocks.retries import Retries
 from dovetail.validator.blocks.settling import Settling
 from dovetail.validator.core.consensus import engine as consensus
-from dovetail.validator.core.execution.model import Applied, Withdrawn
+from dovetail.validator.core.execution.model import Applied, Rejected, Withdrawn
 from dovetail.validator.core.journal import genesis, proposing
 from dovetail.validator.core.journal.block_run import BlockRun, Concluded
 from dovetail.validator.core.journal.model import invalid_batch
@@ -237,6 +238,26 @@ class Production:
         if overdue:
             # No verdict: this depends on the processors and the clock of one node.
             self.drop(overdue, DropCause.WAITED, f"it was pending for {self._limits.pending_wait_s_max} s")
+
+    def would_wait(self, batches: Iterable[VerifiedBatch]) -> list[VerifiedBatch]:
+        """The new batches that no block could run now: a processor, an activation or a transaction is missing.
+
+        A transaction is not missing if a pending batch that waits for nothing holds it. Raises StorageFailed.
+        """
+        body = self._body(self._base())
+        waiting: list[VerifiedBatch] = []
+        for batch in batches:
+            verdict = body.check(batch)
+            if isinstance(verdict, Rejected):
+                continue
+            held = self._queue.holder(verdict.dependency) if verdict is not None and verdict.dependency else None
+            can_run = verdict is None or (held is not None and held.reason in (Reason.QUEUED, Reason.EXECUTING))
+            if can_run and all(self._processors.has(transaction.family) for transaction in batch.transactions):
+                if verdict is None:
+                    body.include(batch)
+            else:
+                waiting.append(batch)
+        return waiting
 
     def drop(self, entries: list[Pending], cause: DropCause, why: str) -> bool:
         """Remove batches of ``PendingQueue.droppable`` from queue and store without a verdict.

@@ -11,7 +11,7 @@ import structlog
 from google.protobuf.message import DecodeError, Message
 
 from dovetail.ledger.ids import ID_CHARACTERS
-from dovetail.validator.admission.submission import Submissions
+from dovetail.validator.admission.submission import Submissions, WouldWait
 from dovetail.validator.admission.verifier import VerifierPool
 from dovetail.validator.blocks.production import Work
 from dovetail.validator.client_api.conditions import Conditions
@@ -66,13 +66,14 @@ class Clients:
         migration_of: MigrationOf,
         work: Callable[[], Work],
         drop: Drop,
+        would_wait: WouldWait,
         comparisons: Comparisons,
         clock_ms: Callable[[], float],
     ) -> None:
         self._send = send
         self._limits = config.limits
         self._queries = Queries(store, config.limits)
-        self.submissions = Submissions(store, queue, pool, config.limits, self._answer_submission)
+        self.submissions = Submissions(store, queue, pool, config.limits, self._answer_submission, would_wait)
         self.statuses = Statuses(queue, store, config.limits, self._answer_status)
         self._drops = Drops(queue, store, drop, config.limits)
         self.families = Families(store, queue, processors, migration_of)

@@ -111,6 +111,7 @@ def test_a_block_of_single_transactions(tmp_path: Path, monkeypatch: pytest.Monk
         state = {spread(number): b"first" for number in range(KNOWN)}
         async with open_node(tmp_path, state=state) as node, open_peers(node, 2) as (client, processor):
             opened = counting(monkeypatch, Store, "_write")
+            remembered = counting(monkeypatch, Store, "remember_queue")
             committed = counting(monkeypatch, Store, "commit_block")
             parsed = counting(monkeypatch, ledger_batch, "decode_header")
             checked = counting(monkeypatch, ledger_batch, "_check_signature")
@@ -121,7 +122,9 @@ def test_a_block_of_single_transactions(tmp_path: Path, monkeypatch: pytest.Monk
             (block,) = committed
             assert len(block.batches) == BATCHES
             # One write for each accepted list, and one for the block, which also removes its batches from the queue.
-            assert len(opened) == LISTS + 1
+            # A tick may come meanwhile and write once that the family was served for the first time.
+            assert len(remembered) <= 1
+            assert len(opened) - len(remembered) == LISTS + 1
             # Tasks of at most 256 transactions, each declared input is sent once, and there are no other messages.
             assert counts["PACKED_PROCESS_REQUEST"] == 2
             assert counts["entries"] == BATCHES

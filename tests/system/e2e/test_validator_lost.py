@@ -215,7 +215,9 @@ class TestFullQueue:
 
     def test_room_comes_back(self, networks: Networks, author: Author, pool: ThreadPoolExecutor) -> None:
         network = networks(
-            DOVETAIL_LIMITS_PENDING_BATCHES_MAX=str(self._ROOM), DOVETAIL_LIMITS_PENDING_UNSERVED_PERCENT_MAX="100"
+            DOVETAIL_LIMITS_PENDING_BATCHES_MAX=str(self._ROOM),
+            DOVETAIL_LIMITS_PENDING_UNSERVED_PERCENT_MAX="100",
+            DOVETAIL_LIMITS_PENDING_WAITING_PERCENT_MAX="100",
         )
         network.up()
         api = networks.api(network)

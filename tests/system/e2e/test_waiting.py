@@ -173,7 +173,7 @@ class TestFullQueue:
 
     def test_full_queue(self, networks: Networks, author: Author) -> None:
         limits = {"BATCHES": "3", "TRANSACTIONS": "4", "BYTES": "6000"}
-        limits["UNSERVED_PERCENT"] = "100"
+        limits |= {"UNSERVED_PERCENT": "100", "WAITING_PERCENT": "100"}
         network = networks(**{f"DOVETAIL_LIMITS_PENDING_{name}_MAX": value for name, value in limits.items()})
         network.up()
         api = networks.api(network)

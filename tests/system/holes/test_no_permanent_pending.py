@@ -2,6 +2,7 @@
 
 import json
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -16,8 +17,8 @@ from tests.system.e2e.network import Network
 from tests.system.e2e.process import DEADLINE_S, Process
 from tests.system.e2e.script_family import NAMESPACE, bare_apply, script
 from tests.system.independent import secp256k1
-from tests.system.independent.bare_processor import BareProcessor
-from tests.system.independent.client import Batch
+from tests.system.independent.bare_processor import BareProcessor, ProcessRequest, StateAccess
+from tests.system.independent.client import Batch, Transaction
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
@@ -25,14 +26,13 @@ QUEUE = 60
 KEYS = 14
 
 
-def flood(api: Api, authors: list[Author], family_of: Callable[[int], str]) -> list[Batch]:
+def flood(api: Api, authors: list[Author], make: Callable[[Author], Transaction]) -> list[Batch]:
     """Send batches of each author until no author's batch is accepted. Returns the accepted ones."""
     accepted: list[Batch] = []
-    numbers = count()
     while True:
         before = len(accepted)
         for one in authors:
-            batch = one.batch(one.transaction(family_of(next(numbers)), script()))
+            batch = one.batch(make(one))
             answer = api.post(batch)
             assert answer.status_code in (202, 429), answer.text
             accepted += [batch] * (answer.status_code == 202)
@@ -66,7 +66,8 @@ def kill_validator(up: Process) -> None:
 def test_families_that_nobody_served_take_a_small_share(networks: Networks, author: Author) -> None:
     network = networks(DOVETAIL_LIMITS_PENDING_BATCHES_MAX=str(QUEUE))
     up, api = network.up(), networks.api(network)
-    assert flood(api, strangers(), lambda number: f"unserved {number}")
+    numbers = count()
+    assert flood(api, strangers(), lambda one: one.transaction(f"unserved {next(numbers)}", script()))
     api.commit(author.batch(author.intkey("set", "n", 1)))
     change_setting(network, "1")
     kill_validator(up)
@@ -74,18 +75,44 @@ def test_families_that_nobody_served_take_a_small_share(networks: Networks, auth
     change_setting(network, "2")
 
 
-def test_settings_change_in_a_full_queue(networks: Networks, author: Author) -> None:
+@pytest.mark.parametrize("wait", ["for a processor that left", "for a dependency that never comes"])
+def test_batches_that_wait_leave_room_for_others(networks: Networks, author: Author, wait: str) -> None:
     network = networks(DOVETAIL_LIMITS_PENDING_BATCHES_MAX=str(QUEUE))
     network.up()
     api = networks.api(network)
     with BareProcessor(network.validator_url, "served", "1.0", [NAMESPACE], bare_apply):
-        served = author.batch(author.transaction("served", script()))
-        api.commit(served)
-    # The family was served, so its batches may take all the room there is, and the keys' quotas.
-    assert len(flood(api, [*strangers(), holder(network)], lambda number: "served")) == QUEUE
-    assert api.post(author.batch(author.intkey("set", "n", 1))).status_code == 429
-    for value in "123":
-        change_setting(network, value)
+        api.commit(author.batch(author.transaction("served", script())))
+    never = author.transaction("served", script()).id
+
+    def waiting(one: Author) -> Transaction:
+        if "processor" in wait:
+            return one.transaction("served", script())
+        return one.intkey("set", "n", 1, dependencies=[never])
+
+    assert flood(api, strangers(), waiting)
+    api.commit(author.batch(author.intkey("set", "n", 1)))
+    change_setting(network, "1")
+
+
+def test_settings_change_in_a_full_queue(networks: Networks, author: Author) -> None:
+    network = networks(DOVETAIL_LIMITS_PENDING_BATCHES_MAX=str(QUEUE))
+    network.up()
+    api = networks.api(network)
+    release = threading.Event()
+
+    def hold(request: ProcessRequest, state: StateAccess) -> None:
+        release.wait(DEADLINE_S * 2)
+
+    with BareProcessor(network.validator_url, "slow", "1.0", [NAMESPACE], hold):
+        try:
+            # A processor serves the family, so its batches may take the whole queue, and the quotas of the keys.
+            accepted = flood(api, [*strangers(), holder(network)], lambda one: one.transaction("slow", script()))
+            assert len(accepted) == QUEUE
+            assert api.post(author.batch(author.intkey("set", "n", 1))).status_code == 429
+            for value in "123":
+                change_setting(network, value)
+        finally:
+            release.set()
 
 
 @pytest.fixture

@@ -197,12 +197,14 @@ class PendingQueue:
         if entry.reason is Reason.WAITING_FOR_DEPENDENCY:
             self._index.reorder(entry.batch, last=False)
         entry.reason = Reason.QUEUED
+        self.quota.end_wait(entry.batch)
         entry.family = entry.dependency = None
         entry.activation = ""
         heappush(self._ready, (entry.arrival, entry.batch.id))
 
     def park_for_processor(self, entry: Pending, family: FamilyVersion) -> None:
         entry.reason = Reason.WAITING_FOR_PROCESSOR
+        self.quota.begin_wait(entry.batch)
         entry.family = family
         self._parked[family][entry.batch.id] = None
         self._step_aside(entry)
@@ -210,6 +212,7 @@ class PendingQueue:
     def park_for_activation(self, entry: Pending, family: FamilyVersion, why: str) -> None:
         """Park a batch until ``family`` may enter a block. ``why`` says when that will be."""
         entry.reason = Reason.WAITING_FOR_ACTIVATION
+        self.quota.begin_wait(entry.batch)
         entry.family = family
         entry.activation = why
         self._parked[_Activation(family)][entry.batch.id] = None
@@ -218,6 +221,7 @@ class PendingQueue:
     def park_for_dependency(self, entry: Pending, dependency: TransactionId, due_ms: int) -> None:
         """Park a batch until a transaction comes. A ``due_ms`` that the batch already has stays."""
         entry.reason = Reason.WAITING_FOR_DEPENDENCY
+        self.quota.begin_wait(entry.batch)
         entry.dependency = dependency
         if entry.due_ms is None:
             entry.due_ms = due_ms

@@ -73,6 +73,9 @@ class Quota:
     A batcher's key may use ``pending_share_percent_max`` of what the batches of other keys leave. So no single key
     fills the queue, and two keys that send all they can end with equal shares. Many keys together can fill it.
 
+    New batches that no block could run now are refused if batches that wait use ``pending_waiting_percent_max`` of a
+    limit. So batches that can run have room, whatever others wait for.
+
     A family is served once a processor has registered it; ``sawtooth_settings`` always is. All batches that hold a
     transaction of an unserved family may together use ``pending_unserved_percent_max`` of each limit.
 
@@ -90,6 +93,9 @@ class Quota:
         """The served families in the order of their last registration."""
         self._unserved: dict[BatchId, VerifiedBatch] = {}
         self._unserved_held = _Size()
+        self._waiting: dict[BatchId, VerifiedBatch] = {}
+        """The batches that are parked in the queue."""
+        self._waiting_held = _Size()
         self._kept: dict[BatchId, None] = {}
         self._kept_held = _Size()
 
@@ -107,6 +113,7 @@ class Quota:
 
     def release(self, batch: VerifiedBatch) -> None:
         """Stop counting a batch."""
+        self.end_wait(batch)
         if batch.id in self._kept:
             del self._kept[batch.id]
             self._kept_held.remove(batch)
@@ -117,6 +124,17 @@ class Quota:
         if not of_signer.batches:
             del self._of[batch.signer]
         self._release_unserved(batch)
+
+    def begin_wait(self, batch: VerifiedBatch) -> None:
+        """Count a batch as one that waits."""
+        if batch.id not in self._waiting:
+            self._waiting[batch.id] = batch
+            self._waiting_held.add(batch)
+
+    def end_wait(self, batch: VerifiedBatch) -> None:
+        """Stop counting a batch as one that waits, if it is counted."""
+        if self._waiting.pop(batch.id, None) is not None:
+            self._waiting_held.remove(batch)
 
     def serve(self, family: FamilyVersion) -> bool:
         """Note that a processor has registered a family. Returns whether the family was unserved before.
@@ -151,6 +169,18 @@ class Quota:
     def refusal(self, batches: Iterable[VerifiedBatch]) -> str | None:
         """Why these new batches do not fit into the queue, with the values; None if they fit."""
         return self._refusal(_Size.of(batches))
+
+    def waiting_refusal(self, batches: Iterable[VerifiedBatch]) -> str | None:
+        """Why these new batches, which would all wait, do not fit, with the values; None if they fit."""
+        percent = self._limits.pending_waiting_percent_max
+        for name, held, added, most in self._limits_used(self._waiting_held, _Size.of(batches)):
+            share = _percent_of(most, percent)
+            if added and held + added > share:
+                return (
+                    f"the pending queue holds {held} {name} that wait for a processor, an activation or a dependency,"
+                    f" at most {share} ({percent} % of {most}); {added} more that would wait do not fit"
+                )
+        return None
 
     def unserved_refusal(self, batches: Iterable[VerifiedBatch]) -> str | None:
         """Why the new batches of unserved families do not fit, with the values; None if they fit."""

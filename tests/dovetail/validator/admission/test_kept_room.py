@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.ledger.batch import verify_batch
+from dovetail.ledger.batch import VerifiedBatch, verify_batch
 from dovetail.ledger.building import SignedBatch, build_batch, build_transaction
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.settings import AUTHORIZED_KEYS, SETTINGS, FamilyVersion, encode_setting, setting_address
@@ -23,7 +23,7 @@ from protos.client_batch_submit_pb2 import ClientBatchSubmitResponse
 from tests.dovetail.validator.support import LIMITS, commit, make_batch, open_store
 
 HOLDER, STRANGER = Signer("21" * 32), Signer("22" * 32)
-INTKEY = FamilyVersion("intkey", "1.0")
+INTKEY, OTHER = FamilyVersion("intkey", "1.0"), FamilyVersion("other", "1.0")
 SMALL = replace(LIMITS, pending_batches_max=100, pending_share_percent_max=50)
 OK, FULL = ClientBatchSubmitResponse.OK, ClientBatchSubmitResponse.QUEUE_FULL
 
@@ -56,10 +56,19 @@ class Door:
         self.store = store
         self.queue = PendingQueue(limits)
         self.queue.quota.serve(INTKEY)
+        self.queue.quota.serve(OTHER)
         self.answers: list[ClientBatchSubmitResponse] = []
         self.waiting: list[tuple[list[bytes], Callable[[Verified], None]]] = []
         pool: Any = self
-        self.submissions = Submissions(store, self.queue, pool, limits, lambda _, answer: self.answers.append(answer))
+        self.submissions = Submissions(
+            store,
+            self.queue,
+            pool,
+            limits,
+            lambda _, answer: self.answers.append(answer),
+            lambda batches: [batch for batch in batches if self.waits(batch)],
+        )
+        self.waits: Callable[[VerifiedBatch], bool] = lambda batch: False
         self.submissions.open = True
 
     def verify(self, raw_batches: list[bytes], on_verified: Callable[[Verified], None]) -> None:
@@ -244,3 +253,38 @@ def test_families_that_nobody_served_are_refused_beyond_their_share(store: Store
     door.queue.quota.serve(unserved)
     assert door.sent(signed(10, STRANGER, unserved)) is None
     assert door.verified().status == OK
+
+
+def test_batches_that_wait_leave_room_for_batches_that_can_run(store: Store) -> None:
+    door = Door(store)
+    for number in range(50):
+        entry = door.queue.add(number, make_batch(("waits", number), signer=str(number)))
+        assert door.queue.pop_ready() is entry
+        door.queue.park_for_processor(entry, INTKEY)
+    door.waits = lambda batch: batch.transactions[0].family == OTHER
+    for family, status in ((OTHER, FULL), (INTKEY, OK), (SETTINGS, OK)):
+        assert door.sent(signed("a", HOLDER, family)) is None
+        assert door.verified().status == status
+        if status == FULL:
+            assert "holds 50 batches that wait for a processor, an activation or a dependency, at most 50" in (
+                door.answers[0].message
+            )
+    # Changes of settings have their own room, too, if they would wait.
+    door.waits = lambda batch: True
+    assert door.sent(signed("b")) is None
+    assert door.verified().status == OK
+    door.queue.wake(INTKEY)
+    door.waits = lambda batch: batch.transactions[0].family == OTHER
+    assert door.sent(signed("a", HOLDER, OTHER)) is None
+    assert door.verified().status == OK
+
+
+def test_a_store_that_cannot_say_what_waits_is_told(store: Store) -> None:
+    door = Door(store, replace(SMALL, pending_waiting_percent_max=1))
+
+    def fails(batch: VerifiedBatch) -> bool:
+        raise StorageFailed("damaged")
+
+    door.waits = fails
+    assert door.send(signed("a", HOLDER, INTKEY).raw, signed("b", HOLDER, INTKEY).raw) is None
+    assert door.verified().status == ClientBatchSubmitResponse.INTERNAL_ERROR

@@ -97,6 +97,7 @@ class Bench:
             lambda _: ("NONE", ""),
             work,
             self._drop,
+            lambda batches: [],
             self.comparisons,
             clock_ms,
         )

@@ -1,9 +1,12 @@
 """Shares of the pending queue: of families that nobody served, and the room for kept batches."""
 
+from collections.abc import Callable
+
 from dovetail.ledger.batch import VerifiedBatch
+from dovetail.ledger.ids import TransactionId
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.settings import SETTINGS, FamilyVersion
-from dovetail.validator.core.mempool.queue import PendingQueue
+from dovetail.validator.core.mempool.queue import Pending, PendingQueue
 from tests.dovetail.validator.support import make_batch, make_transaction
 
 SERVED, FIRST, SECOND = (FamilyVersion(name, "1.0") for name in ("served", "first", "second"))
@@ -113,3 +116,32 @@ def test_kept_batches_are_bounded_in_transactions_and_bytes() -> None:
     assert queue.quota.may_keep(200, 1_000)
     assert not queue.quota.may_keep(201, 1_000)
     assert not queue.quota.may_keep(200, 1_001)
+
+
+def test_batches_that_wait_use_a_part_of_each_limit() -> None:
+    queue = PendingQueue(Limits(pending_batches_max=4, pending_transactions_max=10))
+    parks: list[Callable[[Pending], None]] = [
+        lambda entry: queue.park_for_processor(entry, SERVED),
+        lambda entry: queue.park_for_activation(entry, SERVED, "later"),
+        lambda entry: queue.park_for_dependency(entry, TransactionId("never"), 10),
+    ]
+    new = [make_batch("new")]
+    for number, park in enumerate(parks):
+        entry = queue.add(number, batch_of(number, SERVED, SERVED))
+        assert queue.pop_ready() is entry
+        assert queue.quota.waiting_refusal(new) is None
+        park(entry)
+        park(entry)
+        refusal = queue.quota.waiting_refusal([*new, make_batch("another")])
+        assert refusal is not None
+        assert "holds 1 batches that wait" in refusal
+        assert "at most 2 (50 % of 4); 2 more" in refusal
+        assert "holds 2 transactions" in (queue.quota.waiting_refusal([batch_of("many", *[SERVED] * 4)]) or "")
+        assert queue.quota.waiting_refusal([]) is None
+        if number:
+            queue.remove(entry)
+        else:
+            queue.put_back(entry)
+        assert queue.quota.waiting_refusal([*new, make_batch("another")]) is None
+        for left in list(queue):
+            queue.remove(left)
