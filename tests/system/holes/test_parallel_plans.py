@@ -10,7 +10,7 @@ from tests.system.e2e.conftest import networks as networks
 from tests.system.e2e.network import Network
 from tests.system.independent import settings
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
 def two_of_three(networks: Networks) -> tuple[Network, list[str]]:
