@@ -22,6 +22,10 @@ class Limits:
 
     body_bytes_max: int = 8 * 1024 * 1024
     message_bytes_max: int = PROCESSOR_MESSAGE_BYTES_MAX
+    head_lines_max: int = 200
+    target_escapes_max: int = 4_096
+    body_chunks_unmeasured: int = 1_000
+    chunk_bytes_mean_min: int = 64
     pending_batches_max: int = 20_000
     pending_transactions_max: int = 100_000
     pending_bytes_max: int = 512 * 1024 * 1024

@@ -4,6 +4,7 @@ The validator alone parses the body of POST /batches. Nothing is stored here.
 """
 
 import asyncio
+from typing import Final
 
 import msgspec
 from starlette.responses import Response
@@ -31,6 +32,10 @@ _INVALID = {
     "too_large": Problem.TOO_LARGE,
 }
 
+_BYTES_BASE: Final = 64 * 1024
+_ID_BYTES: Final = 256
+"""What a POST /batch_status may use for one id, with its quotes and white space, above ``_BYTES_BASE``."""
+
 
 async def post_batches(call: Call) -> Response:
     """Submit a BatchList, all or nothing.
@@ -43,7 +48,7 @@ async def post_batches(call: Call) -> Response:
             Problem.NOT_OCTET_STREAM, _wrong_type(call.media_type, "application/octet-stream", "a serialized BatchList")
         )
     wait_s = call.wait_s()
-    body = await call.body()
+    body = await call.body(call.limits.body_bytes_max)
     if not body:
         raise ApiError(Problem.NO_BATCHES, "the body is empty")
     answer = await call.ask(
@@ -79,7 +84,9 @@ async def post_batch_status(call: Call) -> Response:
     if call.media_type != "application/json":
         raise ApiError(Problem.NOT_JSON, _wrong_type(call.media_type, "application/json", "an array of batch ids"))
     wait_s = call.wait_s()
-    ids = _decode_ids(await call.body(), call.limits.status_ids_max)
+    # Decoding is one step of the event loop.
+    bytes_max = min(call.limits.body_bytes_max, _BYTES_BASE + call.limits.status_ids_max * _ID_BYTES)
+    ids = _decode_ids(await call.body(bytes_max), call.limits.status_ids_max)
     return json_answer(views.statuses(ids, await _statuses(call, ids, wait_s)))
 
 

@@ -16,6 +16,7 @@ from dovetail.rest_api.errors import ApiError, ClientGone, Problem
 from dovetail.rest_api.metrics import Metrics
 from dovetail.rest_api.request import links
 from dovetail.rest_api.request.queries import Query, number
+from dovetail.rest_api.request.turns import Turns
 from dovetail.rest_api.upstream.validator import AnswerT, ValidatorConnection
 from protos.validator_pb2 import Message as Envelope
 
@@ -34,6 +35,7 @@ class ApiContext:
         self.default_wait_s = max(1, config.timeout_s * 95 // 100)
         self.body_quota = ByteQuota("bodies that are being read", config.body_bytes_in_flight_max)
         self.answer_quota = ByteQuota("answers that are being sent", config.answer_bytes_in_flight_max)
+        self.turns = Turns()
 
 
 class Call:
@@ -68,32 +70,30 @@ class Call:
         """Seconds to wait for batches; 0: answer at once. Raises ApiError 55."""
         return self.query.wait_s(self._context.default_wait_s, self.limits.status_wait_s_max)
 
-    async def body(self) -> bytes:
-        """Read the request's body.
+    async def body(self, bytes_max: int) -> bytes:
+        """Read the request's body of at most ``bytes_max`` bytes.
 
         Raises ApiError 36 if the body is too large, ApiError 15 if all bodies together are, and ClientGone. The rest
         of a refused body is not read.
         """
-        bytes_max = self.limits.body_bytes_max
         announced = number(self._request.headers.get("content-length", ""))
         if announced is not None and announced > bytes_max:
             raise _too_large(f"the body has {announced} bytes", bytes_max)
-        chunks: list[bytes] = []
-        size = 0
+        # Not a list: a body in small pieces would hold many times its size.
+        body = bytearray()
         quota = self._context.body_quota
         try:
             async for chunk in self._request.stream():
-                if size + len(chunk) > bytes_max:
+                if len(body) + len(chunk) > bytes_max:
                     raise _too_large("the body does not end there", bytes_max)
                 # Only received bytes count: a client could announce any length without sending it.
-                quota.reserve(len(chunk), own=size)
-                size += len(chunk)
-                chunks.append(chunk)
+                quota.reserve(len(chunk), own=len(body))
+                body += chunk
         except ClientDisconnect:
             raise ClientGone from None
         finally:
-            quota.release(size)
-        return b"".join(chunks)
+            quota.release(len(body))
+        return bytes(body)
 
     async def ask(
         self,

@@ -15,12 +15,14 @@ from uuid import uuid4
 
 import h11
 import structlog
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from dovetail.rest_api.config import split_bind
 from dovetail.rest_api.errors import ApiError, Problem
 from dovetail.rest_api.metrics import Metrics
 from dovetail.rest_api.request.call import ApiContext
+from dovetail.rest_api.server.parsing import Parser
 
 log = structlog.get_logger(__name__)
 
@@ -114,13 +116,39 @@ class _AnswerTransport(asyncio.Transport):
         self._close()
 
 
+class _Flow(FlowControl):
+    """uvicorn's control of reading, which resumes nothing while a connection waits for its turn."""
+
+    _is_held = False
+
+    def hold(self) -> None:
+        self._is_held = True
+        self._transport.pause_reading()
+
+    def release(self) -> None:
+        self._is_held = False
+        if not self.read_paused:
+            self._transport.resume_reading()
+
+    def resume_reading(self) -> None:
+        if self._is_held:
+            self.read_paused = False
+        else:
+            super().resume_reading()
+
+
 class Protocol(H11Protocol):
     """uvicorn's HTTP/1.1 protocol with a time limit for everything that the client has to do.
 
     ``timeout_keep_alive`` limits the time to the first byte of a request, ``request_s_max`` the time from there to its
     last byte, ``answer_s_max`` the time to read the answer. Handlers have limits of their own.
+
+    A connection whose client has sent more than one turn parses (``parsing``) is not read until its turns have come.
     """
 
+    conn: Parser
+    flow: _Flow
+    _waits_for_turn = False
     _discards_input = False
     _request_timer: asyncio.TimerHandle | None = None
     _answer_timer: asyncio.TimerHandle | None = None
@@ -133,6 +161,8 @@ class Protocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.conn = Parser(self.config.h11_max_incomplete_event_size or 0, self._context.config.limits)
+        self.flow = _Flow(transport)
         self._start_keep_alive_timer()
 
     def data_received(self, data: bytes) -> None:
@@ -145,6 +175,22 @@ class Protocol(H11Protocol):
             self.flow.resume_reading()
 
     def handle_events(self) -> None:
+        self.conn.begin_turn()
+        self._handle_events()
+        if self.conn.is_cut and not self._discards_input:
+            # Held again each time: uvicorn resumes some transports directly.
+            self.flow.hold()
+            if not self._waits_for_turn:
+                self._waits_for_turn = True
+                self._context.turns.add(self._go_on)
+
+    def _go_on(self) -> None:
+        self._waits_for_turn = False
+        self.flow.release()
+        if not self._discards_input and not self.transport.is_closing():
+            self.handle_events()
+
+    def _handle_events(self) -> None:
         before, was_answered_early = self.cycle, self._is_answered_early()
         super().handle_events()
         if self.cycle is not None and self.cycle is not before:
@@ -201,8 +247,7 @@ class Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        bytes_max = self.config.h11_max_incomplete_event_size
-        self._refuse(Problem.BAD_REQUEST, f"this is no HTTP/1.1 request, or its head has over {bytes_max} bytes")
+        self._refuse(Problem.BAD_REQUEST, self.conn.refusal)
 
     def _refuse_timed_out(self) -> None:
         seconds = self._context.config.request_s_max
@@ -216,7 +261,8 @@ class Protocol(H11Protocol):
             self.transport.close()
             self._start_answer_timer()
             return
-        if self.conn.our_state is h11.SEND_RESPONSE:
+        # The parser may refuse a request before uvicorn knows it: then the cycle is that of an earlier request.
+        if self.conn.our_state is h11.SEND_RESPONSE and self.cycle is not None and not self.cycle.response_complete:
             # The request's handler must not answer any more.
             self.cycle.scope["state"][REFUSED] = True
             self.cycle.disconnected = True
@@ -246,6 +292,7 @@ class Protocol(H11Protocol):
         """Ignore all further input, and let the server shut down without waiting for this connection."""
         self._discards_input = True
         self._cancel_request_timer()
+        self.flow.release()
         self.connections.discard(self)
 
     def _is_answered_early(self) -> bool:

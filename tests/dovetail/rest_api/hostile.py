@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 from hypothesis import strategies as st
 
+from dovetail.ledger.limits import Limits
+
 _PATHS = [
     "/",
     "/batches",
@@ -145,6 +147,7 @@ fragments = st.lists(
 )
 """Fragments that may or may not form requests."""
 
+_LIMITS = Limits()
 _HEAD_BYTES_OVER = 1_000_000
 GET = b"GET /blocks HTTP/1.1\r\nHost: node\r\n"
 GET_CLOSE = GET + b"Connection: close\r\n\r\n"
@@ -180,6 +183,12 @@ REFUSED: dict[str, bytes] = {
     "chunk size that is none": POST_CHUNKED + b"\r\nzz\r\n",
     "negative chunk size": POST_CHUNKED + b"\r\n-1\r\n",
     "chunk size of very many digits": POST_CHUNKED + b"\r\n" + b"f" * 25 + b"\r\n",
+    "one header over the limit": GET + b"X: y\r\n" * (_LIMITS.head_lines_max - 1) + b"\r\n",
+    "one trailer over the limit": POST_CHUNKED + b"\r\n0\r\n" + b"X: y\r\n" * (_LIMITS.head_lines_max + 1) + b"\r\n",
+    "one escape over the limit": b"GET /blocks?a="
+    + b"%61" * (_LIMITS.target_escapes_max + 1)
+    + b" HTTP/1.1\r\nHost: node\r\n\r\n",
+    "one small chunk over the limit": POST_CHUNKED + b"\r\n" + b"1\r\na\r\n" * (_LIMITS.body_chunks_unmeasured + 1),
     "chunk longer than it says": POST_CHUNKED + b"\r\n3\r\nabcXX0\r\n\r\n",
 }
 """Bytes that are not a valid HTTP/1.1 request."""
@@ -188,9 +197,28 @@ TAKEN: dict[str, tuple[bytes, int]] = {
     "HTTP/1.0 without a host": (b"GET /blocks HTTP/1.0\r\n\r\n", 200),
     "bare line feeds": (b"GET /blocks HTTP/1.1\nHost: node\nConnection: close\n\n", 200),
     "folded header": (GET + b"X: a\r\n b\r\nConnection: close\r\n\r\n", 200),
-    "ten thousand headers": (
-        GET + b"".join(b"X%d: y\r\n" % n for n in range(10_000)) + b"Connection: close\r\n\r\n",
+    "many headers": (
+        # With its request line and two other headers, the head has the largest number of lines.
+        GET + b"".join(b"X%d: y\r\n" % n for n in range(_LIMITS.head_lines_max - 3)) + b"Connection: close\r\n\r\n",
         200,
+    ),
+    "many escapes": (
+        b"GET /blocks?a="
+        + b"%61" * _LIMITS.target_escapes_max
+        + b" HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n",
+        200,
+    ),
+    "many small chunks": (
+        POST_CHUNKED + b"Connection: close\r\n\r\n" + b"1\r\na\r\n" * _LIMITS.body_chunks_unmeasured + b"0\r\n\r\n",
+        202,
+    ),
+    "very many chunks of the smallest mean": (
+        POST_CHUNKED
+        + b"Connection: close\r\n\r\n"
+        + (b"%x\r\n" % _LIMITS.chunk_bytes_mean_min + b"a" * _LIMITS.chunk_bytes_mean_min + b"\r\n")
+        * (2 * _LIMITS.body_chunks_unmeasured)
+        + b"0\r\n\r\n",
+        202,
     ),
     "body with GET": (GET + b"Connection: close\r\nContent-Length: 5\r\n\r\nhello", 200),
     "equal lengths": (POST + b"Connection: close\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc", 202),

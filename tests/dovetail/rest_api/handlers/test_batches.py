@@ -382,3 +382,16 @@ def test_a_failed_status_request_has_the_validators_message() -> None:
             assert error_of(response) == (500, 10, "it is damaged (request lost-9)")
 
     run(test())
+
+
+def test_post_batch_status_takes_no_more_bytes_than_its_ids_need() -> None:
+    async def test() -> None:
+        async with running_api() as api:
+            limits = RestConfig().limits
+            longest = 64 * 1024 + limits.status_ids_max * 256
+            headers = {"content-type": "application/json"}
+            body = b"[" + b" " * (longest - 3) + b"1]"
+            assert error_of(await api.http.post("/batch_status", content=body, headers=headers))[:2] == (400, 46)
+            assert error_of(await api.http.post("/batch_status", content=body + b" ", headers=headers))[:2] == (413, 36)
+
+    run(test())
