@@ -23,9 +23,9 @@ from dovetail.node.signals import handle_ending_signals
 from dovetail.streams import Outlet
 
 BACK_OFF_FIRST_S: Final = 0.5
-BACK_OFF_MAX_S: Final = 30.0
-BACK_OFF_RESET_S: Final = 60.0
-"""After a run of this length the pause before a restart is the first, short one again."""
+BACK_OFF_MAX_S: Final = 5.0
+SERVED_S: Final = 2.0
+"""After so much service, the pause before a restart is the first, short one again."""
 
 STOP_S: Final = 15.0
 """How long the parts that end together may take before they are killed."""
@@ -64,11 +64,9 @@ class Events(NamedTuple):
     """Called with a part's name and bytes of its output."""
 
 
-def back_off(previous_s: float | None, ran_s: float) -> float:
-    """Seconds before the next start: 0.5, doubled up to 30 while the part dies within a minute of each start."""
-    if previous_s is None or ran_s >= BACK_OFF_RESET_S:
-        return BACK_OFF_FIRST_S
-    return min(previous_s * 2, BACK_OFF_MAX_S)
+def back_off(failures: int) -> float:
+    """Seconds before the next start: 0.5, doubled up to 5 while the part ends before it has served for ``SERVED_S``."""
+    return float(min(BACK_OFF_FIRST_S * (1 << min(failures - 1, 16)), BACK_OFF_MAX_S))
 
 
 def ends_within_s(parts: Sequence[Part]) -> float:
@@ -107,6 +105,7 @@ class _Supervisor:
         self._children: dict[str, Child] = {}
         self._not_ready = {part.name: "" for part in parts}
         self._served: set[str] = set()
+        self._serves_since: dict[str, float] = {}
         self._all_served = False
         self._signal: asyncio.Future[signal.Signals] = asyncio.get_running_loop().create_future()
         self._ending = asyncio.Event()
@@ -135,19 +134,23 @@ class _Supervisor:
 
     async def _keep(self, part: Part) -> None:
         """Run the part, and run it again when it ends, until all end. Raises Refused if it never serves."""
-        pause_s: float | None = None
+        failures = 0
         with closing(_Log(self._log_dir / f"{part.name}.log", self._events)) as log:
             while not self._ending.is_set():
-                started = time.monotonic()
                 exit_code, last_line = await self._run_once(part, log)
                 if self._ending.is_set():
                     return
                 if exit_code in _REFUSALS and part.name not in self._served:
                     reason = last_line.removeprefix(_PROGRAM) or f"it ended with exit code {exit_code} and no output"
                     raise Refused(f"{part.name}: {printable(reason)}")
-                pause_s = back_off(pause_s, time.monotonic() - started)
+                now = time.monotonic()
+                served_s = now - self._serves_since.pop(part.name, now)
+                failures = 1 if served_s >= SERVED_S else failures + 1
+                pause_s = back_off(failures)
+                loop = f" ({failures} times in a row within {SERVED_S:g} s of service)" if failures > 1 else ""
                 self._events.notice(
-                    f"{part.name} {_how_it_ended(exit_code)}; starting it again in {pause_s:g} s (log: {log.path})"
+                    f"{part.name} {_how_it_ended(exit_code)}{loop}; starting it again in {pause_s:g} s"
+                    f" (log: {log.path})"
                 )
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), pause_s)
@@ -183,6 +186,7 @@ class _Supervisor:
             if name in self._served:
                 self._events.notice(f"{name} serves again")
             self._served.add(name)
+            self._serves_since[name] = time.monotonic()
         elif name in self._not_ready and "STATUS" in variables:
             self._not_ready[name] = variables["STATUS"]
         else:

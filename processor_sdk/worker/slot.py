@@ -37,7 +37,8 @@ class Slot:
         self.announced_exit: int | None = None
         """The exit code with which the worker announced that the SDK ends it."""
         self.start_at: float | None = 0.0
-        self.started_at = 0.0
+        self.serves_since: float | None = None
+        """When the validator had accepted all families of the process; None before."""
         self.silent_at = 0.0
         """When the worker counts as silent for too long."""
         self.aborted = False

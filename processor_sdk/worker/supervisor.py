@@ -33,8 +33,8 @@ BEAT_MARGIN_S: Final = 5.0
 ABORT_S_MAX: Final = 2.0
 """The time an aborted worker has to print its traceback; then it is killed."""
 
-STEADY_S: Final = 30.0
-"""A worker that lived this long is replaced without a growing back-off."""
+SERVED_S: Final = 2.0
+"""A worker that was registered for so long is replaced without a growing back-off."""
 
 _EXITS: Final = {OVERTIME_EXIT: "an apply over its time limit", LATE_EXIT: "work that it could not finish in time"}
 
@@ -159,7 +159,7 @@ class Supervisor:
             return
         assert slot.process is not None
         slot.start_at = None
-        slot.started_at = now
+        slot.serves_since = None
         slot.silent_at = now + START_S_MAX
         _log.info("worker %d is process %s", slot.number, slot.process.pid)
 
@@ -176,6 +176,8 @@ class Supervisor:
             return
         slot.beat = word
         self._ever_began = True
+        if word.registered and slot.serves_since is None:
+            slot.serves_since = time.monotonic()
         if not slot.aborted:
             slot.silent_at = time.monotonic() + self._silence_s_max
 
@@ -201,7 +203,7 @@ class Supervisor:
             self._read(slot, slot.pipe)
         pid, how = slot.process.pid, _how(slot.process.exitcode, slot.announced_exit)
         exit_code = slot.process.exitcode
-        began, registered = slot.beat is not None, slot.beat is not None and slot.beat.registered
+        began = slot.beat is not None
         slot.release()
         now = time.monotonic()
         if self._stopping:
@@ -210,13 +212,15 @@ class Supervisor:
             return
         if not began and not self._ever_began:
             raise CannotStart(_why_not_started(exit_code, how))
-        # A worker that was registered is replaced at once: the validator already delays batches that end workers, and
-        # other families wait. A worker that ends before it registers is replaced after a growing delay.
-        slot.failures = 0 if registered or now - slot.started_at > STEADY_S else slot.failures + 1
+        # A worker that has served is replaced at once: the validator already delays batches that end workers, and other
+        # families wait.
+        served = slot.serves_since is not None and now - slot.serves_since >= SERVED_S
+        slot.failures = 0 if served else slot.failures + 1
         delay_s = back_off_s(slot.failures)
         slot.restarts += 1
         slot.start_at = now + delay_s
-        _log.warning("worker %d (process %s) ended with %s; replaced in %.1f s", slot.number, pid, how, delay_s)
+        loop = f" ({slot.failures} times in a row within {SERVED_S:g} s of service)" if slot.failures > 1 else ""
+        _log.warning("worker %d (process %s) ended with %s%s; replaced in %.1f s", slot.number, pid, how, loop, delay_s)
 
     def _read_wake(self) -> None:
         now = time.monotonic()

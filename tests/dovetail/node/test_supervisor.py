@@ -66,15 +66,32 @@ def _pids(journal: Path, name: str) -> list[int]:
     return [int(line[2]) for line in lines if line[:2] == [name, "started"]]
 
 
-def test_back_off_doubles_up_to_its_bound_and_starts_over() -> None:
-    pauses: list[float] = []
-    previous: float | None = None
-    for _ in range(8):
-        previous = back_off(previous, 0.1)
-        pauses.append(previous)
-    assert pauses == [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128]
-    assert back_off(20.0, 1.0) == supervisor.BACK_OFF_MAX_S
-    assert back_off(20.0, supervisor.BACK_OFF_RESET_S) == supervisor.BACK_OFF_FIRST_S
+def test_back_off_doubles_up_to_its_bound() -> None:
+    assert [back_off(failures) for failures in range(1, 9)] == [0.001 * 2**n for n in range(8)]
+    assert back_off(1_000_000) == supervisor.BACK_OFF_MAX_S == 5
+
+
+@pytest.mark.parametrize(("served_s", "pauses"), [(0.0, [0.001, 0.001, 0.001]), (60.0, [0.001, 0.002, 0.004])])
+def test_service_alone_resets_the_back_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served_s: float, pauses: list[float]
+) -> None:
+    """``served_s``: the service that resets it. The part is killed as soon as it serves, again and again."""
+    monkeypatch.setattr(supervisor, "SERVED_S", served_s)
+    journal = tmp_path / "journal"
+
+    def kill() -> None:
+        os.kill(_pids(journal, "work")[-1], signal.SIGKILL)
+
+    def on_told(line: str) -> None:
+        if line == "work serves again":
+            _end() if len(_pids(journal, "work")) == 4 else kill()
+
+    told = Told(on_ready=kill, on_told=on_told)
+    _run(tmp_path, [_part("work", journal)], told)
+    ends = [line for line in told.lines if "starting it again" in line]
+    assert [float(line.split(" in ")[-1].split(" s ")[0]) for line in ends] == pauses
+    in_a_row = [line for line in ends if "times in a row" in line]
+    assert len(in_a_row) == (2 if served_s else 0)
 
 
 def test_parts_end_in_order_after_all_served(tmp_path: Path) -> None:

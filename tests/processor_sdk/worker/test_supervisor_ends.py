@@ -170,9 +170,17 @@ def test_a_worker_that_ignores_its_abort_is_killed(
     validator.accept()
 
 
-def test_replacements_that_do_not_register_are_delayed_ever_longer(
-    start: Start, validator: Validator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(("served_s", "counts"), [(0.0, [0, 1, 2, 3]), (60.0, [1, 2, 3])], ids=["served", "not"])
+def test_service_alone_resets_the_delay_of_replacements(
+    start: Start,
+    validator: Validator,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    served_s: float,
+    counts: list[int],
 ) -> None:
+    """``served_s``: the service that resets it. The first worker serves, its replacements do not register."""
+    monkeypatch.setattr(supervisor, "SERVED_S", served_s)
     failures: list[int] = []
     enough = threading.Event()
 
@@ -190,7 +198,7 @@ def test_replacements_that_do_not_register_are_delayed_ever_longer(
     dying.touch()
     kill(report)
     assert enough.wait(WAIT_MS / 1000)
-    assert failures[:4] == [0, 1, 2, 3]
+    assert failures[: len(counts)] == counts
     dying.unlink()
     validator.accept()
 
