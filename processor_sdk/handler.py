@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from dovetail.ledger.access import namespace_refusal
 from dovetail.ledger.addresses import NAMESPACE_CHARACTERS, namespace_of
 from dovetail.ledger.transaction import FAMILY_CHARACTERS_MAX
 from processor_sdk.codecs.codec import Codec
@@ -96,7 +97,7 @@ class TransactionHandler(ABC, Generic[P]):
         for attribute in ("family_name", "family_version"):
             check_name(where, attribute, getattr(cls, attribute, None))
         cls.migrates = _migrates(cls)
-        cls.namespaces = _namespaces(where, getattr(cls, "namespaces", None))
+        cls.namespaces = _namespaces(where, cls.family_name, getattr(cls, "namespaces", None))
         cls.encodings = _encodings(where, cls.encodings)
         _check_payload_type(where, cls)
 
@@ -108,7 +109,7 @@ class TransactionHandler(ABC, Generic[P]):
         where = type(self).__qualname__
         for attribute in ("family_name", "family_version"):
             check_name(where, attribute, getattr(self, attribute, None))
-        namespaces = _namespaces(where, self.namespaces)
+        namespaces = _namespaces(where, self.family_name, self.namespaces)
         if namespaces != self.namespaces:
             vars(self)["namespaces"] = namespaces
         _encodings(where, self.encodings)
@@ -191,13 +192,17 @@ def _check_plain(found: str, value: str) -> None:
         raise TypeError(f"{found}; it must not hold control characters or halves of characters (lone surrogates)")
 
 
-def _namespaces(where: str, declared: object) -> tuple[str, ...]:
+def _namespaces(where: str, family_name: str, declared: object) -> tuple[str, ...]:
     if not isinstance(declared, tuple | list) or not declared:
         raise TypeError(
             f'{where}.namespaces is {declared!r}; it must be a tuple of at least one, as in ("my_family",)'
             f" with the comma"
         )
-    return tuple(_namespace(where, namespace) for namespace in declared)
+    namespaces = tuple(_namespace(where, namespace) for namespace in declared)
+    refusal = namespace_refusal(family_name, namespaces)
+    if refusal is not None:
+        raise TypeError(f"{where}.namespaces: {refusal}")
+    return namespaces
 
 
 def _namespace(where: str, declared: object) -> str:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import dovetail.ledger.transaction as ledger_transaction
 import processor_sdk
+from dovetail.ledger.access import namespace_refusal
 from dovetail.ledger.addresses import is_prefix
 from dovetail.ledger.ids import TransactionId
 from processor_sdk.handler import check_apply, check_name
@@ -247,6 +248,9 @@ def adapted(handler: object) -> tuple[processor_sdk.TransactionHandler[bytes], .
                 f"{where}.namespaces holds {namespace!r}; each must be an even number of lower-case hex characters,"
                 f" 0 to 70"
             )
+    refusal = namespace_refusal(name, namespaces)
+    if refusal is not None:
+        raise TypeError(f"{where}.namespaces: {refusal}")
     for version in versions:
         check_name(where, "family_versions[…]", version)
     check_apply(where, apply)

@@ -137,7 +137,7 @@ class ProcessorsResponse(_message.Message):
     def __init__(self, processors: _Optional[_Iterable[_Union[ProcessorStatus, _Mapping]]] = ..., timestamp: _Optional[str] = ...) -> None: ...
 
 class ProcessorStatus(_message.Message):
-    __slots__ = ("connection_id", "state", "families", "packed_version", "max_occupancy", "in_flight_tasks", "in_flight_transactions", "done", "invalid", "internal_errors", "apply_ms_p50", "apply_ms_p95", "apply_ms_p99", "connected_s", "last_heard_s")
+    __slots__ = ("connection_id", "state", "families", "packed_version", "max_occupancy", "in_flight_tasks", "in_flight_transactions", "done", "invalid", "internal_errors", "apply_ms_p50", "apply_ms_p95", "apply_ms_p99", "connected_s", "last_heard_s", "in_process")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_UNSET: _ClassVar[ProcessorStatus.State]
@@ -151,18 +151,20 @@ class ProcessorStatus(_message.Message):
     SILENT: ProcessorStatus.State
     STUCK: ProcessorStatus.State
     class Family(_message.Message):
-        __slots__ = ("family_name", "family_version", "build_id", "migrates", "namespaces")
+        __slots__ = ("family_name", "family_version", "build_id", "migrates", "namespaces", "idle")
         FAMILY_NAME_FIELD_NUMBER: _ClassVar[int]
         FAMILY_VERSION_FIELD_NUMBER: _ClassVar[int]
         BUILD_ID_FIELD_NUMBER: _ClassVar[int]
         MIGRATES_FIELD_NUMBER: _ClassVar[int]
         NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+        IDLE_FIELD_NUMBER: _ClassVar[int]
         family_name: str
         family_version: str
         build_id: str
         migrates: bool
         namespaces: _containers.RepeatedScalarFieldContainer[str]
-        def __init__(self, family_name: _Optional[str] = ..., family_version: _Optional[str] = ..., build_id: _Optional[str] = ..., migrates: bool = ..., namespaces: _Optional[_Iterable[str]] = ...) -> None: ...
+        idle: bool
+        def __init__(self, family_name: _Optional[str] = ..., family_version: _Optional[str] = ..., build_id: _Optional[str] = ..., migrates: bool = ..., namespaces: _Optional[_Iterable[str]] = ..., idle: bool = ...) -> None: ...
     CONNECTION_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     FAMILIES_FIELD_NUMBER: _ClassVar[int]
@@ -178,6 +180,7 @@ class ProcessorStatus(_message.Message):
     APPLY_MS_P99_FIELD_NUMBER: _ClassVar[int]
     CONNECTED_S_FIELD_NUMBER: _ClassVar[int]
     LAST_HEARD_S_FIELD_NUMBER: _ClassVar[int]
+    IN_PROCESS_FIELD_NUMBER: _ClassVar[int]
     connection_id: str
     state: ProcessorStatus.State
     families: _containers.RepeatedCompositeFieldContainer[ProcessorStatus.Family]
@@ -193,7 +196,8 @@ class ProcessorStatus(_message.Message):
     apply_ms_p99: float
     connected_s: float
     last_heard_s: float
-    def __init__(self, connection_id: _Optional[str] = ..., state: _Optional[_Union[ProcessorStatus.State, str]] = ..., families: _Optional[_Iterable[_Union[ProcessorStatus.Family, _Mapping]]] = ..., packed_version: _Optional[int] = ..., max_occupancy: _Optional[int] = ..., in_flight_tasks: _Optional[int] = ..., in_flight_transactions: _Optional[int] = ..., done: _Optional[int] = ..., invalid: _Optional[int] = ..., internal_errors: _Optional[int] = ..., apply_ms_p50: _Optional[float] = ..., apply_ms_p95: _Optional[float] = ..., apply_ms_p99: _Optional[float] = ..., connected_s: _Optional[float] = ..., last_heard_s: _Optional[float] = ...) -> None: ...
+    in_process: bool
+    def __init__(self, connection_id: _Optional[str] = ..., state: _Optional[_Union[ProcessorStatus.State, str]] = ..., families: _Optional[_Iterable[_Union[ProcessorStatus.Family, _Mapping]]] = ..., packed_version: _Optional[int] = ..., max_occupancy: _Optional[int] = ..., in_flight_tasks: _Optional[int] = ..., in_flight_transactions: _Optional[int] = ..., done: _Optional[int] = ..., invalid: _Optional[int] = ..., internal_errors: _Optional[int] = ..., apply_ms_p50: _Optional[float] = ..., apply_ms_p95: _Optional[float] = ..., apply_ms_p99: _Optional[float] = ..., connected_s: _Optional[float] = ..., last_heard_s: _Optional[float] = ..., in_process: bool = ...) -> None: ...
 
 class FamiliesRequest(_message.Message):
     __slots__ = ()

@@ -17,7 +17,7 @@ from dovetail.common.home import node_key_file
 from dovetail.common.keys import ensure_key
 from dovetail.common.output import note
 from dovetail.node.genesis import STORE_NAME, prepare
-from dovetail.node.parts import SETTINGS, node_parts
+from dovetail.node.parts import node_parts
 from dovetail.node.signals import handle_ending_signals
 from dovetail.node.supervisor import Events, ends_within_s, supervise
 
@@ -53,7 +53,7 @@ async def with_node(
     """Start a node on fresh data, run ``use`` when all its parts serve, end the node and remove its data.
 
     ``within``: the folder in which the data's folder is made; None for the system's temporary folder. ``processors``:
-    name and MODULE:HANDLER of each except the settings processor. ``profiles``: the file for cProfile of a part's main
+    name and MODULE:HANDLER of each. ``profiles``: the file for cProfile of a part's main
     process, by the part's name. ``fill``: makes the store before the node starts; without it the node makes a genesis
     block. Raises Interrupted, and Refused, also when a part dies, because figures of a restarted node mean nothing. A
     refusal keeps the data and names their folder.
@@ -110,7 +110,7 @@ async def _with_node_in(
         key_file=node.key_file,
         validator_bind=f"tcp://{_LOOPBACK}:{validator_port}",
         rest_bind=f"{_LOOPBACK}:{rest_port}",
-        processors=[("settings", SETTINGS), *processors],
+        processors=processors,
         under={name: ("-m", "cProfile", "-o", str(file)) for name, file in profiles.items()},
     )
 

@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,8 @@ from dovetail.common.output import note, printable, program
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.node.config import Config, ProcessorConfig
 from dovetail.node.handlers import make_handlers
-from dovetail.node.parts import INTKEY, SETTINGS, part_name
+from dovetail.node.judged_here import judged_here
+from dovetail.node.parts import INTKEY, part_name
 from dovetail.node.preflight import replay_access_policy
 from dovetail.node.supervisor import Events, Part, supervise
 from dovetail.validator.history.replay import ProcessorsMissing, Replay, families_needed
@@ -82,9 +83,10 @@ def reexecute(
     """Verify and execute again, with a bar for each step. Raises Refused, also if processors are missing."""
     tally.start("looking for families", verification.last - verification.first + 1)
     needed = families_needed(reader, verification.first, verification.last, lambda: tally.step(0))
-    handlers = _handlers(named, needed)
+    own = judged_here()
+    handlers = _handlers(named, needed, own.namespaces)
     served = {family for families in handlers.values() for family in families if family in needed}
-    elsewhere = {name: num for name, num in needed.items() if name not in served}
+    elsewhere = {name: num for name, num in needed.items() if name not in served and name not in own.namespaces}
 
     access = replay_access_policy(settings, bind)
 
@@ -95,7 +97,8 @@ def reexecute(
             tally.step(tally.reexecuted_transactions)
 
         limits = settings.validator.limits
-        replay = Replay(bind, limits, max(wait_s, _START_S), reader, verification.node, findings.add, on_done, access)
+        wait_lost_s = max(wait_s, _START_S)
+        replay = Replay(bind, limits, wait_lost_s, reader, verification.node, findings.add, on_done, own, access)
         with closing(replay):
             note(f"processors may connect at {replay.endpoint}")
             if elsewhere:
@@ -170,12 +173,17 @@ async def _beside(parts: list[Part], logs: Path, work: Coroutine[Any, Any, None]
         await asyncio.gather(working, keeping, attending, return_exceptions=True)
 
 
-def _handlers(named: Sequence[str], needed: dict[FamilyVersion, int]) -> dict[str, list[FamilyVersion]]:
-    """The handlers to start, each with the needed families that it serves. Raises Refused."""
+def _handlers(
+    named: Sequence[str], needed: dict[FamilyVersion, int], own: Collection[FamilyVersion]
+) -> dict[str, list[FamilyVersion]]:
+    """The handlers to start, each with the needed families that it serves. ``own``: judged here. Raises Refused."""
     served: dict[FamilyVersion, str] = {}
     handlers: dict[str, list[FamilyVersion]] = {}
-    for handler in dict.fromkeys((*named, INTKEY, SETTINGS)):
+    for handler in dict.fromkeys((*named, INTKEY)):
         families = [FamilyVersion(one.family_name, one.family_version) for one in make_handlers(handler)]
+        judged = next((one for one in families if one in own), None)
+        if judged is not None:
+            raise Refused(f"{handler} is for {judged}, which this command judges itself, as a node does: leave it out")
         double = next((one for one in families if one in served), None)
         if double is not None:
             if handler in named:

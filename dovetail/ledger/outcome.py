@@ -12,6 +12,7 @@ from dovetail.ledger.ids import TransactionId
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.permitted import MIGRATED_PREFIXES_MAX
 from dovetail.ledger.receipt import Event, Receipt, encode_receipt
+from dovetail.ledger.settings import NAMESPACE
 
 _ENTRY_BYTES: Final = 64
 """Bytes counted for each event, attribute and data entry beside its content, so that their number is bounded."""
@@ -26,6 +27,7 @@ class Kept(NamedTuple):
 
 def keep(
     transaction_id: TransactionId,
+    family_name: str,
     outputs: tuple[str, ...],
     namespaces: tuple[str, ...],
     changes: dict[str, bytes | None],
@@ -37,9 +39,9 @@ def keep(
 ) -> Kept | str:
     """The changes and the receipt that the ledger keeps of an apply, or why its transaction is invalid.
 
-    ``outputs``: the transaction's, checked by ``check_declarations``; ``namespaces``: the processor's; ``changes``:
-    address to new value, None removes; ``before``: returns the value at an address before the apply; ``migrates``: the
-    apply is one slice of a migration.
+    ``family_name`` and ``outputs``: the transaction's, the latter checked by ``check_declarations``; ``namespaces``:
+    the processor's; ``changes``: address to new value, None removes; ``before``: returns the value at an address before
+    the apply; ``migrates``: the apply is one slice of a migration.
     """
     if changes:
         writable = AccessList(outputs)
@@ -47,8 +49,13 @@ def keep(
         value_bytes_max = limits.state_value_bytes_max
         for address, value in changes.items():
             # Most writes go to an address that the outputs name in full.
-            if address not in named or len(address) != ADDRESS_CHARACTERS or not address.startswith(namespaces):
-                refusal = write_refusal(address, writable, namespaces)
+            if (
+                address not in named
+                or len(address) != ADDRESS_CHARACTERS
+                or not address.startswith(namespaces)
+                or address.startswith(NAMESPACE)
+            ):
+                refusal = write_refusal(family_name, address, writable, namespaces)
                 if refusal is not None:
                     return refusal
             if value is not None and len(value) > value_bytes_max:

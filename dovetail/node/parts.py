@@ -9,7 +9,6 @@ from typing import Final
 from dovetail.node.supervisor import Part
 
 INTKEY: Final = "families.intkey.handler:IntkeyHandler"
-SETTINGS: Final = "families.settings.handler:SettingsHandler"
 
 _NAME_CHARACTERS_MAX: Final = 24
 """The most characters of a part's name, which becomes a piece of a socket's name. Socket names must be short."""

@@ -91,7 +91,7 @@ def outcome_of(
     if context is None:
         return Outcome(*failure_of(result), b"")
     transaction_id, header, _, _ = past.transaction
-    kept = kept_of(transaction_id, header.outputs, context, before, namespaces, limits)
+    kept = kept_of(transaction_id, header.family_name, header.outputs, context, before, namespaces, limits)
     return Outcome("invalid", kept, b"") if isinstance(kept, str) else Outcome(None, "", kept.receipt)
 
 
@@ -104,6 +104,7 @@ def failure_of(result: ApplyResult) -> tuple[Literal["invalid", "internal_error"
 
 def kept_of(
     transaction_id: TransactionId,
+    family_name: str,
     outputs: tuple[str, ...],
     context: Context,
     before: Before,
@@ -115,7 +116,7 @@ def kept_of(
     events = tuple(map(decode_event, context.events)) if context.events else ()
     data = tuple(context.receipt_data)
     return keep(
-        transaction_id, outputs, namespaces, context.changes, events, data, before.get, limits, migrates=migrates
+        transaction_id, family_name, outputs, namespaces, context.changes, events, data, before.get, limits, migrates
     )
 
 

@@ -112,7 +112,8 @@ def migrate_slice(rehearser: Rehearser, block_num: int, prefixes: tuple[str, ...
     if context is None:
         refused, message = failure_of(result)
         return SliceFindings(prefixes, leaves, refused=refused, message=message)
-    kept = kept_of(_SOME_ID, prefixes, context, before, rehearser.namespaces, rehearser.limits, migrates=True)
+    name, namespaces, limits = rehearser.family_name, rehearser.namespaces, rehearser.limits
+    kept = kept_of(_SOME_ID, name, prefixes, context, before, namespaces, limits, migrates=True)
     if isinstance(kept, str):
         return SliceFindings(prefixes, leaves, refused="invalid", message=kept)
     counts: Counter[str] = Counter()

@@ -44,6 +44,7 @@ class Rehearser:
     ) -> None:
         self.store = store
         self.limits = limits
+        self.family_name = family.name
         self.namespaces = handler.namespaces
         self._family = family
         self._run_as = (handler.family_name, handler.family_version)

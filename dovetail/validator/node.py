@@ -25,9 +25,10 @@ from dovetail.validator.config import ValidatorConfig
 from dovetail.validator.core.mempool.queue import PendingQueue
 from dovetail.validator.crash_points import CrashPoint, reach
 from dovetail.validator.metrics import Metrics
+from dovetail.validator.processors.own import OwnFamilies
 from dovetail.validator.processors.registry import ProcessorAvailable, ProcessorEvent, Processors, ProcessorUnavailable
 from dovetail.validator.store import StorageFailed, StorageLost, Store
-from dovetail.validator.surroundings import MACHINE, Surroundings
+from dovetail.validator.surroundings import Surroundings, on_machine
 from dovetail.validator.transport.access import OPEN, AccessPolicy, CannotOpen, is_local, read_access_policy
 from dovetail.validator.transport.gateway import CannotBind
 from dovetail.validator.transport.rights import PROCESSOR_MESSAGES, Rights
@@ -46,7 +47,13 @@ class CannotStart(Exception):
     """The validator cannot run. The message names the cause and the remedy."""
 
 
-async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_waiting: Callable[[str], None]) -> None:
+async def serve(
+    config: ValidatorConfig,
+    own_families: OwnFamilies,
+    *,
+    on_ready: Callable[[], None],
+    on_waiting: Callable[[str], None],
+) -> None:
     """Run a validator until cancelled.
 
     ``on_ready`` is called once, when the validator has a chain and an open socket; before that, ``on_waiting`` gets the
@@ -61,7 +68,7 @@ async def serve(config: ValidatorConfig, *, on_ready: Callable[[], None], on_wai
     except StorageFailed as failure:
         raise CannotStart(str(failure)) from None
     try:
-        node = Node(config, store, signer, access)
+        node = Node(config, store, signer, on_machine(own_families), access)
         try:
             await _run_until_failure(_run(node, on_ready, on_waiting))
         finally:
@@ -127,8 +134,8 @@ class Node:
         config: ValidatorConfig,
         store: Store,
         signer: Signer,
+        surroundings: Surroundings,
         access: AccessPolicy = OPEN,
-        surroundings: Surroundings = MACHINE,
     ) -> None:
         limits = config.limits
         clock_s = surroundings.clock_s
@@ -144,7 +151,10 @@ class Node:
         self._gateway = surroundings.open_gateway(config, access, self._on_sweep, self._on_disconnect)
         self._rights = Rights(access, self._gateway.send)
         self._pool = surroundings.open_verifiers(config, self._advance)
-        self._processors = Processors(self._gateway.send, clock_ms, limits)
+        own_families = surroundings.own_families
+        self._processors = Processors(self._gateway.send, clock_ms, limits, own_families)
+        for family in own_families.namespaces:
+            self._metrics.family_registered(family)
         head = store.head
         self._engine = surroundings.open_engine(head.num + 1 if head else 0, self._on_engine_message)
         self._production = Production(
@@ -180,6 +190,7 @@ class Node:
         batches."""
         self._probe_timer: asyncio.TimerHandle | None = None
         self._advance_handle: asyncio.Handle | None = None
+        self._own_handle: asyncio.Handle | None = None
         self._probe_again_needed = False
         self._genesis_changed = asyncio.Event()
         self._timer = self._loop.call_later(_TICK_S, self._tick)
@@ -191,6 +202,8 @@ class Node:
             self._probe_timer.cancel()
         if self._advance_handle is not None:
             self._advance_handle.cancel()
+        if self._own_handle is not None:
+            self._own_handle.cancel()
         self._clients.statuses.close()
         self._engine.close()
         self._pool.close()
@@ -329,10 +342,18 @@ class Node:
             self._genesis_changed.set()
         if more and self._advance_handle is None:
             self._advance_handle = self._loop.call_soon(self._advance)
+        if self._processors.own_is_asked and self._own_handle is None:
+            self._own_handle = self._loop.call_soon(self._answer_own)
         for block in blocks:
             log.info(
                 "block committed", block_num=block.num, batches=block.batch_count, transactions=block.transaction_count
             )
+
+    def _answer_own(self) -> None:
+        """Take one answer of the node's own processor. The next one comes in a later turn, after waiting requests."""
+        self._own_handle = None
+        self._on_processor_events(self._processors.answer_own())
+        self._advance()
 
     def _on_processor_events(self, events: list[ProcessorEvent]) -> None:
         for event in events:

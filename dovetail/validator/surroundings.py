@@ -1,13 +1,14 @@
-"""The node's interfaces to the machine: port, verifiers, engine and clocks. A simulation replaces them."""
+"""What a node is given: port, verifiers, engine, clocks and the families that it judges itself."""
 
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from dovetail.validator.admission.verifier import VerifierPool
 from dovetail.validator.config import ValidatorConfig
 from dovetail.validator.core.consensus.engine import Engine
 from dovetail.validator.core.consensus.solo import SoloEngine
+from dovetail.validator.processors.own import OwnFamilies
 from dovetail.validator.transport.access import AccessPolicy
 from dovetail.validator.transport.gateway import Gateway
 
@@ -43,6 +44,9 @@ class Surroundings(NamedTuple):
     time_ms: Callable[[], int]
     """Milliseconds since 1970-01-01 UTC."""
 
+    own_families: OwnFamilies
+    """The families that the node judges itself."""
+
 
 def _open_gateway(
     config: ValidatorConfig, access: AccessPolicy, on_sweep: Callback, on_disconnect: Callback
@@ -67,5 +71,6 @@ def _time_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-MACHINE: Final = Surroundings(_open_gateway, _open_verifiers, open_solo_engine, time.monotonic, _time_ms)
-"""Sockets, processes and clocks of the machine."""
+def on_machine(own_families: OwnFamilies) -> Surroundings:
+    """Sockets, processes and clocks of the machine."""
+    return Surroundings(_open_gateway, _open_verifiers, open_solo_engine, time.monotonic, _time_ms, own_families)

@@ -261,6 +261,7 @@ class Ledger:
                     return _invalid(transaction, outcome.message, outcome.extended_data)
                 kept = keep(
                     transaction.id,
+                    family.name,
                     transaction.outputs,
                     handler.namespaces,
                     first.changes,

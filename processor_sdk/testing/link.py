@@ -41,6 +41,7 @@ class StateLink:
         self, transactions: Sequence[UnsignedTransaction], before: View, namespaces: tuple[str, ...], limits: Limits
     ) -> None:
         self._transactions = transactions
+        self._family_name = transactions[0].family.name
         self._namespaces = namespaces
         self._limits = limits
         self.changes: dict[str, bytes | None] = {}
@@ -82,13 +83,13 @@ class StateLink:
 
     def _set(self, request: state_context_pb2.TpStateSetRequest, outputs: AccessList) -> Message:
         addresses = [entry.address for entry in request.entries]
-        if any(write_refusal(address, outputs, self._namespaces) for address in addresses):
+        if any(write_refusal(self._family_name, address, outputs, self._namespaces) for address in addresses):
             return state_context_pb2.TpStateSetResponse(status="AUTHORIZATION_ERROR")
         self.changes.update({entry.address: entry.data for entry in request.entries})
         return state_context_pb2.TpStateSetResponse(addresses=addresses, status="OK")
 
     def _delete(self, request: state_context_pb2.TpStateDeleteRequest, outputs: AccessList) -> Message:
-        if any(write_refusal(address, outputs, self._namespaces) for address in request.addresses):
+        if any(write_refusal(self._family_name, address, outputs, self._namespaces) for address in request.addresses):
             return state_context_pb2.TpStateDeleteResponse(status="AUTHORIZATION_ERROR")
         self.changes.update({address: None for address in request.addresses if self._state.get(address) is not None})
         return state_context_pb2.TpStateDeleteResponse(addresses=request.addresses, status="OK")

@@ -22,7 +22,7 @@ from processor_sdk.apply.progress import Task
 from processor_sdk.handler import TransactionHandler
 from processor_sdk.worker.dealer import REFUSED, Dealer
 from processor_sdk.worker.keys import Keys, handshake_failure
-from processor_sdk.worker.registration import Registration, refusal
+from processor_sdk.worker.registration import Registration, refusal, remark
 from processor_sdk.worker.unregistration import Unregistration
 from processor_sdk.worker.watch import LATE_EXIT, OVERTIME_EXIT, Watch
 from protos import validator_pb2
@@ -271,6 +271,8 @@ class Connection:
         reason = refusal(message.content)
         if reason is None:
             registration.done = True
+            if said := remark(message.content):
+                _log.warning("%s is registered, but gets no work: %s", registration.family, said)
             if all(other.done for other in self._registrations):
                 self._losses = 0
                 self.registered = True

@@ -89,3 +89,8 @@ def refusal(content: bytes) -> str | None:
     if response.protocol_version not in (_UNNUMBERED, PROTOCOL_VERSION):
         return f"the validator speaks protocol version {response.protocol_version}, this processor {PROTOCOL_VERSION}"
     return None
+
+
+def remark(content: bytes) -> str:
+    """What a serialized TpRegisterResponse that accepts the registration says about it; empty if nothing."""
+    return processor_pb2.TpRegisterResponse.FromString(content).message

@@ -10,9 +10,10 @@ from tests.conformance.rules_answers import LISTS, NODE
 from tests.conformance.table import error
 from tests.conformance.wire import Request
 from tests.conformance.world import JSON, OCTETS, UNKNOWN_ID, World
-from tests.system.e2e.network import INTKEY, SETTINGS, ReservedPort
+from tests.system.e2e.network import INTKEY, ReservedPort
 from tests.system.e2e.script_family import HANDLER, NAMESPACE, script
 from tests.system.independent import client as ledger
+from tests.system.independent import protobuf_wire as wire
 
 PATHS: Final = (
     *LISTS, f"/blocks/{UNKNOWN_ID}", "/blocks/0", f"/batches/{UNKNOWN_ID}", f"/transactions/{UNKNOWN_ID}",
@@ -113,16 +114,18 @@ def _each_says(world: World, code: int, paths: tuple[str, ...]) -> None:
 def _(nodes: Nodes) -> None:
     network = nodes.network()
     assert network.run("genesis", "--data-dir", str(network.data)).code == 0
+    world = nodes.world(network.rest_url)
+    with (network.data / "genesis.batch").open("ab") as file:
+        # Block 0 waits for a processor of this second batch.
+        file.write(wire.encode(wire.repeated(1, [world.new().to_bytes()])))
     validator = network.validator()
     network.rest_api().wait_logged("ready")
-    world = nodes.world(network.rest_url)
     for path in (*LISTS, "/blocks/0", f"/batches/{'ab' * 64}", f"/transactions/{'ab' * 64}", f"/state/{'ab' * 35}"):
         error(15, "genesis")(world.http.get(path), world)
     error(15, "genesis")(world.post(world.new()), world)
     assert world.http.get("/healthz").status == 200
     assert world.http.get("/readyz").status == 503
     network.processor(INTKEY)
-    network.processor(SETTINGS)
     validator.wait_logged("ready")
     world.commit(world.new())
     assert world.http.get("/readyz").status == 200
@@ -131,7 +134,7 @@ def _(nodes: Nodes) -> None:
 @surrounded(ROWS, "api/errors/18", "without the validator every route answers 503; the API reconnects by itself")
 def _(nodes: Nodes) -> None:
     network = nodes.network()
-    parts = network.parts(INTKEY, SETTINGS)
+    parts = network.parts(INTKEY)
     world = nodes.world(network.rest_url)
     world.commit(world.new())
     batch, bad = world.waiting(), world.bad()
@@ -158,7 +161,7 @@ def _(nodes: Nodes) -> None:
 @surrounded(ROWS, "api/errors/17", "a silent validator gives 503 with code 17 after the API's timeout")
 def _(nodes: Nodes) -> None:
     network = nodes.network(REST_API_TIMEOUT_S="1")
-    parts = network.parts(INTKEY, SETTINGS)
+    parts = network.parts(INTKEY)
     world = nodes.world(network.rest_url)
     parts["validator"].signal(signal.SIGSTOP)
     try:

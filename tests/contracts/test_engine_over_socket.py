@@ -23,13 +23,13 @@ from dovetail.validator.core.consensus.engine import (
     Proposed,
 )
 from dovetail.validator.node import Node
-from dovetail.validator.surroundings import MACHINE, EngineConnection
+from dovetail.validator.surroundings import EngineConnection
 from dovetail.validator.transport.sockets import DrainedSocket
 from protos.client_batch_submit_pb2 import ClientBatchStatus
 from protos.processor_pb2 import TpProcessResponse
 from tests.contracts.engines import Order, ScriptedEngine
 from tests.dovetail.validator.activations import status_of
-from tests.dovetail.validator.nodes import open_peers, process, register, signed_batch
+from tests.dovetail.validator.nodes import MACHINE, open_peers, process, register, signed_batch
 from tests.dovetail.validator.peers import run
 from tests.dovetail.validator.support import LIMITS, commit, make_batch, open_store
 

@@ -223,12 +223,12 @@ class TestVerdicts:
         assert (done.status, done.after) == (INVALID, {})
         assert f"the handler declares the namespaces [{NAMESPACE}]" in done.message
 
-    @pytest.mark.parametrize("namespaces", [[A[:68]], (A,), {"aa", "cc"}, frozenset({""})])
+    @pytest.mark.parametrize("namespaces", [[A[:68]], (A,), {"aa", "cc"}, frozenset({"aa", FOREIGN[:2]})])
     def test_namespaces_are_any_prefixes(self, run: Run, namespaces: Any) -> None:
         done = run([["set", {A: "1"}]], handler=OldHandler(namespaces))
         assert (done.status, done.after) == (OK, {A: b"1"})
         foreign = run([["set", {FOREIGN: "1"}]], outputs=("",), handler=OldHandler(namespaces))
-        assert foreign.status == (OK if "" in namespaces else INVALID)
+        assert foreign.status == (OK if FOREIGN[:2] in namespaces else INVALID)
 
 
 class TestAdding:
@@ -254,6 +254,10 @@ class TestAdding:
             ({"namespaces": "aaaaaa"}, "Bare.namespaces is the string 'aaaaaa'; write a list: ['aaaaaa']"),
             ({"namespaces": None}, "Bare.namespaces is None; it must be a list, tuple or set of strings"),
             ({"namespaces": ["AAAAAA"]}, "Bare.namespaces holds 'AAAAAA'; each must be an even number of lower-case"),
+            (
+                {"namespaces": [""]},
+                "Bare.namespaces: the namespace '' overlaps 000000, in which only sawtooth_settings",
+            ),
             ({"namespaces": ["aaaaa"]}, "Bare.namespaces holds 'aaaaa'; each must be an even number of lower-case"),
             ({"namespaces": property(lambda self: self.nowhere)}, "Bare.namespaces, which a handler of the 1.x line"),
             ({"apply": None}, "Bare has no apply: it is no handler of the 1.x line"),

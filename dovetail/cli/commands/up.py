@@ -19,10 +19,12 @@ from dovetail.cli.submit import url_argument
 from dovetail.common.errors import INTERRUPTED, Refused
 from dovetail.common.home import HOME_VARIABLE, shown
 from dovetail.common.output import note, note_on, printable, program
+from dovetail.ledger.settings import FamilyVersion
 from dovetail.node.config import Config, Flag, load
 from dovetail.node.handlers import make_handlers
+from dovetail.node.judged_here import judged_here
 from dovetail.node.notify import Notifier, watch_lifeline
-from dovetail.node.parts import INTKEY, SETTINGS, node_parts, part_name, reachable
+from dovetail.node.parts import INTKEY, node_parts, part_name, reachable
 from dovetail.node.preflight import check_access, refuse_if_in_use
 from dovetail.node.supervisor import Events, Part, supervise
 from dovetail.streams import unblock
@@ -31,6 +33,7 @@ from dovetail.validator.transport.access import is_local
 app = typer.Typer()
 
 _LINE_BYTES_MAX: Final = 65_536
+_THE_NODE: Final = "the node itself"
 
 
 @app.command(
@@ -53,7 +56,7 @@ def up(
         str | None, typer.Option("--rest", metavar="HOST:PORT", help="The REST API's address. Default: 127.0.0.1:8080.")
     ] = None,
     no_families: Annotated[
-        bool, typer.Option("--no-families", help="Start without the bundled intkey and settings processors.")
+        bool, typer.Option("--no-families", help="Start without the bundled intkey processor.")
     ] = False,
     family: Annotated[
         list[str] | None,
@@ -67,7 +70,7 @@ def up(
     logs: Annotated[bool, typer.Option("--logs", help="Show the parts' log lines here too, on stderr.")] = False,
     insecure: Insecure = None,
 ) -> None:
-    """Run a whole node: validator, REST API, the bundled processors and those of --family.
+    """Run a whole node: validator, REST API, the bundled processor of intkey and those of --family.
 
     The first run makes your key, the node's key and the genesis. A part that dies is started again. Ctrl-C ends all
     parts in order, a second Ctrl-C at once. Log files are in the data folder, under logs.
@@ -91,11 +94,6 @@ def up(
             " execute transactions. docs/how-to/keys.md says how to let in only known processes"
         )
     prepare_node(settings, key)
-    if no_families:
-        note(
-            "no processor is started; a new ledger needs this one to make its genesis block, from another terminal: "
-            f"{program()} processor {SETTINGS} --connect {reachable(settings.validator.bind)}"
-        )
     parts = node_parts(
         data_dir=settings.validator.data_dir,
         key_file=settings.validator.key_file,
@@ -112,16 +110,16 @@ def up(
 
 def _processors(named: Sequence[str], *, bundled: bool) -> list[tuple[str, str]]:
     """The processors to start: name of the part and MODULE:HANDLER. Raises Refused for one that cannot run."""
-    started = {"intkey": INTKEY, "settings": SETTINGS} if bundled else {}
-    handler_of: dict[tuple[str, str], str] = {}
+    started = {"intkey": INTKEY} if bundled else {}
+    handler_of = dict.fromkeys(judged_here().namespaces, _THE_NODE)
     for handler in [*started.values(), *named]:
         made = make_handlers(handler)
         for one in made:
-            family = (one.family_name, one.family_version)
+            family = FamilyVersion(one.family_name, one.family_version)
             if family in handler_of:
                 first = handler_of[family]
-                without = "; leave the bundled ones out with --no-families" if first in (INTKEY, SETTINGS) else ""
-                raise Refused(f"{handler} is for {' '.join(family)}, which {first} executes already{without}")
+                without = "; leave the bundled one out with --no-families" if first == INTKEY else ""
+                raise Refused(f"{handler} is for {family}, which {first} executes already{without}")
             handler_of[family] = handler
         if handler in named:
             started[part_name(made[0].family_name, started)] = handler

@@ -12,6 +12,7 @@ from dovetail.cli.part import LogFormatOption, LogLevelOption, run_part, start_p
 from dovetail.common.keys import load_signer
 from dovetail.node.config import Flag, load
 from dovetail.node.genesis import refuse_lost_key
+from dovetail.node.judged_here import judged_here
 from dovetail.node.logs import LogFormat, LogLevel
 from dovetail.node.open_files import OpenFiles
 from dovetail.validator.collector import collect_seldom
@@ -78,4 +79,4 @@ def validator(
     files = OpenFiles(own, 1, "limits.connections_max", limits.connections_max)
     part = start_part("validator", log_format, log_level, files)
     collect_seldom()
-    run_part(part, settings.bind, partial(serve, settings), CannotStart)
+    run_part(part, settings.bind, partial(serve, settings, judged_here()), CannotStart)

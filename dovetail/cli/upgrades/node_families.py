@@ -48,7 +48,7 @@ def read_families(client: DovetailClient) -> NodeFamilies:
             for family in processor["families"]:
                 name = family["family_name"]
                 namespaces.setdefault(name, set()).update(map(_text, family["namespaces"]))
-                if processor["state"] == "takes_work":
+                if processor["state"] == "takes_work" and not family.get("idle"):
                     builds = served.setdefault((name, family["family_version"]), Counter())
                     builds[_text(family["build_id"])] += 1
         families = [_family(entry) for entry in answer["families"]]

@@ -85,7 +85,7 @@ async def get_status_config(call: Call) -> Response:
 
 
 async def get_status_processors(call: Call) -> Response:
-    """The connected processors, also before genesis."""
+    """The node's own processor and the connected ones, also before genesis."""
     answer = await call.ask(
         Envelope.PROCESSORS_REQUEST,
         node_pb2.ProcessorsRequest(),
@@ -128,6 +128,7 @@ def _processor(status: node_pb2.ProcessorStatus) -> Json:
         raise ApiError(Problem.INVALID_RESPONSE, f"the validator answered state {status.state} of a processor")
     shown: Json = {
         "connection_id": status.connection_id,
+        "in_process": status.in_process,
         "state": _STATES[status.state],
         "families": [
             {
@@ -136,6 +137,7 @@ def _processor(status: node_pb2.ProcessorStatus) -> Json:
                 "build_id": family.build_id,
                 "migrates": family.migrates,
                 "namespaces": list(family.namespaces),
+                "idle": family.idle,
             }
             for family in status.families
         ],

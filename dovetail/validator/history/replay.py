@@ -21,6 +21,7 @@ from dovetail.validator.history.verification.chain import CheckedBlock
 from dovetail.validator.history.verification.findings import Finding
 from dovetail.validator.history.verification.outcomes import compare
 from dovetail.validator.history.verification.state import GARBLED
+from dovetail.validator.processors.own import OwnFamilies
 from dovetail.validator.processors.registry import ProcessorEvent, Processors, TaskAnswered, TaskLost
 from dovetail.validator.store import StoreReader
 from dovetail.validator.transport.access import OPEN, AccessPolicy
@@ -99,6 +100,7 @@ class Replay:
         read_node: ReadNode,
         add: Callable[[Finding], None],
         on_done: Callable[[CheckedBlock], None],
+        own_families: OwnFamilies,
         access: AccessPolicy = OPEN,
     ) -> None:
         self._limits = limits
@@ -112,7 +114,7 @@ class Replay:
         self._woken = asyncio.Event()
         self._gateway = Gateway(bind, limits, self._woken.set, self._on_disconnect, access)
         self._rights = Rights(access, self._gateway.send)
-        self._processors = Processors(self._gateway.send, lambda: time.monotonic_ns() / 1_000_000, limits)
+        self._processors = Processors(self._gateway.send, lambda: time.monotonic_ns() / 1_000_000, limits, own_families)
         self._closed_connections = False
         self._ticked = False
         self._timer = self._loop.call_later(_TICK_S, self._on_tick)
@@ -205,6 +207,7 @@ class Replay:
             self._ticked = False
             self._reader.refresh_unless_pruned()
             self._on_processor_events(self._processors.tick())
+        self._on_processor_events(self._processors.answer_own())
         for run in [run for run in self._runs if run.due_s is not None]:
             self._check_pause(run)
         for run in self._runs:
@@ -234,6 +237,9 @@ class Replay:
     def _dispatch(self, run: _Block) -> None:
         if run.due_s is None:
             self._driver.dispatch(run.run)
+        if self._processors.own_is_asked:
+            # In a later turn, so that timers and signals have theirs.
+            self._loop.call_soon(self._woken.set)
 
     def _conclude(self) -> None:
         for run in [run for run in self._runs if run.due_s is None and run.run.finished]:

@@ -278,8 +278,8 @@ def _judged(
         kept: Kept | str = outcome.message
         if outcome.verdict is Verdict.OK:
             kept = keep(
-                transaction.id, transaction.outputs, namespaces, outcome.changes, outcome.events, outcome.data,
-                value_before, limits,
+                transaction.id, transaction.family.name, transaction.outputs, namespaces, outcome.changes,
+                outcome.events, outcome.data, value_before, limits,
             )  # fmt: skip
         judged.append(_Judged(kept, outcome))
         if isinstance(kept, str):

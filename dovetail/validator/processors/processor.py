@@ -1,4 +1,4 @@
-"""One connected processor: its registrations, its tasks in flight, and its record.
+"""One processor: its registrations, its tasks in flight, and its record. Most are connections, one is the node's own.
 
 ``registry`` sends its messages and reads its frames.
 """
@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.validator.core.execution.model import Task, Verdict
 from dovetail.validator.processors.assignment import Assignment, Outcomes, PackedAssignment
+from dovetail.validator.processors.own import OWN_IDENTITY
 from protos.node_pb2 import ProcessorStatus
 
 STATES: Final = ("takes_work", "draining", "silent", "stuck")
@@ -59,6 +60,8 @@ class Registered(NamedTuple):
     namespaces: tuple[str, ...]
     build_id: str = ""
     migrates: bool = False
+    idle: bool = False
+    """The node judges the family itself, and gives this processor no task of it."""
 
     def held_bytes(self, family: FamilyVersion) -> int:
         """The bytes that this registration of ``family`` counts for, about its bytes in memory."""
@@ -94,7 +97,7 @@ class Holding(NamedTuple):
 
 
 class Processor:
-    """The state of one connection. Times are milliseconds of the registry's clock."""
+    """The state of one processor. Times are milliseconds of the registry's clock."""
 
     def __init__(self, identity: bytes, now_ms: float) -> None:
         self.identity = identity
@@ -153,9 +156,16 @@ class Processor:
 
     def takes(self, family: FamilyVersion, *, migration: bool = False) -> bool:
         """Whether the processor accepts tasks of ``family``; with ``migration``: tasks of its migration."""
-        if family not in self.families or self.draining or self.silent or self.stuck or self.unreachable:
+        registered = self.families.get(family)
+        inactive = self.draining or self.silent or self.stuck or self.unreachable
+        if registered is None or registered.idle or inactive:
             return False
-        return self.families[family].migrates or not migration
+        return registered.migrates or not migration
+
+    @property
+    def in_process(self) -> bool:
+        """Whether this is the node's own processor."""
+        return self.identity == OWN_IDENTITY
 
     @property
     def state(self) -> str:
@@ -168,8 +178,10 @@ class Processor:
 
     @property
     def serves(self) -> tuple[FamilyVersion, ...]:
-        """The registered families; empty after unregistration."""
-        return () if self.draining else tuple(self.families)
+        """The registered families without idle ones; empty after unregistration."""
+        if self.draining:
+            return ()
+        return tuple([family for family, registered in self.families.items() if not registered.idle])
 
     @property
     def capacity(self) -> int:
@@ -285,7 +297,8 @@ class Processor:
             invalid=self.record.invalid,
             internal_errors=self.record.internal_errors,
             connected_s=(now_ms - self.connected_ms) / 1000,
-            last_heard_s=(now_ms - self.heard_ms) / 1000,
+            last_heard_s=0 if self.in_process else (now_ms - self.heard_ms) / 1000,
+            in_process=self.in_process,
         )
         for family, registered in self.families.items():
             status.families.add(
@@ -294,6 +307,7 @@ class Processor:
                 build_id=registered.build_id,
                 migrates=registered.migrates,
                 namespaces=registered.namespaces,
+                idle=registered.idle,
             )
         times = self.record.apply_ms()
         if times is not None:

@@ -1,15 +1,19 @@
-"""The connected processors: registration, liveness, and the tasks that each holds.
+"""The processors: registration, liveness, and the tasks that each holds.
 
 Processors' frames come in and ``ProcessorEvent`` values come out; messages go out through the gateway's ``send``.
-Nothing here depends on blocks or batches.
+The node's own processor needs no connection: its requests wait here until ``answer_own``. Nothing here depends on
+blocks or batches.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Final, NamedTuple
 
+import structlog
 from google.protobuf.message import DecodeError, Message
 
+from dovetail.ledger.access import namespace_refusal
 from dovetail.ledger.addresses import is_prefix
 from dovetail.ledger.limits import STATE_REQUEST_ADDRESSES_MAX, Limits
 from dovetail.ledger.settings import FamilyVersion
@@ -24,6 +28,7 @@ from dovetail.validator.processors.assignment import (
     new_context_id,
     refused,
 )
+from dovetail.validator.processors.own import NO_FAMILIES, OCCUPANCY, OWN_IDENTITY, OwnFamilies
 from dovetail.validator.processors.processor import OCCUPANCY_DEFAULT, Held, Holding, Processor, Registered, Stuck
 from dovetail.validator.transport.connections import ThrottledWarning
 from dovetail.validator.transport.gateway import Delivery
@@ -36,6 +41,8 @@ BUILD_ID_CHARACTERS_MAX: Final = 256
 _OCCUPANCY_MAX: Final = 4_096
 _FAMILIES_MAX: Final = 100
 _NAMESPACES_MAX: Final = 1_000
+
+NOT_NEEDED: Final = "the node judges this family itself; this processor is not needed"
 
 SendTo = Callable[[bytes, int, str, bytes], Delivery]
 """Identity, message type, correlation id, content."""
@@ -51,6 +58,9 @@ _STATE_REQUESTS: Final[dict[int, tuple[type[Message], int]]] = {
     Envelope.TP_EVENT_ADD_REQUEST: (state_context_pb2.TpEventAddRequest, Envelope.TP_EVENT_ADD_RESPONSE),
     Envelope.STATE_LIST_REQUEST: (packed_pb2.StateListRequest, Envelope.STATE_LIST_RESPONSE),
 }
+
+
+log = structlog.get_logger("validator.processors")
 
 
 class ProcessorAvailable(NamedTuple):
@@ -100,28 +110,37 @@ class _RegistrationRefused(Exception):
 
 
 class Processors:
-    """All connected processors. ``clock_ms``: fractional milliseconds of a monotonic clock.
+    """All processors. ``clock_ms``: fractional milliseconds of a monotonic clock. ``own``: judged by the node itself.
 
     A connection that unregistered and holds no task is forgotten until it registers again.
     """
 
-    def __init__(self, send: SendTo, clock_ms: Callable[[], float], limits: Limits) -> None:
+    def __init__(
+        self, send: SendTo, clock_ms: Callable[[], float], limits: Limits, own: OwnFamilies = NO_FAMILIES
+    ) -> None:
         self._send = send
         self._clock_ms = clock_ms
         self._limits = limits
         self._connected: dict[bytes, Processor] = {}
         self._refused = ThrottledWarning("registration refused", lambda: clock_ms() / 1000)
         self._refused_state = ThrottledWarning("state request refused", lambda: clock_ms() / 1000)
+        self._own_families = own
+        self._own = [_own_processor(own, clock_ms())] if own.namespaces else []
+        """The node's own processor."""
+        self._own_asked: deque[tuple[int, str, bytes]] = deque()
+        """The requests to the node's own processor: message type, correlation id, content."""
+        self._warned: set[FamilyVersion] = set()
+        """The node's own families for which a processor has registered."""
         self._migrations_lost: Counter[FamilyVersion] = Counter()
         """By version: how many processors were lost during its migration since the last answer to it."""
 
     def has(self, family: FamilyVersion, *, migration: bool = False) -> bool:
         """Whether a processor accepts tasks of ``family``; with ``migration``: tasks of its migration."""
-        return any(processor.takes(family, migration=migration) for processor in self._connected.values())
+        return any(processor.takes(family, migration=migration) for processor in self._each())
 
     def count(self, family: FamilyVersion, *, migration: bool = False) -> int:
         """How many processors accept tasks of ``family``; with ``migration``: tasks of its migration."""
-        return sum(processor.takes(family, migration=migration) for processor in self._connected.values())
+        return sum(processor.takes(family, migration=migration) for processor in self._each())
 
     def serves(self, identity: bytes, family: FamilyVersion) -> bool:
         """Whether the processor of this connection is registered for ``family``."""
@@ -136,19 +155,17 @@ class Processors:
 
     def counts(self) -> Counter[FamilyVersion]:
         """``count`` of every family with at least one processor."""
-        return Counter(
-            family for processor in self._connected.values() for family in processor.families if processor.takes(family)
-        )
+        return Counter(family for processor in self._each() for family in processor.families if processor.takes(family))
 
     def statuses(self) -> Iterator[ProcessorStatus]:
-        """The status of each processor, in the order of connection."""
+        """The status of each processor: the node's own, then the others in the order of connection."""
         now_ms = self._clock_ms()
-        return (processor.status(now_ms) for processor in self._connected.values())
+        return (processor.status(now_ms) for processor in self._each())
 
     def longest_held(self) -> Holding | None:
         """The oldest task in flight; None if there is none."""
         now_ms = self._clock_ms()
-        each = (processor.longest_held(now_ms) for processor in self._connected.values())
+        each = (processor.longest_held(now_ms) for processor in self._each())
         return max((held for held in each if held), key=lambda held: held.held_ms, default=None)
 
     def stuck(self) -> list[Stuck]:
@@ -157,7 +174,7 @@ class Processors:
         return [processor.stuck for processor in self._connected.values() if processor.stuck]
 
     def states(self) -> Counter[str]:
-        """The number of processors in each state of ``processor.STATES``."""
+        """The number of connected processors in each state of ``processor.STATES``."""
         return Counter(processor.state for processor in self._connected.values())
 
     def free(self, family: FamilyVersion, *, migration: bool = False) -> list[Processor]:
@@ -166,18 +183,14 @@ class Processors:
         With ``migration``: only the newest processor, because it may be the repaired build of one that refused. Each
         time a processor is lost during the migration, the next older processor has its turn.
         """
-        takers = [
-            entry
-            for entry in self._connected.values()
-            if entry.takes(family, migration=migration) and entry.capacity > 0
-        ]
+        takers = [entry for entry in self._each() if entry.takes(family, migration=migration) and entry.capacity > 0]
         if migration:
             return [takers[-1 - self._migrations_lost[family] % len(takers)]] if takers else []
         return sorted(takers, key=lambda entry: len(entry.held))
 
     def routes_to_follow(self) -> list[FamilyVersion]:
         """The families of processors whose newest task may be followed by another."""
-        takers = (entry for entry in self._connected.values() if entry.capacity > 0 and entry.followed is not None)
+        takers = (entry for entry in self._each() if entry.capacity > 0 and entry.followed is not None)
         return [family for entry in takers for family in entry.serves]
 
     def start(self, processor: Processor, task: Task, view_for: ViewFor) -> bool:
@@ -204,6 +217,25 @@ class Processors:
             return True
         processor.release(context_id)
         return False
+
+    @property
+    def own_is_asked(self) -> bool:
+        """Whether the node's own processor has a request to answer."""
+        return bool(self._own_asked)
+
+    def answer_own(self) -> list[ProcessorEvent]:
+        """Let the node's own processor answer its oldest request, if it has one. Occupies the caller meanwhile."""
+        if not self._own_asked:
+            return []
+        (processor,) = self._own
+        message_type, correlation_id, content = self._own_asked.popleft()
+
+        def call(state_type: int, content: bytes) -> bytes:
+            request = _STATE_REQUESTS[state_type][0].FromString(content)
+            return self._state_response(processor, request).SerializeToString()
+
+        answer = self._own_families.answer(message_type, content, call)
+        return self._take_answer(processor, correlation_id, answer)
 
     def mark_alive(self, identity: bytes) -> list[ProcessorEvent]:
         """Note a frame of a peer. A silent processor accepts tasks again."""
@@ -300,7 +332,10 @@ class Processors:
 
     def _send_needed(self, processor: Processor, message_type: int, correlation_id: str, content: bytes) -> None:
         """Send a message without which the processor cannot go on."""
-        if self._send(processor.identity, message_type, correlation_id, content) is not Delivery.SENT:
+        if processor.in_process:
+            # Answered later: the task's caller is in the middle of its own work.
+            self._own_asked.append((message_type, correlation_id, content))
+        elif self._send(processor.identity, message_type, correlation_id, content) is not Delivery.SENT:
             processor.unreachable = True
 
     def _register(self, identity: bytes, correlation_id: str, content: bytes) -> list[ProcessorEvent]:
@@ -311,9 +346,11 @@ class Processors:
             request = _decode_registration(content, self._limits)
             response.protocol_version = request.protocol_version
             family = FamilyVersion(request.family, request.version)
-            registered = Registered(tuple(request.namespaces), request.build_id, request.migrates)
+            idle = family in self._own_families.namespaces
+            registered = Registered(tuple(request.namespaces), request.build_id, request.migrates, idle)
             self._check_room(processor, family, registered)
             _check_registration(processor, family, registered)
+            self._check_own(family)
         except _RegistrationRefused as refusal:
             response.status = processor_pb2.TpRegisterResponse.ERROR
             response.message = str(refusal)
@@ -326,7 +363,12 @@ class Processors:
             processor.occupancy = min(request.max_occupancy or OCCUPANCY_DEFAULT, _OCCUPANCY_MAX)
             response.packed_version = processor.packed_version
             processor.overdue.clear()
-            events = self._available_again(processor) or [_available(processor, family)]
+            events = self._available_again(processor)
+            if idle:
+                response.message = NOT_NEEDED
+                self._warn_once(family)
+            elif not events:
+                events = [_available(processor, family)]
         self._send(identity, Envelope.TP_REGISTER_RESPONSE, correlation_id, response.SerializeToString())
         return events
 
@@ -351,6 +393,28 @@ class Processors:
                 f" {limits.registered_bytes_max} are allowed (registered_bytes_max): `dovetail processors` lists them"
             )
 
+    def _check_own(self, family: FamilyVersion) -> None:
+        """Raises _RegistrationRefused for another version of a family that the node judges itself."""
+        own = self._own_families
+        if own.judges_name(family.name) and family not in own.namespaces:
+            raise _RegistrationRefused(
+                f"the node judges {family.name} itself, in {', '.join(map(str, own.namespaces))}, and lets no processor"
+                f" judge its version {family.version[:80]!r}"
+            )
+
+    def _warn_once(self, family: FamilyVersion) -> None:
+        if family not in self._warned:
+            self._warned.add(family)
+            log.warning(
+                "a processor registered for a family that the node judges itself, and gets no tasks of it: it is not"
+                " needed, end it",
+                family=str(family),
+            )
+
+    def _each(self) -> Iterator[Processor]:
+        """Every processor."""
+        return chain(self._own, self._connected.values())
+
     def _unregister(self, identity: bytes, processor: Processor | None, correlation_id: str) -> list[ProcessorEvent]:
         response = processor_pb2.TpUnregisterResponse(status=processor_pb2.TpUnregisterResponse.OK)
         if processor is None:
@@ -369,6 +433,10 @@ class Processors:
             request = request_type.FromString(content)
         except DecodeError:
             return
+        response = self._state_response(processor, request)
+        self._send_needed(processor, response_type, correlation_id, response.SerializeToString())
+
+    def _state_response(self, processor: Processor, request: Message) -> Message:
         context_id: str = request.context_id  # type: ignore[attr-defined]
         held = processor.held.get(context_id.partition(":")[0])
         addresses = _address_count(request)
@@ -378,8 +446,7 @@ class Processors:
                 connection_id=processor.identity.hex(),
                 reason=f"one request has {addresses} addresses, at most {STATE_REQUEST_ADDRESSES_MAX} are allowed",
             )
-        response = held.assignment.state_request(context_id, request) if held else refused(request)
-        self._send_needed(processor, response_type, correlation_id, response.SerializeToString())
+        return held.assignment.state_request(context_id, request) if held else refused(request)
 
     def _take_answer(self, processor: Processor, correlation_id: str, content: bytes) -> list[ProcessorEvent]:
         key = correlation_id.partition(":")[0]
@@ -412,6 +479,13 @@ def _address_count(request: Message) -> int:
     if isinstance(request, state_context_pb2.TpStateGetRequest | state_context_pb2.TpStateDeleteRequest):
         return len(request.addresses)
     return 0
+
+
+def _own_processor(own: OwnFamilies, now_ms: float) -> Processor:
+    processor = Processor(OWN_IDENTITY, now_ms)
+    processor.families.update({family: Registered(namespaces) for family, namespaces in own.namespaces.items()})
+    processor.packed_version, processor.raw_header, processor.occupancy = PACKED_VERSION, True, OCCUPANCY
+    return processor
 
 
 def _available(processor: Processor, family: FamilyVersion) -> ProcessorAvailable:
@@ -453,5 +527,8 @@ def _check_registration(processor: Processor, family: FamilyVersion, registered:
             raise _RegistrationRefused(
                 f"namespace {namespace[:80]!r} is not an even number of lower-case hex characters, at most 70"
             )
+    refusal = namespace_refusal(family.name, registered.namespaces)
+    if refusal is not None:
+        raise _RegistrationRefused(refusal)
     if family not in processor.serves and len(processor.serves) >= _FAMILIES_MAX:
         raise _RegistrationRefused(f"this connection registered {_FAMILIES_MAX} families already")

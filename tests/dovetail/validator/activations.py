@@ -65,7 +65,7 @@ async def register(peer: Peer, *families: FamilyVersion, migrates: bool = False,
         request = TpRegisterRequest(
             family=name,
             version=version,
-            namespaces=(*NAMESPACES, settings.NAMESPACE),
+            namespaces=(settings.NAMESPACE,) if name == settings.FAMILY_NAME else NAMESPACES,
             migrates=migrates,
             packed_version=int(packed),
         )

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 from dovetail.ledger.building import SignedBatch, SignedTransaction, build_batch, build_transaction
 from dovetail.ledger.ids import TransactionId
@@ -10,12 +11,16 @@ from dovetail.ledger.limits import Limits
 from dovetail.validator.config import ValidatorConfig
 from dovetail.validator.core.journal.model import BlockCommit
 from dovetail.validator.node import Node
+from dovetail.validator.processors.own import NO_FAMILIES
 from dovetail.validator.store import BlockInfo, StorageFailed
-from dovetail.validator.surroundings import MACHINE, Surroundings
+from dovetail.validator.surroundings import Surroundings, on_machine
 from protos.processor_pb2 import TpProcessResponse, TpRegisterRequest
 from protos.validator_pb2 import Message as Envelope
 from tests.dovetail.validator.peers import Peer
 from tests.dovetail.validator.support import LIMITS, SIGNER, commit, make_batch, open_store
+
+MACHINE: Final = on_machine(NO_FAMILIES)
+"""The machine, for a node whose peers judge every family."""
 
 
 def signed_transaction(
@@ -62,7 +67,7 @@ async def open_node(
             commit(store, [make_batch("genesis")], state)
         store.add_pending([batch.raw for batch in pending])
         config = ValidatorConfig(path, path / "key", "tcp://127.0.0.1:*", 1, limits)
-        node = Node(config, store, SIGNER, surroundings=surroundings)
+        node = Node(config, store, SIGNER, surroundings)
         try:
             await node.restore()
             yield node

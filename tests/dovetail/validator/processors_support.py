@@ -11,6 +11,7 @@ from dovetail.ledger.ids import BatchId
 from dovetail.ledger.limits import Limits
 from dovetail.ledger.settings import FamilyVersion
 from dovetail.validator.core.execution.model import Task, Unit
+from dovetail.validator.processors.own import NO_FAMILIES, OwnFamilies
 from dovetail.validator.processors.processor import Processor
 from dovetail.validator.processors.registry import ProcessorEvent, Processors
 from dovetail.validator.transport.gateway import Delivery
@@ -57,9 +58,10 @@ class Bench:
     gone: set[bytes] = field(default_factory=set)
     full: set[bytes] = field(default_factory=set)
     now_ms: int = 1_000_000
+    own: OwnFamilies = NO_FAMILIES
 
     def __post_init__(self) -> None:
-        self.processors = Processors(self._send, lambda: self.now_ms, self.limits)
+        self.processors = Processors(self._send, lambda: self.now_ms, self.limits, self.own)
 
     def _send(self, identity: bytes, message_type: int, correlation_id: str, content: bytes) -> Delivery:
         if identity in self.gone | self.full:

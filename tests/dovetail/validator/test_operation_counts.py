@@ -18,13 +18,12 @@ from dovetail.ledger import batch as ledger_batch
 from dovetail.ledger.building import SignedBatch, build_batch, build_transaction
 from dovetail.validator.node import Node
 from dovetail.validator.store import Store
-from dovetail.validator.surroundings import MACHINE
 from protos import packed_pb2
 from protos.processor_pb2 import TpProcessResponse, TpRegisterRequest
 from protos.transaction_receipt_pb2 import StateChange
 from protos.validator_pb2 import Message as Envelope
 from tests.dovetail.validator.activations import status_of, submit
-from tests.dovetail.validator.nodes import open_node, open_peers
+from tests.dovetail.validator.nodes import MACHINE, open_node, open_peers
 from tests.dovetail.validator.peers import Peer, run
 from tests.dovetail.validator.support import SIGNER
 

@@ -15,7 +15,6 @@ from dovetail.testing.running import ReservedPort as ReservedPort
 from tests.system.e2e.process import DEADLINE_S, ROOT, Process, ProcessFailed
 
 INTKEY = "families.intkey.handler:IntkeyHandler"
-SETTINGS = "families.settings.handler:SettingsHandler"
 
 _TRANSCRIPT_CHARACTERS = 20_000
 
@@ -99,10 +98,7 @@ class Network:
         return process
 
     def validator(self, name: str = "validator") -> Process:
-        """Start a validator alone.
-
-        Do not wait until it is ready: before its first block it needs a settings processor.
-        """
+        """Start a validator alone."""
         words = ("validator", "--data-dir", str(self.data), "--bind", self.validator_url)
         return self.start(*words, name=name)
 

@@ -17,7 +17,7 @@ from dovetail.validator.config import ValidatorConfig
 from tests.keys import Ring, make_ring
 from tests.system.e2e.clients import Author
 from tests.system.e2e.conftest import Networks
-from tests.system.e2e.network import SETTINGS, Network
+from tests.system.e2e.network import INTKEY, Network
 from tests.system.e2e.process import ROOT, Process
 
 PAGE = (ROOT / "docs" / "how-to" / "keys.md").read_text(encoding="utf-8")
@@ -103,11 +103,11 @@ def test_the_page_names_settings_that_exist() -> None:
 def test_wrong_keys_are_refused_and_reported(keyed: KeyedNetwork, networks: Networks, author: Author) -> None:
     ring = keyed.ring
     validator = keyed.validator()
-    as_client = keyed.processor(SETTINGS, ring.client)
-    stranger = keyed.processor(SETTINGS, ring.stranger)
-    without = keyed.processor(SETTINGS, None)
+    as_client = keyed.processor(INTKEY, ring.client)
+    stranger = keyed.processor(INTKEY, ring.stranger)
+    without = keyed.processor(INTKEY, None)
     key = ring.client.public_key
-    as_client.wait_for_line("registration of sawtooth_settings 1.0 refused: .*is not among the allowed processors")
+    as_client.wait_for_line("registration of intkey 1.0 refused: .*is not among the allowed processors")
     refused = "message refused: the list that its sender's key is in does not allow it"
     validator.wait_logged(
         refused, type="TP_REGISTER_REQUEST", name="client", key=key, list="clients", needs="processors"
@@ -117,7 +117,7 @@ def test_wrong_keys_are_refused_and_reported(keyed: KeyedNetwork, networks: Netw
     without.wait_for_lines("the handshake failed; perhaps it asks for keys, of which this processor has none", 2)
     validator.wait_for_line("connection refused")
     assert not validator.count_logged("processor registered")
-    rightful = keyed.processor(SETTINGS, ring.processor)
+    rightful = keyed.processor(INTKEY, ring.processor)
     for process in (rightful, validator):
         process.wait_logged("ready")
     assert validator.count_logged("processor registered") == 1
@@ -135,7 +135,7 @@ def test_wrong_keys_are_refused_and_reported(keyed: KeyedNetwork, networks: Netw
 
 
 def test_a_clients_key_counts_and_drops_pending_batches(keyed: KeyedNetwork) -> None:
-    validator, processor = keyed.validator(), keyed.processor(SETTINGS, keyed.ring.processor)
+    validator, processor = keyed.validator(), keyed.processor(INTKEY, keyed.ring.processor)
     for process in (validator, processor):
         process.wait_logged("ready")
     words = ("batch", "drop", "--dry-run", "--json", "--validator", keyed.network.validator_url)

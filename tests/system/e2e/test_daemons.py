@@ -14,7 +14,7 @@ from processor_sdk.worker.watch import LATE_EXIT, OVERTIME_EXIT
 from tests.system.e2e.clients import Author
 from tests.system.e2e.conftest import Networks, Shared
 from tests.system.e2e.deployed import PAGE, Place, lines_of, section
-from tests.system.e2e.network import INTKEY, SETTINGS
+from tests.system.e2e.network import INTKEY
 from tests.system.e2e.process import ROOT, Process
 from tests.system.e2e.script_family import HANDLER, Gate, script
 
@@ -179,7 +179,6 @@ def test_the_network_lines_reach_each_other(place: Place) -> None:
     assert place.network.run("genesis").code == 0
     bind, connect = lines_of("Over the network")
     started = [place.start(shlex.split(place.named(line))[1:], line) for line in (bind, connect)]
-    started.append(place.start(["processor", SETTINGS], "settings"))
     for process in started:
         process.wait_logged("ready")
 
@@ -189,4 +188,4 @@ def test_the_page_names_alerts_families_and_files_that_there_are() -> None:
     named = set(re.findall(r"`(Dovetail[A-Z]\w+)`", PAGE))
     assert named <= alerts
     assert {alert for alert in alerts if alert.startswith("DovetailProcessor")} <= named
-    assert set(re.findall(r"families\.\w+\.handler:\w+", PAGE)) == {INTKEY, SETTINGS}
+    assert set(re.findall(r"families\.\w+\.handler:\w+", PAGE)) == {INTKEY}

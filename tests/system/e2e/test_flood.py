@@ -101,7 +101,7 @@ def network(tmp_path: Path) -> Iterator[Network]:
 @pytest.mark.timeout(300 + 2 * SECONDS)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_a_flood_is_refused_and_starves_nobody(network: Network) -> None:
-    parts = network.parts(HANDLER, "families.settings.handler:SettingsHandler")
+    parts = network.parts(HANDLER)
     watched = [parts["validator"], parts["rest-api"]]
     memory: list[list[int]] = []
 

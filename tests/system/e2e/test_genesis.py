@@ -4,7 +4,7 @@ import pytest
 
 from tests.system.e2e.clients import Api, Author
 from tests.system.e2e.conftest import Networks
-from tests.system.e2e.network import INTKEY, SETTINGS, Network
+from tests.system.e2e.network import INTKEY, Network
 from tests.system.independent import protobuf_wire as wire
 
 
@@ -24,7 +24,7 @@ class _Folder:
     def assert_refused(self, said: str) -> None:
         """Start the validator: exit code 1, and the reason in one line on stderr."""
         validator = self.network.validator()
-        processor = self.network.processor(SETTINGS, INTKEY)
+        processor = self.network.processor(INTKEY)
         assert validator.wait() == 1
         processor.terminate()
         (line,) = (line for line in validator.err if line.startswith("dovetail: "))
@@ -35,7 +35,7 @@ class _Folder:
 
     def start(self, api: Api) -> list[str]:
         """Start the whole node. Returns the ids of the batches in block 0."""
-        for process in (self.network.validator(), self.network.rest_api(), self.network.processor(SETTINGS, INTKEY)):
+        for process in (self.network.validator(), self.network.rest_api(), self.network.processor(INTKEY)):
             process.wait_logged("ready")
         assert len(api.chain()) == 1
         return [batch["header_signature"] for batch in api.get("/batches")["data"]]

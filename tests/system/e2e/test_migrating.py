@@ -13,7 +13,7 @@ import pytest
 
 from tests.system.e2e.clients import Author
 from tests.system.e2e.conftest import Networks
-from tests.system.e2e.network import SETTINGS, Network
+from tests.system.e2e.network import Network
 from tests.system.e2e.process import DEADLINE_S, ROOT, Process
 from tests.system.independent.bare_validator import BareValidator
 from tests.system.independent.client import Transaction
@@ -186,7 +186,7 @@ def test_a_node_is_made_from_what_a_1x_node_had(networks: Networks, tmp_path: Pa
         configuration = configuration.replace(place, real)
     (tmp_path / "node.toml").write_text(configuration)
     assert network.run(*words("dovetail genesis", places)).code == 0
-    for part in ("dovetail validator", f"dovetail processor {SETTINGS}", "dovetail rest-api"):
+    for part in ("dovetail validator", "dovetail rest-api"):
         network.start(*words(part, places), name=part)
     for process in network.processes:
         process.wait_logged("ready")

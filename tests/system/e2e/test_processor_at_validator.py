@@ -208,7 +208,7 @@ def test_a_validator_that_starts_again_gives_its_work_to_who_registers_again(
 ) -> None:
     """WIRE.md, life of a processor, 4: the connection is lost with the validator, but the batch is not lost."""
     network = networks()
-    processes = network.parts("families.settings.handler:SettingsHandler")
+    processes = network.parts()
     api = networks.api(network)
     leaf = address("restart")
     batch = author.batch(author.transaction("e2e_bare", b"", inputs=[leaf], outputs=[leaf]))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.system.e2e.clients import OK, Api, Author, WireClient, wire_client
 from tests.system.e2e.conftest import Networks
-from tests.system.e2e.network import INTKEY, SETTINGS, Network
+from tests.system.e2e.network import INTKEY, Network
 from tests.system.e2e.process import Process
 from tests.system.e2e.script_family import NAMESPACE, bare_apply, script
 from tests.system.independent import client as ledger
@@ -25,7 +25,7 @@ class _Parts:
 
     def __init__(self, networks: Networks) -> None:
         self.network: Network = networks()
-        self.processes = self.network.parts(SETTINGS, INTKEY)
+        self.processes = self.network.parts(INTKEY)
         self.api: Api = networks.api(self.network)
 
     def end_validator(self, number: signal.Signals) -> None:

@@ -11,9 +11,10 @@ import pytest
 
 from tests.system.e2e.clients import Author
 from tests.system.e2e.conftest import Networks, Shared
-from tests.system.e2e.network import INTKEY, SETTINGS, Network
+from tests.system.e2e.network import INTKEY, Network
 from tests.system.e2e.process import DEADLINE_S, Process
 from tests.system.e2e.script_family import HANDLER, address, script
+from tests.system.independent import protobuf_wire as wire
 
 
 def _tries(up: Process) -> list[str]:
@@ -96,10 +97,14 @@ class TestAWholeLife:
 
     def test_without_families_it_says_what_it_waits_for(self, networks: Networks, author: Author) -> None:
         network = networks()
+        assert network.run("genesis", "--data-dir", str(network.data)).code == 0
+        with (network.data / "genesis.batch").open("ab") as file:
+            first = author.batch(author.intkey("set", "first", 1))
+            file.write(wire.encode(wire.repeated(1, [first.to_bytes()])))
         up = network.start(*network.up_words, "--no-families")
-        up.wait_for_line(r"validator \(a processor of sawtooth_settings 1.0, to make the genesis block\)")
+        up.wait_for_line(r"validator \(a processor of intkey 1.0, to make the genesis block\)")
         assert up.out == []
-        network.processor(SETTINGS, INTKEY)
+        network.processor(INTKEY)
         up.wait_for_line("^ready ")
         networks.api(network).commit(author.batch(author.intkey("set", "n", 1)))
         assert [network.run_command(line).code for line in _tries(up)] == [0, 0, 0]

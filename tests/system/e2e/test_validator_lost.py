@@ -10,7 +10,7 @@ import pytest
 from tests.system.e2e.clients import Api, Author, error_of
 from tests.system.e2e.conftest import Networks
 from tests.system.e2e.metrics import metric, wait_for_metric
-from tests.system.e2e.network import INTKEY, SETTINGS, Network, ReservedPort
+from tests.system.e2e.network import INTKEY, Network, ReservedPort
 from tests.system.e2e.process import DEADLINE_S, Process
 from tests.system.e2e.script_family import NAMESPACE, script
 from tests.system.independent import client as ledger
@@ -36,7 +36,7 @@ class _Node:
 
     def __init__(self, networks: Networks, author: Author) -> None:
         self.network: Network = networks(DOVETAIL_REST_API_TIMEOUT_S=str(_TIMEOUT_S))
-        self.parts = self.network.parts(SETTINGS, INTKEY)
+        self.parts = self.network.parts(INTKEY)
         self.api = networks.api(self.network)
         self.committed = author.batch(author.intkey("set", "n", 1))
         self.api.commit(self.committed)
@@ -162,7 +162,7 @@ class TestSeveralRestApis:
 
     def test_each_answers_as_the_others(self, networks: Networks, author: Author, ports: list[ReservedPort]) -> None:
         network = networks()
-        network.parts(SETTINGS, INTKEY)
+        network.parts(INTKEY)
         processes = [
             network.start("rest-api", "--bind", f"127.0.0.1:{port.number}", "--validator", network.validator_url)
             for port in ports

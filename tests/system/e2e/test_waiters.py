@@ -17,7 +17,7 @@ from tests.dovetail.rest_api.raw_http import Answer, read_answers
 from tests.system.e2e.clients import Author
 from tests.system.e2e.conftest import Networks
 from tests.system.e2e.metrics import metric, wait_for_metric
-from tests.system.e2e.network import INTKEY, SETTINGS
+from tests.system.e2e.network import INTKEY
 from tests.system.e2e.process import DEADLINE_S
 from tests.system.e2e.script_family import NAMESPACE, script
 from tests.system.independent.bare_processor import BareProcessor, ProcessRequest, StateAccess
@@ -125,7 +125,7 @@ class TestWaiters:
 
     def test_crowd(self, networks: Networks, author: Author, count: int) -> None:
         network = networks()
-        parts = network.parts(SETTINGS, INTKEY)
+        parts = network.parts(INTKEY)
         api = networks.api(network)
         batches = [author.batch(author.transaction(_ABSENT, script())) for _ in range(_BATCHES)]
         api.accept(*batches)

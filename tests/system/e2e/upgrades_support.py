@@ -23,7 +23,7 @@ from dovetail.ledger.settings import TRANSACTION_FAMILIES, FamilyVersion
 from tests.system.e2e.clients import Api, Author
 from tests.system.e2e.conftest import Networks
 from tests.system.e2e.metrics import wait_for_metric
-from tests.system.e2e.network import SETTINGS, Network
+from tests.system.e2e.network import Network
 from tests.system.e2e.process import DEADLINE_S, Process, ProcessFailed
 from tests.system.independent import client as ledger
 from tests.system.independent.client import Batch, Transaction
@@ -83,7 +83,7 @@ def walk(url: str) -> list[Block]:
 
 
 class Node:
-    """Validator, REST API and settings processor as separate processes.
+    """Validator and REST API as separate processes.
 
     ``genesis``: the genesis file of another node.
     """
@@ -101,7 +101,6 @@ class Node:
         self.genesis = file.read_bytes()
         self.validators = [self.network.validator()]
         self.network.rest_api().wait_logged("ready")
-        self.processor(SETTINGS)
         self.validators[0].wait_logged("ready")
         self.api = networks.api(self.network)
 

@@ -13,7 +13,7 @@ import psutil
 
 from dovetail.validator.crash_points import VARIABLE
 from tests.system.e2e.conftest import Networks
-from tests.system.e2e.network import INTKEY, SETTINGS
+from tests.system.e2e.network import INTKEY
 from tests.system.e2e.process import DEADLINE_S, Process, ProcessFailed
 from tests.system.faults.client import Client
 from tests.system.faults.load import MIXED, Kind, Load
@@ -40,7 +40,7 @@ class Node:
             raise ProcessFailed(f"dovetail genesis: exit code {made.code}: {made.err}")
         self._serving = threading.Event()
         self.rest = self._start_rest()
-        self.processors = {handler: self.network.processor(handler) for handler in (SETTINGS, INTKEY)}
+        self.processors = {INTKEY: self.network.processor(INTKEY)}
         self.clients: list[Client] = []
         self._starts = 0
         self.validator = self.start_validator({VARIABLE: first_point})

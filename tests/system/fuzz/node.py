@@ -17,9 +17,11 @@ from structlog.testing import capture_logs
 from dovetail.ledger.batch import decode_batch_list, verify_batch
 from dovetail.ledger.building import build_batch, encode_batch_list
 from dovetail.ledger.errors import RefusedBatch
+from dovetail.node.judged_here import judged_here
 from dovetail.validator.admission.verifier import Verified
 from dovetail.validator.config import ValidatorConfig
 from dovetail.validator.node import Node
+from dovetail.validator.surroundings import on_machine
 from dovetail.validator.transport.sockets import DrainedSocket
 from families.intkey.addresses import NAMESPACE, intkey_address
 from families.intkey.client import intkey_transaction
@@ -142,7 +144,7 @@ class Messages(Target):
 
     async def _open(self, folder: Path) -> None:
         config = ValidatorConfig(folder, folder / "key", "tcp://127.0.0.1:*", 1, LIMITS)
-        self._node = node = Node(config, self._store, SIGNER)
+        self._node = node = Node(config, self._store, SIGNER, on_machine(judged_here()))
         self._frames = _FrameList(node._gateway._socket)
         node._gateway._socket = self._frames  # type: ignore[assignment]
         node._gateway._received = self._frames.received

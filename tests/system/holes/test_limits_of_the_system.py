@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.system.e2e.clients import Api, Author
-from tests.system.e2e.network import INTKEY, SETTINGS, Network
+from tests.system.e2e.network import INTKEY, Network
 from tests.system.e2e.process import DEADLINE_S, ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -42,7 +42,7 @@ def test_a_rest_api_with_64_descriptors_says_what_it_needs_instead_of_refusing_e
 
 def test_a_map_that_cannot_grow_refuses_writes_says_why_and_goes_on_when_it_can(network: Network) -> None:
     assert network.run("genesis", "--data-dir", str(network.data)).code == 0
-    parts = [network.validator(), network.rest_api(), network.processor(SETTINGS), network.processor(INTKEY)]
+    parts = [network.validator(), network.rest_api(), network.processor(INTKEY)]
     parts.append(network.processor("tests.system.holes.noisy_family:NoisyHandler"))
     for part in parts:
         part.wait_logged("ready")

@@ -18,7 +18,7 @@ import pytest
 
 from dovetail.node.notify import NOTIFY_SOCKET, NotifyListener
 from tests.system.e2e.clients import Api, Author
-from tests.system.e2e.network import INTKEY, SETTINGS, Network
+from tests.system.e2e.network import INTKEY, Network
 from tests.system.e2e.process import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -125,13 +125,11 @@ def test_a_ledger_of_unread_parts_works_and_each_ends_on_sigterm(
     network: Network, start: Callable[..., Unread]
 ) -> None:
     assert network.run("genesis", "--data-dir", str(network.data)).code == 0
-    processor = network.start("processor", SETTINGS, "--connect", network.validator_url)
     validator = start("dovetail", "validator", "--data-dir", str(network.data), "--bind", network.validator_url)
     rest_api = start("dovetail", "rest-api", "--bind", network.rest_bind, "--validator", network.validator_url)
     intkey = start("dovetail", "processor", INTKEY, "--connect", network.validator_url)
     _commit(network, "parts", 20)
     assert [part.end() for part in (intkey, rest_api, validator)] == [0, 0, 0]
-    assert processor.terminate() == 0
 
 
 @pytest.mark.parametrize("ends", [_full_pipe, _stopped_terminal])
@@ -170,7 +168,6 @@ def test_dropped_lines_are_counted_and_their_number_stands_in_their_place(
     network: Network, start: Callable[..., Unread]
 ) -> None:
     assert network.run("genesis", "--data-dir", str(network.data)).code == 0
-    settings = network.start("processor", SETTINGS, "--connect", network.validator_url)
     validator = network.validator()
     validator.wait_logged("ready")
     rest_api = start("dovetail", "rest-api", "--bind", network.rest_bind, "--validator", network.validator_url)
@@ -200,7 +197,6 @@ def test_dropped_lines_are_counted_and_their_number_stands_in_their_place(
     assert logged[place]["level"] == "warning"
     assert logged[place]["lines"] >= max(dropped, sent - len(numbers)) > 0
     assert validator.terminate() == 0
-    assert settings.terminate() == 0
 
 
 def test_a_log_file_that_was_removed_or_whose_disk_was_full_is_written_again(network: Network) -> None:

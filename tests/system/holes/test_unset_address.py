@@ -13,7 +13,7 @@ import pytest
 import zmq
 
 from tests.system.e2e.clients import Api, Author
-from tests.system.e2e.network import INTKEY, SETTINGS, Network
+from tests.system.e2e.network import INTKEY, Network
 from tests.system.e2e.process import DEADLINE_S, Process
 from tests.system.e2e.script_family import HANDLER, NAMESPACE, ScriptHandler, address, script
 from tests.system.independent import protobuf_wire as wire
@@ -112,7 +112,7 @@ def test_our_intkey_judges_at_a_validator_of_release_1_0_as_here(statuses: bool)
 def network(tmp_path: Path) -> Iterator[Network]:
     made = Network(tmp_path)
     try:
-        made.parts(SETTINGS)
+        made.parts()
         yield made
     finally:
         made.close()

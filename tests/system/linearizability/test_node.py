@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from tests.system.e2e.conftest import Networks
-from tests.system.e2e.network import INTKEY, SETTINGS, Network
+from tests.system.e2e.network import INTKEY, Network
 from tests.system.e2e.process import Process
 from tests.system.linearizability.checker import Operation, refute
 from tests.system.linearizability.clients import NAMES, Recorder, run_clients
@@ -58,7 +58,7 @@ class Killed:
     def __init__(self, network: Network, seed: int) -> None:
         self._network = network
         self._rng = random.Random(seed)
-        started = network.parts(SETTINGS)
+        started = network.parts()
         self._validator, self._rest = started["validator"], started["rest-api"]
         self._processors = [self._start_processor() for _ in range(PROCESSORS)]
         for processor in self._processors:

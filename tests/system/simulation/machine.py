@@ -13,6 +13,7 @@ from dovetail.validator.node import CannotStart, Node
 from dovetail.validator.store import StorageFailed, Store
 from dovetail.validator.surroundings import Surroundings, open_solo_engine
 from tests.system.simulation.disk import Crashed, Disk
+from tests.system.simulation.judged import judged_settings
 from tests.system.simulation.model import Violated
 from tests.system.simulation.promises import Promises
 from tests.system.simulation.stage import Stage
@@ -58,9 +59,10 @@ class Machine:
             open_solo_engine,
             stage.loop.time,
             lambda: int(stage.loop.time() * 1000),
+            judged_settings(),
         )
         self._store = store
-        self.node = node = Node(self._config, store, _SIGNER, surroundings=surroundings)
+        self.node = node = Node(self._config, store, _SIGNER, surroundings)
         self._promises.holder = node._queue.holder
         self._starting = self._spawn(self._reach_genesis(node))
 

@@ -25,7 +25,7 @@ from tests.system.simulation.machine import Machine
 from tests.system.simulation.maker import Maker
 from tests.system.simulation.model import Model, Violated
 from tests.system.simulation.processors import Processor
-from tests.system.simulation.programs import FLAKY, HOT, HOT_NEXT, LIST, SETTINGS
+from tests.system.simulation.programs import FLAKY, HOT, HOT_NEXT, LIST
 from tests.system.simulation.promises import Promises
 from tests.system.simulation.stage import Stage
 from tests.system.simulation.wire import Network
@@ -117,7 +117,6 @@ class World:
         for number in range(rng.randint(1, 5)):
             behaviour = draw_behaviour(rng, self._families, packed, number)
             self._processors.append(Processor(f"p{number}", behaviour, self.stage))
-        self._processors.append(Processor("s0", Behaviour((SETTINGS,), packed=rng.choice([0, 2])), self.stage))
         busy_ms = rng.choice([2, 20, 100, 300])
         self._clients = [
             Client(number, rng.randint(6, 35), busy_ms, self.maker, self.stage) for number in range(rng.randint(1, 5))
@@ -142,7 +141,7 @@ class World:
                 processor.leave()
         # These processors arrive last, so that batches that other processors refused are tried again.
         await pause(3_000)
-        for number, families in enumerate([(HOT, LIST, HOT_NEXT), (FLAKY, SETTINGS), (HOT, HOT_NEXT, FLAKY)]):
+        for number, families in enumerate([(HOT, LIST, HOT_NEXT), (FLAKY,), (HOT, HOT_NEXT, FLAKY)]):
             honest = Processor(f"h{number}", Behaviour(families, packed=2 if number != 1 else 0), self.stage)
             self._processors.append(honest)
             self._spawn(honest.live())

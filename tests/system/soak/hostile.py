@@ -100,13 +100,13 @@ def unserved_families(target: Target) -> None:
 
 
 def registrations(target: Target) -> None:
-    """Processors that register many namespaces, also that of settings, and leave without a word."""
+    """Processors that register many namespaces, some also that of settings, and leave without a word."""
     with _dealer(target) as dealer:
         for family in range(20):
             request = processor_pb2.TpRegisterRequest(
                 family=f"strange {family}",
                 version="1.0",
-                namespaces=["000000", *(target.random.randbytes(3).hex() for _ in range(500))],
+                namespaces=["000000"] * (family % 2) + [target.random.randbytes(3).hex() for _ in range(500)],
             )
             _send(dealer, Envelope.TP_REGISTER_REQUEST, request.SerializeToString())
         dealer.poll(1_000)

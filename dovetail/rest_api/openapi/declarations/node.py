@@ -44,6 +44,7 @@ _SYSTEM: Final = {
 
 _PROCESSOR: Final = {
     "connection_id": "5f1c0e7a9b",
+    "in_process": False,
     "state": "takes_work",
     "families": [
         {
@@ -52,6 +53,7 @@ _PROCESSOR: Final = {
             "build_id": "sha256:9f86d081884c",
             "migrates": False,
             "namespaces": ["1cf126"],
+            "idle": False,
         }
     ],
     "packed_version": 2,

@@ -141,7 +141,14 @@ NODE: Final[dict[str, Json]] = {
     "Processors": single(array("Processor")),
     "Processor": record(
         {
-            "connection_id": text("Identifies the connection while it lasts.", pattern="^([0-9a-f]{2})*$"),
+            "connection_id": text(
+                "Identifies the connection while it lasts; empty for the node's own processor.",
+                pattern="^([0-9a-f]{2})*$",
+            ),
+            "in_process": {
+                "type": "boolean",
+                "description": "Whether this is the node's own processor, which runs in the validator's process.",
+            },
             "state": {
                 "type": "string",
                 "enum": ["takes_work", "draining", "silent", "stuck"],
@@ -157,6 +164,11 @@ NODE: Final[dict[str, Json]] = {
                         "build_id": text("Identifies the build of the processor; empty if the processor sent none."),
                         "migrates": {"type": "boolean", "description": "Whether it can migrate state to this version."},
                         "namespaces": texts("The prefixes under which the family may write."),
+                        "idle": {
+                            "type": "boolean",
+                            "description": "Whether the processor gets no task of this family, because the node judges"
+                            " the family itself. Such a processor is not needed.",
+                        },
                     }
                 ),
             },

@@ -105,7 +105,7 @@ class TransactionContext:
 
     def _check_writes(self, addresses: Iterable[str]) -> None:
         for address in addresses:
-            self._refuse_if(write_refusal(address, self._outputs, self._namespaces))
+            self._refuse_if(write_refusal(self.transaction.family.name, address, self._outputs, self._namespaces))
 
     def _refuse_if(self, message: str | None) -> None:
         if message is not None:

@@ -72,6 +72,7 @@ class Run:
                 return Withdrawn("internal_error", transaction.family, message=outcome.message)
             kept = keep(
                 transaction.id,
+                transaction.family.name,
                 transaction.outputs,
                 namespaces,
                 outcome.changes,

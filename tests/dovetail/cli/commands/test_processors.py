@@ -71,6 +71,20 @@ def test_each_family_has_a_row_and_the_connection_stands_in_the_first(run: Run, 
     ]  # fmt: skip
 
 
+def test_the_nodes_own_processor_and_one_that_is_not_needed_are_told_apart(run: Run, api: FakeApi) -> None:
+    settings = {**_family("1.0", ""), "family_name": "sawtooth_settings"}
+    own = _entry(families=[settings], in_process=True, connection_id="", max_occupancy=64)
+    _answer(api, own, _entry(families=[{**settings, "idle": True}]))
+    _, first, second = (line.split() for line in run("processors").out.splitlines())
+    assert first[:5] == ["sawtooth_settings", "1.0", "-", "takes", "work"]
+    assert first[-4:] == ["in", "node", "-", "-"]
+    assert second[:5] == ["sawtooth_settings", "1.0", "-", "not", "needed"]
+    _answer(api, own)
+    alone = run("processors")
+    assert (alone.code, len(alone.out.splitlines())) == (1, 2)
+    assert "no processor is connected" in alone.err
+
+
 def test_json_is_what_the_node_said(run: Run, api: FakeApi) -> None:
     _answer(api, _entry())
     done = run("processors", "--json")

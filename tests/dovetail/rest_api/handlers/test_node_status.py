@@ -116,6 +116,7 @@ PROCESSORS = ProcessorsResponse(
     processors=[
         {
             "connection_id": "00ff",
+            "in_process": True,
             "state": "DRAINING",
             "families": [
                 {
@@ -124,6 +125,7 @@ PROCESSORS = ProcessorsResponse(
                     "build_id": "7f3a",
                     "migrates": True,
                     "namespaces": ["1cf126", ""],
+                    "idle": True,
                 }
             ],
             "packed_version": 1,
@@ -153,6 +155,7 @@ def test_each_processor_is_listed() -> None:
             first, second, third = await listed(api, "/status/processors")
             assert first == {
                 "connection_id": "00ff",
+                "in_process": True,
                 "state": "draining",
                 "families": [
                     {
@@ -161,6 +164,7 @@ def test_each_processor_is_listed() -> None:
                         "build_id": "7f3a",
                         "migrates": True,
                         "namespaces": ["1cf126", ""],
+                        "idle": True,
                     }
                 ],
                 "packed_version": 1,

@@ -19,6 +19,7 @@ from dovetail.validator.history.replay import TRIES_MAX, ProcessorsMissing, Repl
 from dovetail.validator.history.verification.chain import CheckedBlock, Verification
 from dovetail.validator.history.verification.findings import Findings
 from dovetail.validator.history.verification.outcomes import compare
+from dovetail.validator.processors.own import NO_FAMILIES
 from dovetail.validator.store import StoreReader
 from protos import packed_pb2, processor_pb2
 from protos.validator_pb2 import Message as Envelope
@@ -41,7 +42,14 @@ class Again:
         assert self.findings.kept == []
         self.done: list[CheckedBlock] = []
         self.replay = Replay(
-            "tcp://127.0.0.1:*", Limits(), wait_s, self.reader, verification.node, self.findings.add, self.done.append
+            "tcp://127.0.0.1:*",
+            Limits(),
+            wait_s,
+            self.reader,
+            verification.node,
+            self.findings.add,
+            self.done.append,
+            NO_FAMILIES,
         )
 
     def close(self) -> None:
@@ -241,7 +249,9 @@ def test_a_task_that_outlasts_the_try_of_its_block_changes_nothing() -> None:
     block = CheckedBlock(1, 2, batches, [[], []], frozenset(), EMPTY, EMPTY, True, True)
 
     async def test() -> None:
-        replay = Replay("tcp://127.0.0.1:*", Limits(), 5, cast(StoreReader, NoReader()), Mock(), Mock(), Mock())
+        replay = Replay(
+            "tcp://127.0.0.1:*", Limits(), 5, cast(StoreReader, NoReader()), Mock(), Mock(), Mock(), NO_FAMILIES
+        )
         peer = Peer(replay.endpoint)
         request = processor_pb2.TpRegisterRequest(
             family=V1.name, version=V1.version, namespaces=["1cf126"], max_occupancy=2, packed_version=2

@@ -34,7 +34,9 @@ def _root(node: Node) -> str:
 def test_what_it_writes_outside_the_outputs_is_in_no_state(tmp_path: Path, where: str) -> None:
     async def test() -> None:
         async with open_node(tmp_path) as node, open_peers(node, 2) as (processor, client):
-            registration = TpRegisterRequest(family="lied", version="1.0", namespaces=[""], packed_version=2)
+            registration = TpRegisterRequest(
+                family="lied", version="1.0", namespaces=["1cf126", "abab"], packed_version=2
+            )
             processor.send(Envelope.TP_REGISTER_REQUEST, "register", registration.SerializeToString())
             await _answer_to(processor, Envelope.TP_REGISTER_RESPONSE)
             transaction = build_transaction(

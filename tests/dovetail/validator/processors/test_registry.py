@@ -53,7 +53,12 @@ def test_packed_execution_is_agreed_on(asked: int, given: int) -> None:
         ({"namespaces": ["1cf126", "1CF126"]}, "namespace '1CF126' is not"),
         ({"namespaces": ["1cf"]}, "namespace '1cf' is not"),
         ({"namespaces": ["00" * 36]}, "namespace '000"),
-        ({"namespaces": [""] * 1001}, "1001 namespaces, at most 1000"),
+        ({"namespaces": ["1cf126"] * 1001}, "1001 namespaces, at most 1000"),
+        ({"namespaces": [""]}, "the namespace '' overlaps 000000, in which only sawtooth_settings writes"),
+        ({"namespaces": ["00"]}, "the namespace '00' overlaps 000000"),
+        ({"namespaces": ["1cf126", "000000"]}, "the namespace '000000' overlaps 000000"),
+        ({"namespaces": ["00000000"]}, "the namespace '00000000' overlaps 000000"),
+        ({"namespaces": ["0" * 70]}, "overlaps 000000"),
     ],
 )
 def test_registrations_that_cannot_stand(fields: dict[str, Any], said: str) -> None:
@@ -77,20 +82,20 @@ def test_bytes_that_are_no_registration_are_answered() -> None:
 
 def test_the_registrations_of_one_connection_have_bounded_bytes() -> None:
     bench = Bench(replace(Limits(), connection_registered_bytes_max=10_500))
-    assert bench.register(namespaces=["00"] * 100)
+    assert bench.register(namespaces=["01"] * 100)
     bench.take_sent()
     # The registration of a family again replaces the one before.
-    assert bench.register(namespaces=["00"] * 120)
-    assert bench.register(family=OTHER, namespaces=["00"] * 30) == []
+    assert bench.register(namespaces=["01"] * 120)
+    assert bench.register(family=OTHER, namespaces=["01"] * 30) == []
     with capture_logs() as logs:
         bench.now_ms += 2_000
-        assert bench.register(family=OTHER, namespaces=["00"] * 30) == []
+        assert bench.register(family=OTHER, namespaces=["01"] * 30) == []
     for said in (bench.take_sent()[-1].message.message, logs[0]["reason"]):
         assert "the registrations of this connection would have" in said
         assert "at most 10500 are allowed" in said
-    assert bench.register(family=OTHER, namespaces=["00"])
+    assert bench.register(family=OTHER, namespaces=["01"])
     bench.unregister()
-    assert bench.register(family=OTHER, namespaces=["00"] * 120)
+    assert bench.register(family=OTHER, namespaces=["01"] * 120)
 
 
 def test_a_registration_over_the_limit_is_not_decoded() -> None:
@@ -101,10 +106,10 @@ def test_a_registration_over_the_limit_is_not_decoded() -> None:
 
 def test_the_registrations_of_all_connections_have_bounded_bytes() -> None:
     bench = Bench(replace(Limits(), registered_bytes_max=20_000))
-    assert bench.register(b"a", namespaces=["00"] * 100)
-    assert bench.register(b"b", namespaces=["00"] * 100)
+    assert bench.register(b"a", namespaces=["01"] * 100)
+    assert bench.register(b"b", namespaces=["01"] * 100)
     with capture_logs() as logs:
-        assert bench.register(b"c", namespaces=["00"] * 100) == []
+        assert bench.register(b"c", namespaces=["01"] * 100) == []
     (line,) = logs
     assert "the registrations of all processors would have" in line["reason"]
     assert "at most 20000 are allowed" in line["reason"]
@@ -112,7 +117,7 @@ def test_the_registrations_of_all_connections_have_bounded_bytes() -> None:
     # Those of a closed connection count no longer.
     bench.gone.add(b"a")
     bench.processors.probe()
-    assert bench.register(b"c", namespaces=["00"] * 100)
+    assert bench.register(b"c", namespaces=["01"] * 100)
 
 
 def test_one_connection_registers_a_bounded_number_of_families() -> None:
@@ -201,8 +206,8 @@ def test_who_registers_again_takes_work_again() -> None:
     bench = Bench()
     bench.register()
     bench.unregister()
-    assert bench.register(namespaces=["00"]) == [ProcessorAvailable(FAMILY, False)]
-    assert bench.free().families == {FAMILY: Registered(("00",))}
+    assert bench.register(namespaces=["01"]) == [ProcessorAvailable(FAMILY, False)]
+    assert bench.free().families == {FAMILY: Registered(("01",))}
 
 
 def test_a_stranger_cannot_unregister() -> None:

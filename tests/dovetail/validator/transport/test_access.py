@@ -30,7 +30,7 @@ from protos.client_batch_submit_pb2 import ClientBatchSubmitResponse
 from protos.node_pb2 import NodeStatusResponse, NotAllowed
 from protos.processor_pb2 import TpProcessResponse, TpRegisterRequest, TpRegisterResponse, TpUnregisterResponse
 from protos.validator_pb2 import Message as Envelope
-from tests.dovetail.validator.nodes import process, register, signed_batch
+from tests.dovetail.validator.nodes import MACHINE, process, register, signed_batch
 from tests.dovetail.validator.peers import LIMITS, OpenPort, Peer, run
 from tests.dovetail.validator.support import LIMITS as NODE_LIMITS
 from tests.dovetail.validator.support import SIGNER, commit, make_batch, open_store
@@ -57,7 +57,7 @@ async def open_kept(ring: Ring, path: Path, limits: Limits = NODE_LIMITS) -> Asy
     try:
         commit(store, [make_batch("genesis")])
         config = kept(ring, path, limits=limits)
-        node = Node(config, store, SIGNER, read_access_policy(config))
+        node = Node(config, store, SIGNER, MACHINE, read_access_policy(config))
         try:
             await node.restore()
             yield node
