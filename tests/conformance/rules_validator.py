@@ -10,6 +10,7 @@ from tests.conformance.rules_answers import LISTS, NODE
 from tests.conformance.table import error
 from tests.conformance.wire import Request
 from tests.conformance.world import JSON, OCTETS, UNKNOWN_ID, World
+from tests.system.e2e.clients import Author
 from tests.system.e2e.network import INTKEY, ReservedPort
 from tests.system.e2e.script_family import HANDLER, NAMESPACE, script
 from tests.system.independent import client as ledger
@@ -114,12 +115,14 @@ def _each_says(world: World, code: int, paths: tuple[str, ...]) -> None:
 def _(nodes: Nodes) -> None:
     network = nodes.network()
     assert network.run("genesis", "--data-dir", str(network.data)).code == 0
-    world = nodes.world(network.rest_url)
+    author = Author("before genesis")
     with (network.data / "genesis.batch").open("ab") as file:
         # Block 0 waits for a processor of this second batch.
-        file.write(wire.encode(wire.repeated(1, [world.new().to_bytes()])))
+        second = author.batch(author.intkey("set", "genesis", 1))
+        file.write(wire.encode(wire.repeated(1, [second.to_bytes()])))
     validator = network.validator()
     network.rest_api().wait_logged("ready")
+    world = nodes.world(network.rest_url)
     for path in (*LISTS, "/blocks/0", f"/batches/{'ab' * 64}", f"/transactions/{'ab' * 64}", f"/state/{'ab' * 35}"):
         error(15, "genesis")(world.http.get(path), world)
     error(15, "genesis")(world.post(world.new()), world)

@@ -81,7 +81,7 @@ def test_a_node_as_the_page_makes_it_commits(networks: Networks, tmp_path: Path,
     for process in started:
         process.wait_logged("ready")
     keys = {path.stem: path.read_text().strip() for path in (tmp_path / "keys").glob("*.pub")}
-    started[0].wait_logged("the port is restricted", public_key=keys["validator"], allowed_keys=3)
+    started[0].wait_logged("the port is restricted", public_key=keys["validator"], allowed_keys=2)
     api = networks.api(network)
     api.commit(author.batch(author.intkey("set", "keyed", 1)))
     # Public keys may be in the logs. Secrets are neither there, nor in what a node reports about itself, nor in what
@@ -120,6 +120,7 @@ def test_wrong_keys_are_refused_and_reported(keyed: KeyedNetwork, networks: Netw
     rightful = keyed.processor(INTKEY, ring.processor)
     for process in (rightful, validator):
         process.wait_logged("ready")
+    validator.wait_logged("processor registered")
     assert validator.count_logged("processor registered") == 1
     # A REST API with a processor's key can submit nothing, and reports why.
     rest_api = keyed.rest_api(ring.processor)

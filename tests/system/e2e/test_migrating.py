@@ -67,8 +67,8 @@ def test_every_block_is_run() -> None:
     assert len(re.findall(r"```\w+\n", PAGE)) == len(FILES) + 1 + len(re.findall(r"```sh\n", PAGE))
     commands = [" ".join(line.split()[:2]) for line in LINES]
     assert commands == [
-        "find .", "dovetail processor", "dovetail genesis", "dovetail validator", "dovetail processor",
-        "dovetail rest-api", "dovetail settings", "dovetail settings",
+        "find .", "dovetail processor", "dovetail genesis", "dovetail validator", "dovetail rest-api",
+        "dovetail settings", "dovetail settings",
     ]  # fmt: skip
 
 
