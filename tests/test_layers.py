@@ -129,7 +129,6 @@ def loaded_by(module: str) -> set[str]:
         "processor_sdk.testing",
         "families.intkey.handler",
         "families.intkey.v2.handler",
-        "families.settings.handler",
     ],
 )
 def test_a_processor_needs_few_packages(module: str) -> None:

@@ -19,7 +19,7 @@ from dovetail.ledger.permitted import (
     permission_refusal,
     permitted_families,
 )
-from dovetail.ledger.settings import TRANSACTION_FAMILIES, FamilyVersion, decode_setting, encode_setting
+from dovetail.ledger.settings import SETTINGS, TRANSACTION_FAMILIES, FamilyVersion, decode_setting, encode_setting
 from dovetail.ledger.signing import Signer
 from families.intkey.payload import ENCODINGS, LEAF
 from families.intkey.v2.payload import ENCODINGS as ENCODINGS_V2
@@ -123,7 +123,11 @@ class Settings(Target):
         except NotDecodable:
             assert len(permitted) == 1
             return
-        assert permitted == decoded == decode_permitted_families(encode_permitted_families(decoded))
+        assert decoded == decode_permitted_families(encode_permitted_families(decoded))
+        # A value that shuts out the settings family is read as if it named that family without limits.
+        assert permitted in (decoded, (Permission(SETTINGS), *(one for one in decoded if one.family != SETTINGS)))
+        for block_num in (0, 100, 2**63 - 1):
+            assert permission_refusal(SETTINGS, permitted, block_num) is None
         for block_num in (0, 100, 2**63 - 1):
             awaiting_migration(decoded, block_num, lambda _: False)
             for entry in decoded[:5]:
