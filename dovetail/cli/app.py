@@ -13,7 +13,7 @@ from dovetail.ledger.version import installed_version
 from dovetail.node.log_files import write_trace
 
 _COMMANDS: Final = {
-    "up": "Run a whole node: validator, REST API, the bundled processors and those of --family.",
+    "up": "Run a whole node: validator, REST API, the bundled processor of intkey and those of --family.",
     "genesis": "Make a node's first files without starting it: keys where they are missing, and the genesis.",
     "keygen": "Make a key pair: the private key readable by you alone, the public key beside it.",
     "new-family": "Write a new transaction family: handler, payload, client, tests and unit file, as a project that"
@@ -21,7 +21,7 @@ _COMMANDS: Final = {
     "validator": "Run a validator: it orders, executes, stores and answers.",
     "rest-api": "Run a REST API in front of a validator. It keeps no state: any number may run.",
     "processor": "Run a transaction processor with one or more handlers.",
-    "processors": "List the connected processors: which family, version and build each is, its state, what it holds and"
+    "processors": "List the processors: which family, version and build each is, its state, what it holds and"
     " has done.",
     "status": "Show whether a node is ready, its head, its queue, its processors, and what it has committed since it"
     " started.",

@@ -131,10 +131,10 @@ def _families(answer: Answer, _: World) -> None:
 
 def _processors(answer: Answer, _: World) -> None:
     for entry in answer.json["data"]:
-        assert entry["state"] in ("takes_work", "draining", "silent")
+        assert entry["state"] in ("takes_work", "draining", "silent", "stuck")
         assert entry["families"]
         for family in entry["families"]:
-            assert set(family) == {"family_name", "family_version", "build_id", "migrates", "namespaces"}
+            assert set(family) == {"family_name", "family_version", "build_id", "migrates", "namespaces", "idle"}
         assert set(entry["in_flight"]) == {"tasks", "transactions"}
         for name in ("packed_version", "max_occupancy", "done", "invalid", "internal_errors"):
             assert isinstance(entry[name], int)

@@ -208,8 +208,8 @@ class OtherRemoves(OtherFamily):
 class SaysWhatIsPermitted(TransactionHandler[bytes]):
     """Writes its payload to the leaf of the setting of permitted families, as if votes had changed the setting."""
 
-    family_name = "says"
-    family_version = "1.0"
+    family_name = settings.FAMILY_NAME
+    family_version = settings.FAMILY_VERSION
     namespaces = (settings.NAMESPACE,)
 
     def apply(self, transaction: Transaction[bytes], context: Context) -> None:

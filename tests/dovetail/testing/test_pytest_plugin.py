@@ -136,7 +136,7 @@ def test_a_real_validator_for_a_module(tmp_path: Path) -> None:
     code, said = run_pytest(tmp_path, greeting=FAMILY, test_real=REAL, test_then=THEN, types="")
     assert (code, "1 failed, 3 passed" in said) == (1, True), said
     shown = said.partition("processes of running_validator")[2]
-    for part in ("=== validator", "=== rest-api", "=== settings", "=== up-1", "=== Greeting-2"):
+    for part in ("=== validator", "=== rest-api", "=== up-1", "=== Greeting-2"):
         assert part in shown, said
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []

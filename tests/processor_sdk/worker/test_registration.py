@@ -46,7 +46,7 @@ class Legacy:
 
     family_name = "old"
     family_versions = ("1.0",)
-    namespaces = ("00" * 3,)
+    namespaces = ("ab" * 3,)
 
     def apply(self, transaction: Any, context: Any) -> None: ...
 

@@ -206,7 +206,9 @@ def test_misdeed_that_kills_its_worker_is_reported_and_tried_again(node: Node, m
             node.others_go_on()
             details = node.api.details(batch)
             assert re.fullmatch(
-                r"its processor was lost \d+ times while it applied this batch alone", details["message"]
+                r"its processor was lost \d+ times while it applied this batch alone, or gave no answer within 60000 ms"
+                r" \(task_answer_ms_max\)",
+                details["message"],
             )
         assert node.api.words(batch) == ["PENDING"]
     finally:

@@ -75,19 +75,17 @@ def test_killed_at_each_point(networks: Networks) -> None:
                     node.start_armed(point.label)
                 node.wait_for_crash(point.label)
                 heads[point] = sound_from(node.network.data, 0)
-        node.start_armed(armed)
+        node.start_validator()
 
-    first = next(iter(UNDER_LOAD))
-    armed = f"{first.label}:{UNDER_LOAD[first]}"
     node = Node(networks, _SMALL_MAP, next(iter(GENESIS)).label, crash_at_genesis)
     assert heads == GENESIS
 
     clients = [node.client(Load(7, f"client{number}")) for number in range(2)]
     head = 0
+    node.kill_validator()
     for point, time in UNDER_LOAD.items():
         with annotated(point.label):
-            if point is not first:
-                node.start_armed(f"{point.label}:{time}")
+            node.start_armed(f"{point.label}:{time}")
             node.wait_for_crash(point.label)
             head = sound_from(node.network.data, max(head - 1, 0))
     node.restart_validator()

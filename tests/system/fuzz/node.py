@@ -276,7 +276,7 @@ class Messages(Target):
             node._probe_timer.cancel()
             node._probe_timer = None
         assert node._clients.statuses.waiters == 0
-        assert not list(node._processors.statuses())
+        assert all(status.in_process for status in node._processors.statuses())
         assert node._clients.submissions._checking_bytes == 0
         frames.sent.clear()
 

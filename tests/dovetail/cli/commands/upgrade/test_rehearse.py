@@ -16,7 +16,7 @@ import pytest
 from dovetail.cli.commands.upgrade.rehearse import WORKERS_MAX
 from dovetail.ledger.building import build_transaction
 from dovetail.ledger.permitted import PERMITTED_AT, Permission, encode_permitted_families
-from dovetail.ledger.settings import TRANSACTION_FAMILIES, FamilyVersion, encode_setting
+from dovetail.ledger.settings import SETTINGS, TRANSACTION_FAMILIES, FamilyVersion, encode_setting
 from dovetail.validator.store.opening import READERS_MAX
 from families.intkey.addresses import intkey_address
 from families.intkey.handler import IntkeyHandler
@@ -268,8 +268,8 @@ def planned(folder: Path, *permitted: Permission) -> Chain:
     said = build_transaction(
         SIGNER,
         batcher_pubkey=SIGNER.public_key,
-        family_name="says",
-        family_version="1.0",
+        family_name=SETTINGS.name,
+        family_version=SETTINGS.version,
         inputs=(),
         outputs=(PERMITTED_AT,),
         payload=value,

@@ -15,13 +15,13 @@ from dovetail.validator.core.execution.model import TransactionOutcome, Verdict
 from tests.dovetail.validator.support import address, make_transaction, view_of
 
 READABLE, WRITABLE, BOTH = address(1), address(2), address(3)
-ELSEWHERE = address(4, "000000")
+ELSEWHERE, SETTINGS_LEAF = address(4, "abcdef"), address(4, "000000")
 LIMITS = Limits()
 BASE = {READABLE: b"readable", WRITABLE: b"writable"}
 
 
 def make_context(namespaces: tuple[str, ...] = ("1cf126",), limits: Limits = LIMITS) -> TransactionContext:
-    transaction = make_transaction("t", inputs=[READABLE, BOTH], outputs=[WRITABLE, BOTH, ELSEWHERE])
+    transaction = make_transaction("t", inputs=[READABLE, BOTH], outputs=[WRITABLE, BOTH, ELSEWHERE, SETTINGS_LEAF])
     return TransactionContext(transaction, view_of(BASE), namespaces, limits)
 
 
@@ -50,6 +50,7 @@ def test_a_read_outside_the_inputs_is_refused_whole(refused: str) -> None:
         (READABLE, "outside its outputs"),
         ("zz", "which is no address"),
         (ELSEWHERE, "outside its processor's namespaces"),
+        (SETTINGS_LEAF, "only sawtooth_settings writes"),
     ],
 )
 @pytest.mark.parametrize("deleting", [False, True])
