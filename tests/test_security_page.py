@@ -6,6 +6,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 PAGE = (TESTS.parent / "SECURITY.md").read_text(encoding="utf-8")
+TABLE = PAGE.partition("## Who can do what")[2].partition("\n## ")[0]
 NAMED = re.findall(r"`([\w/]+\.py)::(\w+)`", PAGE)
 
 
@@ -23,9 +24,14 @@ def test_each_test_that_the_page_names_is_there() -> None:
 
 
 def test_each_kind_of_access_has_its_tests() -> None:
-    text = PAGE.partition("## Who can do what")[2].partition("\n## ")[0]
-    _, *parts = re.split(r"\*\*(.+?)\*\*", text)
+    _, *parts = re.split(r"\*\*(.+?)\*\*", TABLE)
     shown = {who: part.count("::") for who, part in zip(parts[::2], parts[1::2], strict=True)}
     # The open port allows what the other kinds of access allow, and the library's cipher protects recorded connections.
     assert {who for who, count in shown.items() if not count} == {"validator's port without keys", "connection key"}
     assert len(shown) == 13
+
+
+def test_each_row_says_who_reaches_what_and_what_they_can_do_at_most() -> None:
+    rows = [line.split(" | ") for line in TABLE.splitlines() if line.startswith("| ")]
+    assert len(rows) > 13
+    assert all(len(row) == 4 and row[1].strip() and row[2].strip() for row in rows)
