@@ -346,7 +346,7 @@ class Store(StoreReader):
     def _remember(self, transaction: Any, table: str, entries: list[_Entry], most: int) -> None:
         """Put entries into a table that keeps only its newest entries, at most ``most``.
 
-        Each record begins with its order number.
+        Each record begins with its order number. A damaged record stops no write: its content is replaced or removed.
         """
         if not entries:
             return
@@ -355,16 +355,22 @@ class Store(StoreReader):
             number = int.from_bytes(order.key(), "big") + 1 if order.last() else 0
             for name, content in entries:
                 before = transaction.get(name, db=records_table)
-                if before is not None:
-                    transaction.delete(self._open(table, name, before)[: records.NUMBER_BYTES], db=order_table)
+                place = before and records.opened(table, name, before)
+                # The place of a damaged record is unknown; the limit removes the place later.
+                if place:
+                    transaction.delete(place[: records.NUMBER_BYTES], db=order_table)
                 transaction.put(name, sealed(table, name, key(number) + content), db=records_table)
                 self._append(transaction, f"{table}_order", [(key(number), name)])
                 number += 1
             for _ in range(transaction.stat(order_table)["entries"] - most):
                 order.first()
-                oldest = self._open(f"{table}_order", *order.item())
+                place, record = order.item()
+                oldest = records.opened(f"{table}_order", place, record)
                 order.delete()
-                transaction.delete(oldest, db=records_table)
+                if oldest:
+                    transaction.delete(oldest, db=records_table)
+                else:
+                    log.error("a damaged order record is removed", table=table, number=int.from_bytes(place, "big"))
 
     def _drop_details(self, transaction: Any) -> None:
         """Drop messages and extended data of the oldest INVALID batches while their table is over its limit.

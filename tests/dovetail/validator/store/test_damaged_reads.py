@@ -1,11 +1,14 @@
 """Damaged records are never returned as a batch, transaction, block, receipt or leaf."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dovetail.ledger.ids import BatchId, TransactionId
+from dovetail.validator.core.journal.model import InvalidBatch
 from dovetail.validator.store import StorageDamaged, StorageFailed
 from dovetail.validator.store.records import TABLES, opened, sealed
 from protos import client_batch_pb2, client_block_pb2, client_receipt_pb2, client_state_pb2, client_transaction_pb2
@@ -13,7 +16,7 @@ from protos.query_pb2 import ListRequest, ListResponse
 from protos.validator_pb2 import Message as Envelope
 from tests.dovetail.cli.commands.flipped import lead_nowhere
 from tests.dovetail.validator.chain import Chain
-from tests.dovetail.validator.support import address, open_store
+from tests.dovetail.validator.support import LIMITS, address, make_commit, make_id, open_store
 
 
 @pytest.fixture
@@ -29,9 +32,8 @@ DAMAGED = (
 )
 
 
-def damage(chain: Chain, table: str) -> None:
+def damage(store: Any, table: str) -> None:
     """Flip the lowest bit in the middle of every record of a table."""
-    store: Any = chain.store
     store._nodes.clear()
     with store._env.begin(write=True) as transaction, transaction.cursor(db=store._tables[table]) as cursor:
         for name, record in list(cursor):
@@ -84,13 +86,34 @@ def asked(chain: Chain) -> dict[str, tuple[int, Any, Any]]:
     }
 
 
+@pytest.mark.parametrize("table", ["invalid", "invalid_order", "invalid_transactions", "invalid_transactions_order"])
+def test_a_damaged_record_of_an_invalid_batch_stops_no_block(tmp_path: Path, table: str) -> None:
+    limits = replace(LIMITS, invalid_batches_remembered=3, invalid_transactions_remembered=3)
+    store = open_store(tmp_path, limits)
+    names = [make_id(number) for number in range(9)]
+    entries = [
+        InvalidBatch(BatchId(name), "invalid_transaction", "no", transaction_ids=(TransactionId(name),))
+        for name in names
+    ]
+    store.reject(entries[:3], [])
+    damage(store, table)
+    # A damaged order record is met when it is over the limit, another record when its batch is judged again.
+    for again in (entries[3:6], entries[6:]) if table.endswith("_order") else (entries[:3], entries[6:]):
+        head = store.head
+        store.commit_block(make_commit(store, [], invalid=again))
+        assert store.head != head
+    assert [store.invalid(entry.batch_id) is not None for entry in entries[6:]] == [True] * 3
+    assert [store.judged_invalid(TransactionId(name)) for name in names[6:]] == [True] * 3
+    store.close()
+
+
 @pytest.mark.parametrize(
     "table", ["blocks", "block_ids", "batches", "batch_ids", "transactions", "transaction_ids", "nodes"]
 )
 def test_no_answer_is_made_of_a_damaged_record(chain: Chain, table: str) -> None:
     message_type, question, response = asked(chain)[table]
     assert chain.queries.answer(message_type, question.SerializeToString()).status == "OK"
-    damage(chain, table)
+    damage(chain.store, table)
     answer = chain.queries.answer(message_type, question.SerializeToString())
     assert answer.status == "INTERNAL_ERROR"
     message = {"message": DAMAGED} if "message" in response.DESCRIPTOR.fields_by_name else {}
@@ -111,7 +134,7 @@ def test_no_answer_is_made_of_a_damaged_record(chain: Chain, table: str) -> None
 )
 def test_no_list_is_made_of_a_damaged_record(chain: Chain, resource: int, table: str) -> None:
     assert chain.list(resource=resource).items
-    damage(chain, table)
+    damage(chain.store, table)
     assert chain.list(resource=resource) == ListResponse(status=ListResponse.INTERNAL_ERROR, message=DAMAGED)
 
 
