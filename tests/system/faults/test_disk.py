@@ -16,7 +16,7 @@ import pytest
 from dovetail.ledger.building import encode_batch_list
 from dovetail.ledger.ids import BatchId
 from families.intkey.client import intkey_address
-from tests.system.e2e.clients import Api
+from tests.system.e2e.clients import Api, Author
 from tests.system.e2e.conftest import Networks
 from tests.system.e2e.process import DEADLINE_S, ROOT
 from tests.system.faults.checks import agrees_with_clients, annotated, reexecute, sound_from
@@ -116,6 +116,11 @@ def test_a_node_on_a_disk_that_fails_and_a_clock_that_steps(networks: Networks, 
     api = networks.api(node.network)
     clients = [node.client(Load(12, f"client{number}")) for number in range(2)]
 
+    # No step counts as time that a batch waits (pending_wait_s_max is a day).
+    author = Author("clock")
+    waiting = author.batch(author.transaction("unserved", b""))
+    api.accept(waiting)
+
     for years in (1, -1, 0):
         with annotated(f"a clock that is {years} years off"):
             shim.step_clock(years * _YEAR_S)
@@ -123,6 +128,7 @@ def test_a_node_on_a_disk_that_fails_and_a_clock_that_steps(networks: Networks, 
             assert abs((shown - datetime.now(UTC)).total_seconds() - years * _YEAR_S) < _YEAR_S / 10
             for client in clients:
                 assert client.wait_for_answers(10, DEADLINE_S)
+            assert api.words(waiting) == ["PENDING"]
 
     with annotated("a slow disk"):
         shim.slow_down(20_000)

@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -200,6 +200,96 @@ def test_nobody_else_comes_in(ring: Ring, tmp_path: Path) -> None:
         reasons = {entry["reason"] for entry in logs if entry["event"] == "connection refused"}
         assert f"the key {ring.stranger.public_key} is not in allowed_keys" in reasons
         assert all(entry["address"] == "127.0.0.1" for entry in logs if entry["event"] == "connection refused")
+
+    run(test)
+
+
+def test_a_key_that_is_taken_off_the_list_is_refused_from_the_next_start(ring: Ring, tmp_path: Path) -> None:
+    """The list is read at start. Until then a removed key serves on."""
+
+    async def test() -> None:
+        with structlog.testing.capture_logs() as logs:
+            async with open_kept(ring, tmp_path / "before") as node:
+                with ExitStack() as stack:
+                    peer = peer_of(node, ring, ring.processor, stack)
+                    await register(peer)
+                    (ring.allowed / "processors" / "processor.pub").unlink()
+                    await peer.ping()
+            async with open_kept(ring, tmp_path / "after") as node:
+                assert await failure(node, ring.processor, ring.validator) == zmq.EVENT_HANDSHAKE_FAILED_AUTH
+                assert not list(node._processors.statuses())
+                with ExitStack() as stack:
+                    await peer_of(node, ring, ring.both, stack).ping()
+        reasons = {entry["reason"] for entry in logs if entry["event"] == "connection refused"}
+        assert f"the key {ring.processor.public_key} is not in allowed_keys" in reasons
+
+    run(test)
+
+
+class Recorder:
+    """A relay in front of a port that keeps each piece that the connecting side sent."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.sent: list[bytes] = []
+
+    async def __aenter__(self) -> "Recorder":
+        self._server = await asyncio.start_server(self._relay, "127.0.0.1", 0)
+        self.endpoint = f"tcp://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, here = await asyncio.open_connection("127.0.0.1", self._port)
+
+        async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter, note: list[bytes]) -> None:
+            while piece := await source.read(65_536):
+                note.append(piece)
+                sink.write(piece)
+            sink.close()
+
+        await asyncio.gather(copy(reader, here, self.sent), copy(there, writer, []))
+
+
+@pytest.mark.parametrize("pace", ["at once", "piece for piece"])
+def test_a_recorded_conversation_that_is_sent_again_does_nothing(ring: Ring, tmp_path: Path, pace: str) -> None:
+    """Each connection has keys of its own, so that a recording is no handshake, although its key is listed."""
+
+    async def test() -> None:
+        seen = asyncio.Queue[bytes]()
+
+        def sweep() -> None:
+            for request in gateway.requests():
+                seen.put_nowait(request.content)
+
+        gateway = Gateway("tcp://127.0.0.1:*", LIMITS, sweep, lambda: None, read_access_policy(kept(ring, tmp_path)))
+        try:
+            port = urlsplit(gateway.endpoint).port
+            assert port
+            async with Recorder(port) as recorder:
+                peer = Peer(recorder.endpoint, keys=(ring.client, ring.validator))
+                peer.send(Envelope.CLIENT_BATCH_SUBMIT_REQUEST, "recorded", b"in plain text")
+                assert await seen.get() == b"in plain text"
+                peer.close()
+            recorded = b"".join(recorder.sent)
+            assert b"CURVE" in recorded
+            assert b"in plain text" not in recorded
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            with suppress(ConnectionError):
+                for piece in recorder.sent if pace == "piece for piece" else [recorded]:
+                    writer.write(piece)
+                    await reader.read(65_536)
+                while await reader.read(65_536):
+                    pass
+            writer.close()
+            caller = Peer(gateway.endpoint, keys=(ring.client, ring.validator))
+            await caller.ping()
+            caller.close()
+            assert (seen.get_nowait(), seen.empty()) == (b"", True)
+        finally:
+            gateway.close()
 
     run(test)
 
