@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from dovetail.ledger import migration
 from dovetail.ledger.errors import InvalidKey, NotDecodable
 from dovetail.ledger.permitted import decode_permitted_families, locks
 from dovetail.ledger.settings import (
@@ -49,7 +50,7 @@ def electorate_of(keys: str | None, threshold: str | None) -> Electorate:
     if threshold is not None and not _is_threshold(threshold):
         raise NotDecodable(f"the value of {APPROVAL_THRESHOLD} is no number of votes: {_shown(threshold)}")
     if keys is None:
-        return Electorate((), int(threshold or 1))
+        return Electorate((), 1)
     able = tuple(key for key in dict.fromkeys(split_keys(keys)) if _why_no_key(key) is None)
     if not able:
         # Treating the setting as unset would authorize every key.
@@ -122,6 +123,8 @@ def _threshold_refusal(value: str, keys: int) -> str | None:
 
 
 def _why_no_key(key: str) -> str | None:
+    if key == migration.PUBLIC_KEY:
+        return f"{key} is the key of migrations, with which clients sign nothing"
     try:
         check_public_key(key)
     except InvalidKey as error:

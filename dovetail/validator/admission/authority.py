@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from dovetail.ledger.electorate import electorate_of
 from dovetail.ledger.errors import NotDecodable
-from dovetail.ledger.settings import AUTHORIZED_KEYS, decode_setting, setting_address, split_keys
+from dovetail.ledger.settings import AUTHORIZED_KEYS, decode_setting, setting_address
 from dovetail.validator.core.state.view import Stored
 from dovetail.validator.store import Store
 
@@ -16,6 +17,6 @@ def authorized_keys(store: Store) -> frozenset[str]:
         return frozenset()
     try:
         setting = decode_setting(Stored(store.node, store.head.root).get(_AUTHORIZED_AT))
+        return frozenset(electorate_of(setting.get(AUTHORIZED_KEYS), None).keys)
     except NotDecodable:
         return frozenset()
-    return frozenset(split_keys(setting.get(AUTHORIZED_KEYS, "")))

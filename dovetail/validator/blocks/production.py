@@ -145,7 +145,7 @@ class Production:
         """Why no block 0 can be made of the genesis batches."""
         self._head_time_ms = _time_of(store.head)
         self._retries = Retries(queue, processors, limits, gives_up=engine.alone)
-        self._remembered = Remembered(store, queue, limits, clock_s)
+        self._remembered = Remembered(store, queue, limits, processors.has, clock_s)
         self.migrating = Migrating(store, queue, processors)
         self.comparisons = Comparisons(processors, limits, lambda: clock_s() * 1000)
         self._settling = Settling(store, queue, self.migrating, metrics, clock_s)

@@ -28,27 +28,36 @@ log = structlog.get_logger("validator.production")
 class Remembered:
     """Notes the arrival number of the next batch at each step. A batch with a lower number has waited since that step.
 
-    ``clock_s``: seconds of a steady clock.
+    ``has_processor``: whether a processor serves a family now. ``clock_s``: seconds of a steady clock.
     """
 
-    def __init__(self, store: Store, queue: PendingQueue, limits: Limits, clock_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        queue: PendingQueue,
+        limits: Limits,
+        has_processor: Callable[[FamilyVersion], bool],
+        clock_s: Callable[[], float],
+    ) -> None:
         self._store = store
         self._queue = queue
+        self._has_processor = has_processor
         self._clock_s = clock_s
         self._steps = min(_STEPS_MAX, limits.pending_wait_s_max)
         self._step_s = limits.pending_wait_s_max / self._steps
         record = self._read()
         # Steps of another length count for nothing: the limit was changed.
         marks = record.marks if record.step_s == self._step_s else ()
-        self._marks = deque(marks, maxlen=self._steps + 1)
+        # With an empty queue, a start begins again with low numbers, and every new batch would be below the old marks.
+        self._marks = deque((min(mark, store.next_arrival) for mark in marks), maxlen=self._steps + 1)
         for family in record.served:
-            queue.quota.serve(family)
+            queue.quota.serve(family, has_processor)
         self._next_s = clock_s() + self._step_s
         self._changed = False
 
     def serve(self, family: FamilyVersion) -> None:
         """Note that a processor has registered a family."""
-        self._changed |= self._queue.quota.serve(family)
+        self._changed |= self._queue.quota.serve(family, self._has_processor)
 
     def tick(self) -> list[Pending]:
         """The batches that are pending for too long, except those that a block is running now."""

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dovetail.ledger import migration
 from dovetail.ledger.electorate import Electorate, change_refusal, electorate_of, value_refusal
 from dovetail.ledger.errors import NotDecodable
 from dovetail.ledger.settings import APPROVAL_THRESHOLD, AUTHORIZED_KEYS, PROPOSALS, TRANSACTION_FAMILIES, value_digest
@@ -98,3 +99,16 @@ def test_a_change_without_a_base_or_to_a_bad_value_reads_nothing() -> None:
     assert change_refusal("a.b", "2", THREE, "", read) is None
     assert "by proposals and votes only" in str(change_refusal(PROPOSALS, "", THREE, "unset", read))
     assert "could not enter block 0" in str(change_refusal(TRANSACTION_FAMILIES, "[]", THREE, "unset", read))
+
+
+def test_the_key_of_migrations_changes_no_setting() -> None:
+    """Everybody knows its private key, and no client may sign with it: as the only key, it would lock the settings."""
+    alone = value_refusal(AUTHORIZED_KEYS, migration.PUBLIC_KEY, Electorate((), 1))
+    assert alone is not None
+    assert "the key of migrations" in alone
+    assert electorate_of(f"{A},{migration.PUBLIC_KEY}", "2") == Electorate((A,), 1)
+
+
+def test_the_first_keys_can_be_set_whatever_threshold_is_stored() -> None:
+    assert electorate_of(None, "2") == Electorate((), 1)
+    assert value_refusal(AUTHORIZED_KEYS, A, electorate_of(None, "2")) is None

@@ -4,7 +4,8 @@ Order, waits and reasons belong to ``queue``.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import filterfalse
 from typing import Final, NamedTuple
 
 from dovetail.ledger.batch import VerifiedBatch
@@ -76,8 +77,9 @@ class Quota:
     New batches that no block could run now are refused if batches that wait use ``pending_waiting_percent_max`` of a
     limit. So batches that can run have room, whatever others wait for.
 
-    A family is served once a processor has registered it; ``sawtooth_settings`` always is. All batches that hold a
-    transaction of an unserved family may together use ``pending_unserved_percent_max`` of each limit.
+    A family is served once a processor has registered it, until ``serve`` forgets it; ``sawtooth_settings`` always is.
+    All batches that hold a transaction of an unserved family may together use ``pending_unserved_percent_max`` of each
+    limit.
 
     Beside the limits there is room for ``pending_settings_percent_max`` of each. Only kept batches use this room, and
     kept batches use nothing else.
@@ -136,16 +138,20 @@ class Quota:
         if self._waiting.pop(batch.id, None) is not None:
             self._waiting_held.remove(batch)
 
-    def serve(self, family: FamilyVersion) -> bool:
+    def serve(self, family: FamilyVersion, has_processor: Callable[[FamilyVersion], bool]) -> bool:
         """Note that a processor has registered a family. Returns whether the family was unserved before.
 
-        Beyond ``served_families_remembered``, the family that registered longest ago becomes unserved again.
+        Beyond ``served_families_remembered``, the family without a processor that registered longest ago becomes
+        unserved again.
         """
         was_unserved = family not in self._served
         self._served.pop(family, None)
         self._served[family] = None
-        if len(self._served) > self._limits.served_families_remembered:
-            del self._served[next(iter(self._served))]
+        while len(self._served) > self._limits.served_families_remembered:
+            oldest = next(filterfalse(has_processor, self._served), None)
+            if oldest is None:
+                break
+            del self._served[oldest]
         if was_unserved:
             for batch in [batch for batch in self._unserved.values() if self._first_unserved(batch) is None]:
                 self._release_unserved(batch)
@@ -192,7 +198,7 @@ class Quota:
             if added and held + added > share:
                 first = str(of_unserved[0][1])[:_FAMILY_CHARACTERS_SHOWN]
                 return (
-                    f"no processor has ever served {first!r} here; of all such families the pending queue holds"
+                    f"no processor of {first!r} is known here; of all such families the pending queue holds"
                     f" {held} of at most {share} {name} ({percent} % of {most}), {added} more do not fit: wait until"
                     " a processor of the family has connected"
                 )

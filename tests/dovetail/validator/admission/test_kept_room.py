@@ -49,14 +49,19 @@ def signed(nonce: object, signer: Signer = HOLDER, *families: FamilyVersion) -> 
     )
 
 
+def nobody(family: FamilyVersion) -> bool:
+    """No family has a processor."""
+    return False
+
+
 class Door:
     """Submissions over a real store and queue. ``verified`` ends the verification of the lists that wait for it."""
 
     def __init__(self, store: Store, limits: Limits = SMALL) -> None:
         self.store = store
         self.queue = PendingQueue(limits)
-        self.queue.quota.serve(INTKEY)
-        self.queue.quota.serve(OTHER)
+        self.queue.quota.serve(INTKEY, nobody)
+        self.queue.quota.serve(OTHER, nobody)
         self.answers: list[ClientBatchSubmitResponse] = []
         self.waiting: list[tuple[list[bytes], Callable[[Verified], None]]] = []
         pool: Any = self
@@ -244,13 +249,13 @@ def test_families_that_nobody_served_are_refused_beyond_their_share(store: Store
         assert door.sent(signed(number, STRANGER, INTKEY, unserved)) is None
         statuses.append(door.verified().status)
     assert statuses == [OK] * 10 + [FULL]
-    assert "no processor has ever served 'unserved 1' here" in door.answers[0].message
+    assert "no processor of 'unserved 1' is known here" in door.answers[0].message
     assert "10 of at most 10 batches (10 % of 100), 1 more" in door.answers[0].message
     # The queue itself is not full.
     assert door.submissions.refused_when_full == 0
     assert door.sent(signed("other", STRANGER, INTKEY)) is None
     assert door.verified().status == OK
-    door.queue.quota.serve(unserved)
+    door.queue.quota.serve(unserved, nobody)
     assert door.sent(signed(10, STRANGER, unserved)) is None
     assert door.verified().status == OK
 

@@ -34,7 +34,7 @@ class Node:
         self.now_s = 50_000.0
         self.store = store
         self.queue = PendingQueue(limits)
-        self.remembered = Remembered(store, self.queue, limits, lambda: self.now_s)
+        self.remembered = Remembered(store, self.queue, limits, lambda _: False, lambda: self.now_s)
         for arrival, _ in store.pending():
             self.queue.add(arrival, make_batch(arrival))
             self.wait(arrival)
@@ -87,6 +87,21 @@ def test_restarts_do_not_begin_a_wait_anew(store: Store) -> None:
         assert overdue == []
         overdue = Node(store).passes(1)
     assert overdue == [first]
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_restart_makes_no_new_batch_look_old(store: Store, left: int) -> None:
+    """Arrival numbers begin again after the highest pending one, below the numbers that the earlier run noted."""
+    node = Node(store)
+    for _ in range(20):
+        node.accept()
+    old = node.passes(6)
+    assert len(old) == 20
+    store.reject([], old[left:])
+    node = Node(store)
+    fresh = node.accept()
+    assert node.passes(3.5) == old[:left]
+    assert node.passes(1.5) == [*old[:left], fresh]
 
 
 def test_only_the_time_in_which_the_node_runs_counts(store: Store) -> None:

@@ -14,6 +14,11 @@ LIMITS = Limits(pending_batches_max=100, pending_transactions_max=200, served_fa
 ROOM = 10
 
 
+def nobody(family: FamilyVersion) -> bool:
+    """No family has a processor."""
+    return False
+
+
 def batch_of(name: object, *families: FamilyVersion) -> VerifiedBatch:
     """A batch with a transaction of each family."""
     held = [make_transaction((name, number), family=family) for number, family in enumerate(families)]
@@ -22,7 +27,7 @@ def batch_of(name: object, *families: FamilyVersion) -> VerifiedBatch:
 
 def queue_with(count: int, *families: FamilyVersion) -> PendingQueue:
     queue = PendingQueue(LIMITS)
-    queue.quota.serve(SERVED)
+    queue.quota.serve(SERVED, nobody)
     for number in range(count):
         queue.add(number, batch_of(number, *families))
     return queue
@@ -59,10 +64,10 @@ def test_served_families_and_settings_are_not_counted() -> None:
 def test_a_share_is_free_again_when_batches_leave_or_their_families_are_served() -> None:
     queue = queue_with(ROOM, FIRST, SECOND)
     more = [batch_of("more", SECOND)]
-    assert queue.quota.serve(FIRST)
-    assert not queue.quota.serve(FIRST)
+    assert queue.quota.serve(FIRST, nobody)
+    assert not queue.quota.serve(FIRST, nobody)
     assert queue.quota.unserved_refusal(more) is not None, "they still hold a transaction of the second"
-    assert queue.quota.serve(SECOND)
+    assert queue.quota.serve(SECOND, nobody)
     assert queue.quota.unserved_refusal(more) is None
     queue = queue_with(ROOM, FIRST)
     entry = queue.get(batch_of(0, FIRST).id)
@@ -76,7 +81,7 @@ def test_a_share_is_free_again_when_batches_leave_or_their_families_are_served()
 def test_the_families_served_last_are_remembered() -> None:
     queue = queue_with(0)
     for family in (FIRST, SERVED, SECOND):
-        queue.quota.serve(family)
+        queue.quota.serve(family, nobody)
     assert queue.quota.served == [SERVED, SECOND]
     for number in range(ROOM):
         queue.add(number, batch_of(number, FIRST))
@@ -85,6 +90,15 @@ def test_the_families_served_last_are_remembered() -> None:
     for entry in list(queue):
         queue.remove(entry)
     assert queue.quota.unserved_refusal([batch_of(number, FIRST) for number in range(ROOM)]) is None
+
+
+def test_a_family_with_a_processor_is_never_forgotten() -> None:
+    queue = queue_with(0)
+    for number in range(10):
+        queue.quota.serve(FamilyVersion("passing", str(number)), SERVED.__eq__)
+    assert queue.quota.served == [SERVED, FamilyVersion("passing", "9")]
+    queue.quota.serve(FIRST, lambda family: True)
+    assert len(queue.quota.served) == 3
 
 
 def test_kept_batches_use_their_own_room_alone() -> None:
