@@ -29,7 +29,7 @@ class Parser(h11.Connection):
         super().__init__(h11.SERVER, head_bytes_max)
         self._limits = limits
         # h11 reads the lines of heads and of trailers from here, in one step that could not be interrupted.
-        self._receive_buffer = _Lines(limits.head_lines_max)
+        self._receive_buffer = _Lines(limits.head_lines_max, head_bytes_max)
         self._left = EVENTS_AT_ONCE
         self._chunks = self._bytes = 0
         self.refusal = f"this is no HTTP/1.1 request, or its head has over {head_bytes_max} bytes"
@@ -88,12 +88,17 @@ class _TooManyLines(RemoteProtocolError):
 
 
 class _Lines(ReceiveBuffer):
-    def __init__(self, lines_max: int) -> None:
+    def __init__(self, lines_max: int, bytes_max: int) -> None:
         super().__init__()
         self._lines_max = lines_max
+        self._bytes_max = bytes_max
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
+        before = len(self)
         lines = super().maybe_extract_lines()
+        # h11 itself measures only heads whose end has not arrived.
+        if lines is not None and before - len(self) > self._bytes_max:
+            raise RemoteProtocolError("too many bytes")
         if lines is not None and len(lines) > self._lines_max:
             raise _TooManyLines("too many lines")
         return lines

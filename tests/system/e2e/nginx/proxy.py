@@ -88,11 +88,19 @@ class Proxy:
         api.http = self.client(self.auth)
         return api
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def connect(self) -> ssl.SSLSocket:
+        """A new connection on which nothing was sent."""
+        plain = socket.create_connection(("127.0.0.1", self._port.number), DEADLINE_S)
+        return self._trusting.wrap_socket(plain, server_hostname=NAME)
+
     def send(self, head: str, body: bytes = b"") -> ssl.SSLSocket:
         """An open connection on which ``head`` (complete lines), the password and ``body`` were sent unchanged."""
         password = base64.b64encode(":".join(self.auth).encode()).decode()
-        plain = socket.create_connection(("127.0.0.1", self._port.number), DEADLINE_S)
-        connection = self._trusting.wrap_socket(plain, server_hostname=NAME)
+        connection = self.connect()
         connection.sendall(f"{head}Authorization: Basic {password}\r\n\r\n".encode() + body)
         return connection
 
