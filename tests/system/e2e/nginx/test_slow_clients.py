@@ -59,7 +59,7 @@ class Used:
 
 @pytest.mark.parametrize("slow", [_slow_head, _slow_body, _unread, _idle])
 def test_slow_clients_hold_up_nobody_and_leave_nothing(
-    proxy: Proxy, shared: Shared, author: Author, slow: Callable[[Proxy], socket.socket]
+    proxy: Proxy, shared: Shared, author: Author, named: Callable[[str], str], slow: Callable[[Proxy], socket.socket]
 ) -> None:
     before = Used(proxy, shared)
     with contextlib.ExitStack() as held:
@@ -72,7 +72,7 @@ def test_slow_clients_hold_up_nobody_and_leave_nothing(
         assert api.http.get("/blocks?count=1", headers={"X-Request-Id": "mine-1"}).headers["x-request-id"] == "mine-1"
         with proxy.client(None) as client:
             assert client.get("/healthz").status_code == 200
-        posted = api.post(author.batch(author.intkey("set", "slow", 1)), wait=int(DEADLINE_S))
+        posted = api.post(author.batch(author.intkey("set", named("slow"), 1)), wait=int(DEADLINE_S))
         assert posted.status_code == 201, posted.text
         assert time.monotonic() - started < ANSWERED_S_MAX
     end = time.monotonic() + DEADLINE_S
