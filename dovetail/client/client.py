@@ -5,6 +5,7 @@ Resources are returned as the API's JSON objects, in which binary values are bas
 
 import base64
 import binascii
+import math
 import os
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
@@ -112,15 +113,15 @@ class DovetailClient:
         """Close the connection."""
         self._http.close()
 
-    def post_batches(self, batches: Sequence[SignedBatch], *, wait_s: int | None = None) -> dict[str, BatchStatus]:
+    def post_batches(self, batches: Sequence[SignedBatch], *, wait_s: float | None = None) -> dict[str, BatchStatus]:
         """Submit the batches, all or nothing, and return the status of each; PENDING without ``wait_s``.
 
-        ``wait_s``: the seconds to wait until every batch is COMMITTED or INVALID.
+        ``wait_s``: the seconds, rounded up, to wait until every batch is COMMITTED or INVALID.
         """
         status, body = self._request(
             "POST",
             "/batches",
-            params={"wait": wait_s} if wait_s else {},
+            params=_waiting(wait_s),
             content=encode_batch_list(batches),
             headers={"Content-Type": "application/octet-stream"},
             wait_s=wait_s,
@@ -130,9 +131,12 @@ class DovetailClient:
         word = "COMMITTED" if status == 201 else "PENDING"
         return {batch.id: BatchStatus(batch.id, word, {}) for batch in batches}
 
-    def batch_status(self, ids: Sequence[str], *, wait_s: int | None = None) -> dict[str, BatchStatus]:
-        """The status of each id. ``wait_s``: the seconds to wait until every batch is COMMITTED or INVALID."""
-        params: dict[str, Any] = {"wait": wait_s} if wait_s else {}
+    def batch_status(self, ids: Sequence[str], *, wait_s: float | None = None) -> dict[str, BatchStatus]:
+        """The status of each id.
+
+        ``wait_s``: the seconds, rounded up, to wait until every batch is COMMITTED or INVALID.
+        """
+        params: dict[str, Any] = _waiting(wait_s)
         if len(ids) > _STATUS_IDS_IN_URL_MAX:
             _, body = self._request("POST", "/batch_status", params=params, json=list(ids), wait_s=wait_s)
         else:
@@ -188,7 +192,7 @@ class DovetailClient:
             yield from page.items
 
     def _request(
-        self, method: str, path: str, *, wait_s: int | None = None, **arguments: Any
+        self, method: str, path: str, *, wait_s: float | None = None, **arguments: Any
     ) -> tuple[int, dict[str, Any]]:
         response = self._send(method, path, _ANSWER_S + (wait_s or 0), **arguments)
         body = _parsed(response)
@@ -213,6 +217,11 @@ def decode_base64(text: object) -> bytes:
         return base64.b64decode(str(text), validate=True)
     except (binascii.Error, ValueError):
         raise _invalid_answer(f"{str(text)[:80]!r} is no base64") from None
+
+
+def _waiting(wait_s: float | None) -> dict[str, int]:
+    """The query parameter, in whole seconds: the REST API takes any other value for its longest wait."""
+    return {"wait": math.ceil(wait_s)} if wait_s else {}
 
 
 def _trusted() -> ssl.SSLContext:

@@ -51,6 +51,16 @@ def test_a_committed_batch() -> None:
         assert client.post_batches([_BATCH], wait_s=5)[_BATCH.id].status == "COMMITTED"
 
 
+@pytest.mark.parametrize(("wait_s", "sent"), [(3, "3"), (3.0, "3"), (0.2, "1"), (4.5, "5")])
+def test_a_wait_is_sent_in_whole_seconds(wait_s: float, sent: str) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.url.params["wait"] == sent
+        return httpx.Response(201, json={"link": "…"})
+
+    with _client(answer) as client:
+        assert client.post_batches([_BATCH], wait_s=wait_s)[_BATCH.id].status == "COMMITTED"
+
+
 def test_an_invalid_batch_has_a_reason() -> None:
     details = {_BATCH.id: {"reason": "invalid_transaction", "transaction_id": "cd", "message": "no such name"}}
 
